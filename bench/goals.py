@@ -1,0 +1,128 @@
+"""What is measured and what it must reach: the two tables that the driver works through.
+
+A case is one subject with its arguments, run in a fresh process. A goal compares the figure of one case,
+often as a ratio to another one, with a bound. Ratios carry over from machine to machine; the few absolute
+bounds (the times of import and replay) leave room for one that is several times slower than a current one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Metric = Literal["rate", "replay", "replay_growth", "bytes", "import", "memory_growth"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How one subject is started; `peer` says that it runs in the environment of the peers."""
+
+    script: str
+    arguments: tuple[str, ...]
+    says: str
+    peer: bool = False
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One promise about speed or size.
+
+    `rate`: the median over rounds of the subject's steps per second over those of `baseline`. The other
+    metrics are functions of `probes.py`.
+    """
+
+    name: str
+    says: str
+    subject: str
+    metric: Metric
+    unit: str
+    baseline: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met_by(self, figure: float) -> bool:
+        if self.at_least is not None:
+            return figure >= self.at_least
+        assert self.at_most is not None, self
+        return figure <= self.at_most
+
+    @property
+    def bound(self) -> str:
+        if self.at_least is not None:
+            return f"at least {self.at_least:g} {self.unit}"
+        return f"at most {self.at_most:g} {self.unit}"
+
+
+def _ours(kind: str, steps: int, runs: int = 1) -> tuple[str, ...]:
+    return ("--kind", kind, "--steps", str(steps), "--runs", str(runs))
+
+
+RAW: Final = "raw"
+CASES: Final[Mapping[str, Case]] = {
+    RAW: Case("raw.py", ("--commits", "2", "--steps", "600"), "sqlite3, two commits a step"),
+    "raw-one": Case("raw.py", ("--commits", "1", "--steps", "1200"), "sqlite3, one commit a step"),
+    "plain": Case("ours.py", _ours("plain", 1000), "Holdfast, plain write (outcome waited for)"),
+    "riding": Case("ours.py", _ours("riding", 1500), "Holdfast, keyed write (outcome rides)"),
+    "read": Case("ours.py", _ours("read", 3000), "Holdfast, read"),
+    "plain-100": Case("ours.py", _ours("plain", 20, 100), "Holdfast, plain write, 100 runs"),
+    "riding-100": Case("ours.py", _ours("riding", 20, 100), "Holdfast, keyed write, 100 runs"),
+    "dbos": Case("dbos_sqlite.py", ("--steps", "300"), "DBOS on SQLite as shipped", peer=True),
+    "dbos-wal": Case("dbos_sqlite.py", ("--wal", "--steps", "500"), "DBOS on SQLite in WAL mode", peer=True),
+    "dbos-wal-100": Case(
+        "dbos_sqlite.py", ("--wal", "--steps", "20", "--runs", "100"), "DBOS in WAL mode, 100 runs", peer=True
+    ),
+    "langgraph": Case(
+        "langgraph_sqlite.py", ("--api", "graph", "--steps", "300"), "LangGraph graph, SqliteSaver", peer=True
+    ),
+    "langgraph-task": Case(
+        "langgraph_sqlite.py",
+        ("--api", "task", "--steps", "500"),
+        "LangGraph @task, SqliteSaver (does not wait for the disk)",
+        peer=True,
+    ),
+}
+
+GOALS: Final = (
+    Goal("waited", "plain write against bare SQLite", "plain", "rate", "x", RAW, at_least=0.85),
+    Goal("riding", "keyed write against bare SQLite", "riding", "rate", "x", RAW, at_least=1.5),
+    Goal("many", "100 runs at once against bare SQLite", "plain-100", "rate", "x", RAW, at_least=5),
+    Goal("dbos", "plain write against DBOS in WAL mode", "plain", "rate", "x", "dbos-wal", at_least=3),
+    Goal(
+        "dbos-many",
+        "100 runs at once against 100 of DBOS in WAL mode",
+        "plain-100",
+        "rate",
+        "x",
+        "dbos-wal-100",
+        at_least=20,
+    ),
+    Goal("dbos-shipped", "plain write against DBOS as shipped", "plain", "rate", "x", "dbos", at_least=4),
+    Goal("langgraph", "plain write against a LangGraph graph", "plain", "rate", "x", "langgraph", at_least=2),
+    Goal(
+        "langgraph-task",
+        "plain write against a LangGraph @task, which does not wait",
+        "plain",
+        "rate",
+        "x",
+        "langgraph-task",
+        at_least=1.3,
+    ),
+    Goal("replay", "one replayed step of 10,000", "replay", "replay", "us", at_most=15),
+    Goal(
+        "replay-linear",
+        "time per replayed step, 10,000 steps over 1,000",
+        "replay",
+        "replay_growth",
+        "x",
+        at_most=1.5,
+    ),
+    Goal("bytes", "journal per step beyond the payload", "riding", "bytes", "bytes", at_most=450),
+    Goal("import", "python -c 'import holdfast', whole process", "import", "import", "ms", at_most=150),
+    Goal(
+        "memory",
+        "resident memory, 20,000 steps over 1,000",
+        "memory",
+        "memory_growth",
+        "x",
+        at_most=1.15,
+    ),
+)

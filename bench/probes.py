@@ -1,0 +1,90 @@
+"""The figures that are no ratio of two rates: replay, bytes, import time, memory."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from goals import CASES, Case, Metric
+from sampling import Bench
+from subjects.measure import PAYLOAD_BYTES
+
+FEW: Final = 1_000
+MANY: Final = 10_000
+LONG_RUN: Final = 20_000
+IMPORTS: Final = 15
+
+
+def replay(bench: Bench) -> float:
+    """Microseconds per step of a replay of `MANY` steps."""
+    return _replay_us(bench, MANY)
+
+
+def replay_growth(bench: Bench) -> float:
+    """How much dearer a step's replay is in a run ten times as long; 1 is linear."""
+    return _replay_us(bench, MANY) / _replay_us(bench, FEW)
+
+
+def bytes_per_step(bench: Bench) -> float:
+    """Growth of the settled database per keyed step, without the payload that the user asked us to keep."""
+    sizes = [bench.take("riding")["bytes_per_step"] for _ in range(2)]
+    return max(sizes) - PAYLOAD_BYTES
+
+
+def import_ms(bench: Bench) -> float:
+    """The best of several whole processes that only import the package.
+
+    The best, since every disturbance can only lengthen it.
+    """
+    command = [bench.interpreters.ours, "-c", "import holdfast"]
+    return min(_milliseconds(command) for _ in range(IMPORTS))
+
+
+def memory_growth(bench: Bench) -> float:
+    """Peak resident memory of a run of `LONG_RUN` steps over that of one of `FEW`."""
+    long = _ours("rate", LONG_RUN)
+    with bench.disk.directory() as directory:
+        peak = bench.run(long, directory, delayed=False)["peak_mib"]
+    with bench.disk.directory() as directory:
+        return peak / bench.run(_ours("rate", FEW), directory, delayed=False)["peak_mib"]
+
+
+PROBES: Final[Mapping[Metric, Callable[[Bench], float]]] = {
+    "replay": replay,
+    "replay_growth": replay_growth,
+    "bytes": bytes_per_step,
+    "import": import_ms,
+    "memory_growth": memory_growth,
+}
+
+
+def _replay_us(bench: Bench, steps: int, times: int = 3) -> float:
+    """Kill a process inside step N+1, resume, and time from opening the journal to the entry of that step.
+
+    What a replay of almost no steps takes is taken off: it is the cost of opening, not of replaying.
+    """
+    took = statistics.median(_resume_ms(bench, steps) for _ in range(times))
+    opening = statistics.median(_resume_ms(bench, 1) for _ in range(times))
+    return (took - opening) * 1e3 / (steps - 1)
+
+
+def _resume_ms(bench: Bench, steps: int) -> float:
+    with bench.disk.directory() as directory:
+        died = bench.start(_ours("die", steps), directory, delayed=False)
+        assert died.returncode < 0, died.stderr
+        return bench.run(_ours("resume", steps), directory)["resume_ms"]
+
+
+def _ours(case: str, steps: int) -> Case:
+    arguments = ("--case", case, "--kind", "riding", "--steps", str(steps))
+    return replace(CASES["riding"], arguments=arguments)
+
+
+def _milliseconds(command: list[object]) -> float:
+    start = time.perf_counter()
+    subprocess.run([str(word) for word in command], check=True, env=os.environ, stdout=sys.stderr)
+    return (time.perf_counter() - start) * 1e3

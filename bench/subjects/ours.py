@@ -1,0 +1,138 @@
+"""Holdfast itself: agents of no-op steps, timed from outside the public door.
+
+`rate` times whole runs, one or many at once. `die` runs N steps and kills its process inside step N+1;
+`resume` is the process after that, and times from opening the journal to the entry of step N+1.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+from measure import Mark, payload, peak_mib, rates, report, settled_size
+
+from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+
+Kind = Literal["plain", "riding", "read"]
+WARM_UP_STEPS: Final = 20
+
+entered: dict[str, float] = {}  # when the agent and the awaited step were entered, by name
+
+
+@tool
+async def plain(index: int) -> dict[str, object]:
+    """A write without a key: its outcome is waited for."""
+    return payload(index)
+
+
+@tool(idempotency=Key.forever())
+async def riding(index: int) -> dict[str, object]:
+    """A write whose outcome may ride in the next commit, because it reads its key."""
+    assert current_operation().key
+    return payload(index)
+
+
+@tool(effect="read")
+async def read(index: int) -> dict[str, object]:
+    return payload(index)
+
+
+@tool(idempotency=Key.forever())
+async def last(*, deadly: bool) -> bool:
+    """Step N+1: it ends its process the first time, and is timed the second time."""
+    assert current_operation().key
+    entered["last"] = time.perf_counter()
+    if os.environ.get("BENCH_DIE") == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return deadly
+
+
+STEPS: Final = {"plain": plain, "riding": riding, "read": read}
+
+
+@agent
+async def work(_run: Run, job: tuple[str, int]) -> int:
+    """Call one tool so many times, one after the other."""
+    kind, count = job
+    step = STEPS[kind]
+    for index in range(count):
+        await step(index)
+    return count
+
+
+@agent
+async def doomed(_run: Run, job: tuple[str, int]) -> int:
+    """`work`, and then the step in which the process dies."""
+    entered.setdefault("agent", time.perf_counter())
+    kind, count = job
+    step = STEPS[kind]
+    for index in range(count):
+        await step(index)
+    await last(deadly=True)
+    return count
+
+
+async def rate(path: Path, kind: Kind, steps: int, runs: int) -> dict[str, float]:
+    """Steps a second over all runs, from before the first is started until the last has ended."""
+    async with Holdfast(path, agents=[work]) as desk:
+        await desk.run(work, (kind, WARM_UP_STEPS), run_id="warm-up")
+    before = settled_size(path)
+    async with Holdfast(path, agents=[work]) as desk:
+        await desk.run(work, (kind, 1), run_id="open")
+        start = Mark.now()
+        await many(desk, kind, steps, runs)
+        end = Mark.now()
+    figures = rates(steps * runs, start, end)
+    grown = settled_size(path) - before
+    return {**figures, "bytes_per_step": grown / (steps * runs), "peak_mib": peak_mib()}
+
+
+async def many(desk: Holdfast, kind: Kind, steps: int, runs: int) -> None:
+    if runs == 1:
+        await desk.run(work, (kind, steps), run_id="run-0")
+        return
+    handles = [await desk.start(work, (kind, steps), run_id=f"run-{number}") for number in range(runs)]
+    await asyncio.gather(*(handle.result() for handle in handles))
+
+
+async def die(path: Path, kind: Kind, steps: int) -> None:
+    os.environ["BENCH_DIE"] = "1"
+    async with Holdfast(path, agents=[doomed]) as desk:
+        await desk.run(doomed, (kind, steps), run_id="doomed")
+    raise SystemExit("the process outlived its last step")
+
+
+async def resume(path: Path, kind: Kind, steps: int) -> dict[str, float]:
+    began = time.perf_counter()
+    async with Holdfast(path, agents=[doomed]) as desk:
+        await desk.run(doomed, (kind, steps), run_id="doomed")
+    return {
+        "steps": steps,
+        "replay_ms": (entered["last"] - entered["agent"]) * 1e3,
+        "resume_ms": (entered["last"] - began) * 1e3,
+        "peak_mib": peak_mib(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--case", choices=("rate", "die", "resume"), default="rate")
+    parser.add_argument("--kind", choices=tuple(STEPS), default="plain")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=1)
+    options = parser.parse_args()
+    path = options.directory / "ours.db"
+    if options.case == "die":
+        asyncio.run(die(path, options.kind, options.steps))
+    elif options.case == "resume":
+        report(**asyncio.run(resume(path, options.kind, options.steps)))
+    else:
+        report(**asyncio.run(rate(path, options.kind, options.steps, options.runs)))
+
+
+if __name__ == "__main__":
+    main()
