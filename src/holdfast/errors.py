@@ -1,0 +1,253 @@
+"""Every error a user, an agent or an operator can meet, in one place.
+
+A message says what happened, what is known, and what to do next; the parts are kept so that a
+command line and a console can lay them out. Errors that a tool raises to tell the runtime how its
+call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`) stand first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.model.outcome import Outcome
+
+
+class HoldfastError(Exception):
+    """The root of all errors of this package.
+
+    `known` says what the journal proves, `next_step` what a person can do; both may be empty.
+    """
+
+    def __init__(self, message: str, *, known: str = "", next_step: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.known = known
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.known:
+            parts.append(f"Known: {self.known}")
+        if self.next_step:
+            parts.append(f"Next: {self.next_step}")
+        return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts)
+
+
+# --- how a call ended: raised by tools -------------------------------------------------------------
+
+
+class NotSent(HoldfastError):
+    """The tool's word that nothing landed: the request never reached the system, or was turned away whole.
+
+    `retry_after` is the time in seconds after which the system asks to be tried again.
+    """
+
+    def __init__(self, message: str = "nothing was sent", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Ambiguous(HoldfastError):
+    """The tool's word that the effect may or may not have landed."""
+
+
+class KeyInProgress(Ambiguous):
+    """The system answers that another request with our idempotency key is still being worked on."""
+
+
+class OperationFailed(HoldfastError):
+    """An operation ended as proven failed: nothing landed. `outcome` holds the proof."""
+
+    def __init__(self, message: str, *, outcome: Outcome[object] | None = None, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.outcome = outcome
+
+
+class Rejected(OperationFailed):
+    """The system refused: it answered, and nothing landed. Tools raise it; agents catch it.
+
+    `code` is the system's own name for the refusal (for example `"card_declined"`).
+    """
+
+    def __init__(
+        self, message: str = "refused", *, code: str = "", outcome: Outcome[object] | None = None
+    ) -> None:
+        super().__init__(message, outcome=outcome)
+        self.code = code
+
+
+class Declined(Rejected):
+    """A person refused the operation before it was sent."""
+
+
+class OperationCancelled(OperationFailed):
+    """The operation was called off before anything was sent."""
+
+
+class PreconditionsChanged(OperationFailed):
+    """What the effect relied on changed before it could be sent: the plan must be remade."""
+
+
+class ResultLost(HoldfastError):
+    """The effect is counted as done, but its result could not be stored and read back.
+
+    Raised live and on replay alike. The tool's return annotation decides how results are decoded.
+    """
+
+
+class OutcomeUnknown(HoldfastError):
+    """An effect may or may not have happened, and no rule can find out. `outcome` says what is known."""
+
+    def __init__(
+        self, message: str, *, outcome: Outcome[object] | None = None, known: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.outcome = outcome
+
+
+class SendByPassed(NotSent):
+    """`check_send()` was called after the attempt's send-by deadline: sending now could repeat the effect."""
+
+
+# --- bad input ---------------------------------------------------------------------------------------
+
+
+class UsageError(HoldfastError):
+    """The caller asked for something that cannot be done as asked; nothing was recorded or sent."""
+
+
+class ArgumentError(UsageError, ValueError):
+    """An argument has no canonical form. `parameter` is its path, such as `order.lines[3].price`."""
+
+    def __init__(self, message: str, *, parameter: str = "", next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.parameter = parameter
+
+
+class ContractError(UsageError):
+    """A tool or agent contradicts itself; found when it is declared."""
+
+
+class OutsideRun(UsageError):
+    """A tool was called outside a run, so its effect could not be recorded."""
+
+
+class UnknownTool(UsageError):
+    """No tool of that name is known to this app."""
+
+
+class UnknownRun(UsageError):
+    """No run of that name is in this journal."""
+
+
+class NameClash(UsageError):
+    """Two tools or agents of one app share a name."""
+
+
+class MustHold(UsageError):
+    """An irreversible effect was awaited inside a transaction; it has to be held or explicitly not."""
+
+
+# --- runs --------------------------------------------------------------------------------------------
+
+
+class RunError(HoldfastError):
+    """Something about one run; `run` is its id."""
+
+    def __init__(self, message: str, *, run: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.run = run
+
+
+class RunSuspended(RunError):
+    """The run waits and holds no process. The message says for what and names the command that answers."""
+
+
+class RunStopped(RunError):
+    """The run stopped before its end; `reason` is error, diverged, quarantined, budget or cancelled."""
+
+    def __init__(self, message: str, *, run: str, reason: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, run=run, known=known, next_step=next_step)
+        self.reason = reason
+
+
+class RunBusy(RunError):
+    """Another process drives this run now."""
+
+
+class ParameterMismatch(RunError):
+    """The same run id, step or business key came back with other values. Nothing was sent."""
+
+
+class AmbiguousStep(RunError):
+    """Two branches of one scope call steps without names: their order would not be stable over replay."""
+
+
+class ReplayDiverged(RunError):
+    """The agent's code did not come back to what is recorded. Nothing was sent; `difference` shows where."""
+
+    def __init__(self, message: str, *, run: str, difference: str = "", next_step: str = "") -> None:
+        super().__init__(message, run=run, next_step=next_step)
+        self.difference = difference
+
+
+class TransactionAborted(RunError):
+    """A transaction was called off: `undone` names what was amended, `still_standing` what was not."""
+
+    def __init__(
+        self, message: str, *, run: str, reason: str, undone: tuple[str, ...] = (), still_standing: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, run=run)
+        self.reason = reason
+        self.undone = undone
+        self.still_standing = still_standing
+
+
+# --- the journal -------------------------------------------------------------------------------------
+
+
+class JournalError(HoldfastError):
+    """The journal cannot be used as asked."""
+
+
+class JournalUnavailable(JournalError):
+    """The disk or database refused a write. Nothing was sent after it; what was acknowledged is safe."""
+
+
+class JournalDistrusted(JournalError):
+    """The file looks copied, rolled back or restored: nothing is sent until an operator confirms."""
+
+
+class ChainBroken(JournalError):
+    """A record was changed, removed or reordered after it was written."""
+
+
+class LeaseLost(JournalError):
+    """Another owner drives this run now; nothing was written."""
+
+
+class LedgerTaken(JournalError):
+    """A ledger entry that had to be new exists already; nothing was written. `body` is the entry that stands."""
+
+    def __init__(self, stream: str, key: str, body: bytes) -> None:
+        super().__init__(f"{stream} already has an entry {key!r}")
+        self.stream, self.key, self.body = stream, key, body
+
+
+class RecordRefused(JournalError):
+    """One record of a batch cannot be stored; the rest of the batch is not affected."""
+
+
+# --- signals that user code must not swallow -----------------------------------------------------------
+
+
+class Sealed(BaseException):
+    """This run instance is being torn down: nothing may be recorded or sent through it any more.
+
+    A `BaseException`, so that `except Exception` in agent code cannot swallow it.
+    """
+
+
+class CallerDetached(BaseException):
+    """Raised on replay where the caller was cancelled while its operation was in flight."""

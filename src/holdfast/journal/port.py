@@ -1,0 +1,231 @@
+"""The journal's port: what the engine asks of a place that remembers.
+
+Four kinds of table stand behind it: *records* (per run, append-only, chained), the *ledger*
+(append-only streams that belong to no run), *projections* (the `runs` listing, rebuildable from
+records) and *hints* (losable). Every implementation passes `holdfast.testing.conformance`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
+Fate = Literal["alive", "dead", "unknown"]
+Trust = Literal["trusted", "distrustful", "doubtful"]
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """A moment on the journal's own clock; two instants compare only within one `boot`."""
+
+    boot: str
+    ms: int
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Which journal this is.
+
+    `namespace` separates idempotency keys of staging from production; `secret` keys the MACs of
+    arguments; `trust` says whether anything may be sent (see `Journal.confirm`), `reason` why not;
+    `notices` are sentences that a person should read once at open.
+    """
+
+    namespace: str
+    secret: bytes
+    incarnation: str
+    trust: Trust = "trusted"
+    reason: str = ""
+    notices: tuple[str, ...] = ()
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A process that drives runs: enough to prove later that it is dead."""
+
+    id: str
+    machine: str = ""
+    boot: str = ""
+    pid_namespace: str = ""
+    pid: int = 0
+    started: int = 0
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """`silent_ms`: how long its lease has been over on the journal's clock; 0 while the lease lasts."""
+
+    fate: Fate
+    silent_ms: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to drive one run. `row` is the journal's own number for the run, `token` fences late owners."""
+
+    run: str
+    row: int
+    token: int
+    worker: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One stored record: `body` is JSON text in UTF-8, `hash` chains it to the row before."""
+
+    seq: int
+    body: bytes
+    hash: bytes
+    token: int = 0
+
+
+class RunChange(msgspec.Struct, frozen=True):
+    """What a write changes in the `runs` projection. `release` gives the lease back in the same commit."""
+
+    status: RunStatus
+    reason: str = ""
+    due_ms: int | None = None  # wall clock; when a suspended run wants to be driven again
+    waits: bytes = b"[]"  # JSON: what a person, an event or a timer has to bring
+    release: bool = False
+
+
+class Post(msgspec.Struct, frozen=True):
+    """One entry for the ledger. With a `key`, the first entry under (stream, key) wins for ever."""
+
+    stream: str
+    key: str
+    body: bytes
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A ledger entry as stored. `fresh` is false where an earlier entry under the same key stands."""
+
+    id: int
+    stream: str
+    key: str
+    body: bytes
+    at_ms: int
+    fresh: bool = True
+
+
+class Write(msgspec.Struct, frozen=True):
+    """What is committed together: records of one run, its listing, and ledger entries that must be new."""
+
+    lease: Lease
+    rows: tuple[Row, ...] = ()
+    change: RunChange | None = None
+    posts: tuple[Post, ...] = ()
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """One line of the `runs` projection. `head_*` is the last stored record: where the chain goes on."""
+
+    run: str
+    row: int
+    agent: str
+    status: RunStatus
+    reason: str
+    due_ms: int | None
+    waits: bytes
+    token: int
+    owner: str | None
+    created_ms: int
+    updated_ms: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """The run is ours. `last` is the newest stored row (None for a new run)."""
+
+    lease: Lease
+    row: RunRow
+    last: Row | None
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Another living worker drives the run."""
+
+    row: RunRow
+    owner: Worker
+
+
+class Journal(Protocol):
+    """Append-only truth. All methods may raise `JournalUnavailable`; then nothing was written."""
+
+    async def open(self) -> Identity:
+        """Create or migrate, then open. Raises `JournalError` for a newer schema or a damaged file."""
+        ...
+
+    async def close(self) -> None:
+        """Flush what rides and let go of the file. Safe to call twice."""
+        ...
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """An operator's word on a distrusted journal, recorded in the ledger stream `journal`."""
+        ...
+
+    def now(self) -> Instant:
+        """The journal's clock: it runs through suspension and is not set by anybody."""
+        ...
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        """Register the worker or renew its lease; never queues behind data."""
+        ...
+
+    async def fate(self, worker: str) -> WorkerState:
+        """Whether a worker's process is proven dead. Unknown ids are `unknown`, silent for ever."""
+        ...
+
+    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+        """Take the lease of a run whose owner is gone; a new fencing token each time.
+
+        With `agent` a missing run is created. None: there is no such run. A claim by the worker
+        that already owns the run is `Busy` too: one process never drives a run twice.
+        """
+        ...
+
+    async def append(self, write: Write) -> None:
+        """Commit, and return when it is durable.
+
+        Raises `LeaseLost`, `LedgerTaken` or `RecordRefused` for this write alone: other writes of the
+        same group commit are not affected. Everything that rode before it is durable too.
+        """
+        ...
+
+    def ride(self, write: Write) -> None:
+        """Commit with the next append of anybody, or within a few milliseconds. Order is kept.
+
+        A refusal is raised by the run's next `append` or `flush`.
+        """
+        ...
+
+    async def flush(self, lease: Lease) -> None:
+        """Return when everything that rode under this lease is durable."""
+        ...
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """Stored rows of a run with `seq > after`, in order."""
+        ...
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+    ) -> list[RunRow]:
+        """The listing, by run id. `wakeable`: running without a living owner, or suspended and due."""
+        ...
+
+    async def post(self, post: Post) -> Entry:
+        """Append one ledger entry by compare-and-set; durable on return."""
+        ...
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
+        ...
+
+    async def hint(self, name: str) -> bytes | None:
+        """A losable note shared by all processes (breakers, shared budgets)."""
+        ...
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        """Replace a hint if it still is `previous`; false when somebody else was faster."""
+        ...

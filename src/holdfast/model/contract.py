@@ -1,0 +1,178 @@
+"""The contract of a tool: what the runtime must know to decide about its effects.
+
+The user-facing values (`Key`, `Natural`, `Once`) are small so that illegal combinations cannot be
+written. A `Contract` is plain data: it is stored with each operation by digest, and attempts are
+judged by the contract they were made under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Retry, milliseconds
+
+Effect = Literal["read", "write"]
+InProgress = Literal["rejects", "blocks", "runs_twice"]
+Mismatch = Literal["error", "silent"]
+Stores = Literal["success", "all"]
+Repeat = Literal["replay", "ask", "block", "allow"]
+OnUnknown = Literal["suspend", "raise"]
+
+
+class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
+    """The system dedupes on our idempotency key.
+
+    `ttl` is how long it remembers a key, counted from the first send that may have arrived; None
+    means for ever and is spelled `Key.forever()`. `in_progress` says what it does with a key whose
+    first request still runs, `mismatch` with a key that comes with other parameters, and `stores`
+    which answers it gives again: only successes, or every answer, refusals and errors included.
+    """
+
+    ttl: timedelta | None
+    in_progress: InProgress = "rejects"
+    mismatch: Mismatch = "error"
+    stores: Stores = "success"
+
+    @classmethod
+    def forever(
+        cls, *, in_progress: InProgress = "rejects", mismatch: Mismatch = "error", stores: Stores = "success"
+    ) -> Key:
+        """A key that the system never forgets."""
+        return cls(None, in_progress, mismatch, stores)
+
+    def __post_init__(self) -> None:
+        if self.ttl is not None and self.ttl <= timedelta(0):
+            raise ValueError("Key(ttl=...) is the time for which the system remembers a key: more than zero")
+
+
+class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
+    """Repeating the effect changes nothing, unless somebody else acted in between.
+
+    Without `observe` it is repeated only `within` that time of its first attempt.
+    """
+
+    within: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, init=False)
+class Once:
+    """Which parameters make a call of a model a repeat, for how long, and what then happens."""
+
+    parameters: tuple[str, ...]
+    within: timedelta | None
+    then: Repeat
+
+    def __init__(self, *parameters: str, within: timedelta | None = None, then: Repeat = "replay") -> None:
+        for name, value in (("parameters", parameters), ("within", within), ("then", then)):
+            object.__setattr__(self, name, value)  # frozen: a dataclass with a variadic constructor
+
+
+class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer that proves that nothing landed: `not_sent` may be tried again, `rejected` is final."""
+
+    status: int
+    means: Literal["rejected", "not_sent"]
+
+
+class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is declared about one tool. Durations are milliseconds; `settle_ms` None means unknown."""
+
+    tool: str
+    effect: Effect = "write"
+    idempotency: Key | Natural | None = None
+    observes: bool = False
+    expects: bool = False
+    verifies: bool = False
+    check_first: bool = False
+    settle_ms: int | None = None
+    verify_deadline_ms: int = 15 * 60_000
+    verify_every_ms: int = 5_000
+    compensates: bool = False
+    restores: bool = False
+    absent_safe: bool = False
+    timeout_ms: int = 60_000
+    retry: Retry = WRITE_RETRY
+    budget: Budget = Budget()
+    on_unknown: OnUnknown = "suspend"
+    rejections: tuple[Rejection, ...] = ()
+    claim: tuple[str, ...] = ()
+    once: Once | None = None
+    gate: str = ""
+
+    @property
+    def key(self) -> Key | None:
+        """The key clause, if the system dedupes on our key."""
+        return self.idempotency if isinstance(self.idempotency, Key) else None
+
+    @property
+    def natural(self) -> Natural | None:
+        """The clause that says that repeating changes nothing, if declared."""
+        return self.idempotency if isinstance(self.idempotency, Natural) else None
+
+    @property
+    def rides(self) -> bool:
+        """Whether a success may be committed with the next thing that waits.
+
+        Losing it must cost no more than asking the system again: a key, or a verifier.
+        """
+        return not self.expects and (self.key is not None or self.verifies)
+
+
+@lru_cache(maxsize=4096)
+def contract_digest(contract: Contract) -> str:
+    """Twelve hexadecimal digits that name these exact clauses."""
+    return hashlib.sha256(msgspec.json.encode(contract, order="deterministic")).hexdigest()[:12]
+
+
+@lru_cache(maxsize=4096)
+def stricter(old: Contract, new: Contract) -> Contract:
+    """The clauses for a new attempt of an operation that was begun under `old` and meets `new`.
+
+    What a handler does (observe, verify, compensate) is judged by the code that is there now; what is
+    *promised* about the outside system holds only where both contracts promise it.
+    """
+    if old == new:
+        return new
+    return msgspec.structs.replace(
+        new,
+        effect="read" if old.effect == new.effect == "read" else "write",
+        idempotency=_weaker(old.idempotency, new.idempotency),
+        expects=old.expects or new.expects,
+        check_first=(old.check_first or new.check_first) and new.verifies,
+        settle_ms=None if old.settle_ms is None or new.settle_ms is None else max(old.settle_ms, new.settle_ms),
+        retry=old.retry if old.retry.attempts < new.retry.attempts else new.retry,
+        rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
+        gate=new.gate or old.gate,
+    )
+
+
+def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natural | None:
+    match old, new:
+        case Key(), Key():
+            lives = [ttl for ttl in (old.ttl, new.ttl) if ttl is not None]
+            progress: InProgress = new.in_progress if old.in_progress == new.in_progress else "runs_twice"
+            stores: Stores = "all" if old.stores == new.stores == "all" else "success"
+            return Key(min(lives) if lives else None, progress, new.mismatch, stores)
+        case Natural(), Natural():
+            return Natural(min(old.within, new.within))
+        case _:
+            return None
+
+
+def default_retry(effect: Effect) -> Retry:
+    """Reads are cheap to repeat; writes are not."""
+    return READ_RETRY if effect == "read" else WRITE_RETRY
+
+
+def remembered_until_ms(key: Key, timeout_ms: int, clock_error_ms: int) -> int | None:
+    """The age in milliseconds up to which a key is trusted to be remembered; None means for ever.
+
+    It closes early by one call's timeout (the retry must *arrive* in time) and by the clock error.
+    """
+    return None if key.ttl is None else milliseconds(key.ttl) - timeout_ms - clock_error_ms

@@ -1,0 +1,56 @@
+"""Names: runs, steps, operations, idempotency keys and markers.
+
+A key is a function of the journal's namespace and the operation's identity alone. It never holds a
+timestamp, an attempt number, a model's tool-call id or a hash of arguments: those change when a
+model is asked again, and a changed key is a second effect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from holdfast.errors import UsageError
+
+RUN_ID: Final = re.compile(r"[A-Za-z0-9._:@+=,~-]{1,200}")
+MARKER_DOMAIN: Final = "holdfast.invalid"  # RFC 6761 reserves .invalid: a marker never names a real host
+
+
+def checked_run_id(run: str) -> str:
+    """`run` if it can name a run; raises `UsageError` otherwise."""
+    if RUN_ID.fullmatch(run) is None:
+        raise UsageError(
+            f"{run!r} cannot name a run",
+            known="a run id has 1 to 200 letters, digits or . _ : @ + = , ~ -",
+            next_step="change the run_id template of the agent, or pass run_id=",
+        )
+    return run
+
+
+def operation_id(run: str, step: str) -> str:
+    """The operation's name everywhere: in commands, logs and errors."""
+    return f"{run}/{step}"
+
+
+def split_operation_id(operation: str) -> tuple[str, str]:
+    """The run and the step of an operation's name. Raises `UsageError` if it is none."""
+    run, slash, step = operation.partition("/")
+    if not (slash and run and step):
+        raise UsageError(f"{operation!r} is no operation", next_step="name it as RUN/STEP, as `holdfast show RUN` does")
+    return run, step
+
+
+def idempotency_key(namespace: str, identity: str) -> str:
+    """The stable outside name of one effect: 128 bits, safe in a header, a URL and a JSON string."""
+    return "hf-" + hashlib.sha256(f"{namespace}\0{identity}".encode()).hexdigest()[:32]
+
+
+def claim_identity(tool: str, business_key: str, generation: int) -> str:
+    """What a key is derived from when the tool declares a business key (`claim=`)."""
+    return f"claim\0{tool}\0{business_key}\0{generation}"
+
+
+def marker(key: str) -> str:
+    """The key in a form that can be planted in an effect: a Message-ID without its angle brackets."""
+    return f"{key}@{MARKER_DOMAIN}"

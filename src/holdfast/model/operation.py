@@ -1,0 +1,127 @@
+"""One operation as its records tell it: a frozen value, folded by `transitions.apply`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
+from holdfast.model.records import NOTHING, End, Intent, Raw
+
+Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One try under one lease.
+
+    `up` is when it started on the clock of `boot`. `over_up` is when its call is known to have
+    ended (on `over_boot`); None while that is not known.
+    """
+
+    number: int
+    token: int
+    boot: str
+    up: int
+    at: int
+    send_by_ms: int
+    contract: str
+    end: End | None = None
+    over_boot: str = ""
+    over_up: int | None = None
+    late: bool = False  # the end was reported after the attempt had been given up
+
+    def standing(self, absent_through: int) -> Standing:
+        """What this attempt proves, given that a believed absence covers attempts up to `absent_through`."""
+        match self.end.kind if self.end else None:
+            case None:
+                return "absent" if self.number <= absent_through else "open"
+            case "returned":
+                return "returned"
+            case "rejected":
+                return "rejected"
+            case "not_sent":
+                return "unsent"
+            case _:
+                return "absent" if self.number <= absent_through else "ambiguous"
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`."""
+
+    boot: str
+    up: int
+    ms: int
+    until: int
+    why: str
+    rule: str
+
+
+class OperationState(msgspec.Struct, frozen=True):
+    """Everything the records say about one operation.
+
+    `believable_checks` counts verifications made when an absence could already be believed, `checks`
+    all of them, `checked_since` those after the last attempt. `one_more` is a person's order for one
+    more attempt; `asked` is set for ever once a person was asked.
+    """
+
+    step: str
+    intent: Intent
+    phase: Phase
+    contract: str
+    attempts: tuple[Attempt, ...] = ()
+    absent_through: int = 0
+    checks: int = 0
+    believable_checks: int = 0
+    checked_since: int = 0
+    conflict: str = ""
+    reading: Literal["", "same", "changed", "unreadable"] = ""
+    observed: Raw = NOTHING
+    verified_absent_first: bool = False
+    found: Raw | None = None
+    missing: tuple[str, ...] = ()
+    wait: Wait | None = None
+    waits_for: str = ""
+    approval: str = ""
+    released: bool = False
+    one_more: bool = False
+    asked: bool = False
+    basis: Basis | None = None
+    rule: str = ""
+    reason: str = ""
+    code: str = ""
+    result: Raw = NOTHING
+    lost: bool = False
+    unverified: bool = False
+    reused: str = ""
+    settled_at: int = 0
+    compensated_by: str = ""
+    contradicted: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The public state: the seven phases before an outcome are all `pending`."""
+        phase = self.phase
+        if phase == "succeeded" or phase == "failed" or phase == "unknown" or phase == "cancelled":  # noqa: PLR1714  # narrows for the type checkers
+            return phase
+        return "pending"
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is an outcome, `unknown` included."""
+        return self.phase in SETTLED
+
+    @property
+    def final(self) -> bool:
+        """Whether the state can never change again."""
+        return self.phase in FINAL
+
+    @property
+    def key_unread(self) -> bool:
+        """Whether an attempt of a keyed tool never looked at its key, so that nothing was deduped."""
+        return any(attempt.end is not None and not attempt.end.key_read for attempt in self.attempts)
+
+    @property
+    def deaths(self) -> int:
+        """How many attempts ended because their process died."""
+        return sum(1 for attempt in self.attempts if attempt.end is not None and attempt.end.kind == "lost")

@@ -1,0 +1,119 @@
+"""What is durably known about an operation, and what a verifier may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Status = Literal["pending", "succeeded", "failed", "unknown", "cancelled"]
+Phase = Literal[
+    "planned", "ready", "gated", "held", "running", "verifying", "awaiting",
+    "succeeded", "failed", "unknown", "cancelled",
+]  # fmt: skip
+FINAL: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled"})
+SETTLED: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled", "unknown"})
+
+
+class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who proved an outcome: the call returned, evidence was read back, or a named person said so."""
+
+    by: Literal["returned", "evidence", "person", "rule"]
+    name: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        who = f"{self.by}({self.name})" if self.name else self.by
+        return f"{who}: {self.note}" if self.note else who
+
+
+RETURNED = Basis("returned")
+
+
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Proof that an effect happened, as the journal holds it. Built by the runtime only."""
+
+    operation: str
+    tool: str
+    key: str
+    basis: Basis
+    at_ms: int
+
+
+class Outcome(msgspec.Struct, Generic[R], frozen=True):
+    """What is known about one operation now.
+
+    `result` is the decoded result of a success; reading it on anything else raises, so that a
+    failure is never mistaken for a value of type None.
+    """
+
+    status: Status
+    operation: str
+    tool: str
+    basis: Basis | None = None
+    reason: str = ""
+    code: str = ""
+    reused: str = ""
+    arguments: Mapping[str, Any] = {}
+    receipt: Receipt | None = None
+    value: R | None = None
+
+    @property
+    def result(self) -> R:
+        """The decoded result. Raises `OperationFailed` or `OutcomeUnknown` where there is none."""
+        if self.status != "succeeded":
+            raise self.error()
+        return self.value  # type: ignore[return-value]  # a success always carries R, which may be None
+
+    def error(self) -> Exception:
+        """The error that a plain `await` of this operation raises."""
+        from holdfast.model.reports import error_of  # noqa: PLC0415  # reports needs this module's types
+
+        return error_of(self)
+
+    def as_text(self) -> str:
+        """The outcome for a model to read: what happened, and whether it was reused."""
+        from holdfast.model.reports import text_of  # noqa: PLC0415  # reports needs this module's types
+
+        return text_of(self)
+
+
+# --- verdicts: what a verifier may answer --------------------------------------------------------------
+
+
+class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
+    """The effect is there and it is *ours*: found by our marker or key, or by authoritative state.
+
+    Constructing it asserts identity; a mere likeness is `CannotTell(evidence=...)`. `missing` names
+    what is not there yet when the effect is ours but partial.
+    """
+
+    result: R_co
+    missing: tuple[str, ...] = ()
+    evidence: str = ""
+
+
+class DidNotHappen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The effect is not there *now*. The runtime decides whether that may be believed yet."""
+
+    evidence: str = ""
+
+
+class CannotTell(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The world could not be read, or what was read proves nothing."""
+
+    evidence: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something is there that is not ours and excludes ours."""
+
+    evidence: str = ""
+
+
+Verdict: TypeAlias = Happened[R] | DidNotHappen | CannotTell | Conflict
+VerdictKind = Literal["happened", "did_not_happen", "cannot_tell", "conflict"]

@@ -1,0 +1,282 @@
+"""The one table of legal transitions, and `apply`: the operation after one more record.
+
+`MOVES` is the state machine: for each kind of record, the phases it may meet and the phases it may
+lead to. `apply` refuses everything else with `IllegalTransition`, so an impossible history can
+neither be written nor read. The state diagram in the documentation is drawn from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.errors import HoldfastError
+from holdfast.model import records as r
+from holdfast.model.operation import Attempt, OperationState, Wait
+from holdfast.model.outcome import Basis, Phase
+
+NEW: Final = "new"
+WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
+OPEN: Final[tuple[Phase, ...]] = (*WAITING, "running")
+ENDED: Final[tuple[Phase, ...]] = ("succeeded", "failed", "cancelled")
+EVERY: Final[tuple[Phase, ...]] = (*OPEN, *ENDED, "unknown")
+SAME: Final = "same"
+
+
+class IllegalTransition(HoldfastError):
+    """A record does not fit the state it meets: a programming error, or a journal that was edited."""
+
+    def __init__(self, phase: str, record: r.OperationRecord) -> None:
+        super().__init__(f"{type(record).__name__} does not apply to an operation that is {phase}: {record.step}")
+        self.phase = phase
+        self.record = record
+
+
+MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    r.OperationPlanned: ((NEW,), ("planned",)),
+    r.AttemptStarted: ((NEW, *WAITING), ("running",)),
+    r.AttemptEnded: ((*OPEN, "unknown"), ("ready", "verifying", SAME)),
+    r.LateReport: (EVERY, (SAME,)),
+    r.Verified: ((*OPEN, "unknown"), ("verifying", "ready", SAME)),
+    r.Reobserved: (WAITING, (SAME, "gated")),
+    r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready", "verifying")),
+    r.ApprovalGranted: (("gated",), ("ready",)),
+    r.OperationHeld: (("planned", "ready", "gated"), ("held",)),
+    r.HoldReleased: (("held",), ("ready",)),
+    r.OperationDeferred: (("running",), ("awaiting",)),
+    r.OperationParked: (OPEN, ("gated", "unknown")),
+    r.OperationSettled: ((*OPEN, "unknown"), ("succeeded", "failed", "cancelled", "unknown")),
+    r.Resolved: (("unknown", "gated"), ("succeeded", "failed", "ready")),
+    r.Contradicted: (ENDED, (SAME,)),
+    r.OutcomeReused: ((NEW, *WAITING), ("succeeded", "cancelled")),
+    r.CompensationLinked: (("succeeded", "failed", "unknown"), (SAME,)),
+}
+
+
+def apply(operation: OperationState | None, record: r.OperationRecord, boot: str = "") -> OperationState:
+    """The operation after `record`, which was written on `boot`. Pure: no clock, no I/O, no mutation.
+
+    Raises `IllegalTransition` where the table does not allow it.
+    """
+    before = operation.phase if operation is not None else NEW
+    if before not in MOVES[type(record)][0]:
+        raise IllegalTransition(before, record)
+    return _STEPS[type(record)](operation, record, boot)
+
+
+def _planned(_: None, record: r.OperationPlanned, _boot: str) -> OperationState:
+    intent = record.intent
+    return OperationState(
+        record.step, intent, "planned", intent.contract, observed=intent.observed, waits_for=record.waits_for
+    )
+
+
+def _started(operation: OperationState | None, record: r.AttemptStarted, boot: str) -> OperationState:
+    intent = operation.intent if operation is not None else record.intent
+    number = len(operation.attempts) + 1 if operation is not None else 1
+    if intent is None or record.number != number or (operation is not None and _has_open(operation)):
+        raise IllegalTransition(operation.phase if operation else NEW, record)
+    contract = record.intent.contract if record.intent is not None else intent.contract
+    attempt = Attempt(record.number, record.token, boot, record.up, record.at, record.send_by, contract)
+    if operation is None:
+        return OperationState(
+            record.step, intent, "running", contract, (attempt,), observed=intent.observed, approval=record.approval
+        )
+    return replace(
+        operation,
+        phase="running",
+        contract=contract,
+        attempts=(*operation.attempts, attempt),
+        observed=operation.observed if record.observed == r.NOTHING else record.observed,
+        approval=record.approval or operation.approval,
+        checked_since=0,
+        reading="",
+        wait=None,
+        waits_for="",
+        one_more=False,
+    )
+
+
+def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
+    over = (boot, record.up) if record.over else ("", None)
+    after = _with_end(operation, record, record.end, over)
+    if operation.phase != "running":
+        return after
+    return replace(after, phase="verifying" if record.end.kind in {"ambiguous", "lost"} else "ready")
+
+
+def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
+    return _with_end(operation, record, record.end, (boot, record.up), late=True)
+
+
+def _verified(operation: OperationState, record: r.Verified, _boot: str) -> OperationState:
+    absent = max(operation.absent_through, record.through)
+    if record.through > len(operation.attempts):
+        raise IllegalTransition(operation.phase, record)
+    return replace(
+        operation,
+        phase=operation.phase if operation.phase in {"unknown", "running"} else "verifying",
+        checks=operation.checks + 1,
+        checked_since=operation.checked_since + 1,
+        believable_checks=operation.believable_checks + (1 if record.believable else 0),
+        absent_through=absent,
+        conflict=record.evidence or "conflict" if record.verdict == "conflict" else "",
+        found=record.result if record.verdict == "happened" else operation.found,
+        missing=record.missing,
+        verified_absent_first=operation.verified_absent_first
+        or (not operation.attempts and record.verdict == "did_not_happen"),
+        reading="" if absent > operation.absent_through else operation.reading,
+        wait=None,
+    )
+
+
+def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> OperationState:
+    if operation.approval and record.reading == "changed":
+        return replace(operation, phase="gated", observed=record.observed, approval="", reading="")
+    return replace(operation, reading=record.reading)
+
+
+def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) -> OperationState:
+    phase = "ready" if operation.phase == "planned" else operation.phase
+    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule)
+    return replace(operation, phase=phase, wait=wait, waits_for=record.why)
+
+
+def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
+    return replace(operation, phase="ready", approval=record.approval, waits_for="")
+
+
+def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
+    return replace(operation, phase="held", waits_for=f"the commit of {record.transaction}")
+
+
+def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:
+    return replace(operation, phase="ready", released=True, waits_for="")
+
+
+def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str) -> OperationState:
+    end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}")
+    return replace(_with_end(operation, record, end, (boot, record.up)), phase="awaiting", waits_for="its answer")
+
+
+def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
+    maybe = any(a.standing(operation.absent_through) in {"ambiguous", "open"} for a in operation.attempts)
+    phase: Phase = "unknown" if maybe else "gated"
+    return replace(
+        operation, phase=phase, asked=True, reason=record.why, rule=record.rule, waits_for="a person", wait=None
+    )
+
+
+def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
+    if record.end is not None:
+        operation = _with_end(operation, record, record.end, (boot, record.up))
+    return replace(
+        operation,
+        phase=record.status,
+        basis=record.basis,
+        rule=record.rule,
+        reason=record.reason,
+        code=record.code,
+        result=record.result,
+        lost=record.lost,
+        unverified=record.unverified,
+        missing=record.missing or operation.missing,
+        settled_at=record.at,
+        asked=operation.asked or record.status == "unknown",
+        wait=None,
+        waits_for="a person" if record.status == "unknown" else "",
+    )
+
+
+def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
+    basis = Basis("person", record.by, record.evidence)
+    if record.word == "retry":
+        return replace(
+            operation, phase="ready", one_more=True, wait=None, waits_for="", conflict="", reading="", reason=""
+        )
+    happened = record.word == "happened"
+    return replace(
+        operation,
+        phase="succeeded" if happened else "failed",
+        basis=basis,
+        rule="a person settled it",
+        reason="" if happened else f"{record.by} says that it did not happen",
+        result=record.result,
+        settled_at=record.at,
+        wait=None,
+        waits_for="",
+    )
+
+
+def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
+    return replace(operation, contradicted=(*operation.contradicted, record.evidence))
+
+
+def _reused(operation: OperationState | None, record: r.OutcomeReused, _boot: str) -> OperationState:
+    if operation is not None:  # a waiter that was planned: it never sent anything, and never will
+        if operation.attempts:
+            raise IllegalTransition(operation.phase, record)
+        return replace(
+            operation, phase="cancelled", reused=record.source, result=record.result, reason=record.why,
+            settled_at=record.at, wait=None, waits_for="", basis=Basis("rule", "reused", record.source),
+        )  # fmt: skip
+    if record.intent is None:
+        raise IllegalTransition(NEW, record)
+    return OperationState(
+        record.step, record.intent, "cancelled", record.intent.contract, reused=record.source, result=record.result,
+        reason=record.why, settled_at=record.at, basis=Basis("rule", "reused", record.source),
+    )  # fmt: skip
+
+
+def _linked(operation: OperationState, record: r.CompensationLinked, _boot: str) -> OperationState:
+    return replace(operation, compensated_by=record.by)
+
+
+def _has_open(operation: OperationState) -> bool:
+    return any(attempt.end is None for attempt in operation.attempts)
+
+
+def _with_end(
+    operation: OperationState,
+    record: r.OperationRecord,
+    end: r.End,
+    over: tuple[str, int | None],
+    *,
+    late: bool = False,
+) -> OperationState:
+    """`end` filed under its attempt. A second end must be a late report, or say when a known end was over."""
+    number: int = getattr(record, "number", 0)
+    if not 1 <= number <= len(operation.attempts):
+        raise IllegalTransition(operation.phase, record)
+    attempt = operation.attempts[number - 1]
+    if attempt.end is not None and attempt.over_up is not None and not late:
+        raise IllegalTransition(operation.phase, record)
+    known = attempt.end
+    if known is not None and known.kind in {"returned", "rejected"} and end.kind not in {"returned", "rejected"}:
+        end = known  # what is proven stays proven
+    ended = replace(attempt, end=end, over_boot=over[0], over_up=over[1], late=late or attempt.late)
+    attempts = (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
+    return replace(operation, attempts=attempts)
+
+
+_STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
+    r.OperationPlanned: _planned,
+    r.AttemptStarted: _started,
+    r.AttemptEnded: _ended,
+    r.LateReport: _late,
+    r.Verified: _verified,
+    r.Reobserved: _reobserved,
+    r.WaitScheduled: _scheduled,
+    r.ApprovalGranted: _approved,
+    r.OperationHeld: _held,
+    r.HoldReleased: _released,
+    r.OperationDeferred: _deferred,
+    r.OperationParked: _parked,
+    r.OperationSettled: _settled,
+    r.Resolved: _resolved,
+    r.Contradicted: _contradicted,
+    r.OutcomeReused: _reused,
+    r.CompensationLinked: _linked,
+}

@@ -1,0 +1,52 @@
+"""Policies that users write: how often to try, and how much it may cost.
+
+Full jitter (`uniform(0, min(cap, base * 2**n))`) spreads the retries of many runs that met the same
+outage; it is the form that AWS found to finish soonest with the fewest calls.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an operation is tried again. All of it counts per operation and survives a crash.
+
+    `attempts` includes the first. `elapsed` counts from the first attempt. `base` and `cap` bound
+    the pause before attempt n+1, drawn between 0 and `min(cap, base * 2**n)`.
+    """
+
+    attempts: int = 4
+    elapsed: timedelta = timedelta(minutes=10)
+    base: timedelta = timedelta(milliseconds=200)
+    cap: timedelta = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts={self.attempts}: the first attempt counts, so it is at least 1")
+        if min(self.elapsed, self.base, self.cap) < timedelta(0):
+            raise ValueError("elapsed, base and cap are durations: they cannot be negative")
+
+    def ceiling_ms(self, retries: int) -> int:
+        """The longest pause before the next attempt, after `retries` retries were made."""
+        cap, base = milliseconds(self.cap), milliseconds(self.base)
+        return cap if retries > 30 else min(cap, base * 2**retries)
+
+
+class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one operation may cost in total, in the unit that its tool reports (`cost=` of a read)."""
+
+    cost: float = float("inf")
+
+
+READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))
+WRITE_RETRY: Final = Retry()
+ONCE: Final = Retry(attempts=1)
+
+
+def milliseconds(duration: timedelta) -> int:
+    """Whole milliseconds of a duration, rounded down."""
+    return duration // timedelta(milliseconds=1)
