@@ -1,0 +1,43 @@
+# Every target makes what it needs, on a machine that has only Python 3.11+ and make.
+# PYTHON=... names the Python to use; ARGS=... is handed to the command behind the target.
+# Commands are not echoed and set-up talks on standard error: standard output is the command's own.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak mutation docs fmt
+
+IN := @sh scripts/python scripts/environment.py
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: ## a refund desk that is killed again and again, with Holdfast and without
+	$(IN) demo holdfast demo $(ARGS)
+
+test: ## all tests, on all cores; installs the system packages they need where it may
+	@sh scripts/python scripts/system_packages.py
+	$(IN) dev pytest -n auto --dist worksteal $(ARGS)
+
+check: ## format, lint, types, the house rules and the unit tests
+	$(IN) dev ruff format --check .
+	$(IN) dev ruff check .
+	$(IN) dev mypy
+	$(IN) dev pyright
+	$(IN) dev pytest -q tests/tidy tests/unit
+
+bench: ## measure against raw SQLite and the peers; fails below a goal
+	$(IN) bench python bench/compare.py $(ARGS)
+
+soak: ## the tests that grow with time, at full length (hours)
+	@sh scripts/python scripts/system_packages.py
+	$(IN) dev pytest --soak -m soak -n auto --dist worksteal $(ARGS)
+
+mutation: ## mutate the decision and the transition table; fails on an unexplained survivor
+	$(IN) dev python scripts/mutation.py $(ARGS)
+
+docs: ## build the documentation into site/
+	$(IN) docs zensical build --clean $(ARGS)
+
+fmt: ## format and fix what can be fixed
+	$(IN) dev ruff check --fix-only .
+	$(IN) dev ruff format .

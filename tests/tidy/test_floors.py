@@ -1,0 +1,119 @@
+"""Imports go downwards only; the domain is pure; only the wiring may see everything."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import PACKAGE, imports, module_name, python_files, shown
+
+FLOORS = {
+    "errors": 0,
+    "model": 0,
+    "policies": 0,
+    "journal": 1,
+    "engine": 2,
+    "agent": 3,
+    "interfaces": 4,
+    "integrations": 5,
+}
+# These wire floors together or are handed to users: they may import anything, and no floor imports them.
+ABOVE_ALL = {"", "app", "demo", "testing"}
+
+# Doors from a floor to what stands above all, each with its reason. Keep this short.
+DOORS: dict[tuple[str, str], str] = {}
+
+# What the domain may use beside itself: no clock, chance, threads, files or sockets can be reached from these.
+PURE = {
+    "__future__", "abc", "ast", "base64", "binascii", "bisect", "builtins", "collections", "contextvars", "copy",
+    "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hmac",
+    "inspect", "ipaddress", "itertools", "json", "keyword", "math", "msgspec", "numbers", "operator", "pathlib",
+    "re", "reprlib", "rfc8785", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata",
+    "uuid", "weakref",
+}  # fmt: skip
+
+SOURCES = python_files("src")
+
+
+def own_part(module: str) -> str:
+    """The part of the package a dotted name belongs to: `journal` for holdfast.journal.port, "" for the top."""
+    first = module.split(".")[1]
+    is_part = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file()
+    return first if is_part else ""
+
+
+def part_of(path: Path) -> str:
+    return own_part(f"{module_name(path)}.")
+
+
+def own_imports(path: Path) -> list[tuple[int, str, str]]:
+    """The project's own modules that a file imports: line, dotted name, part."""
+    ours = [(line, name) for line, name in imports(path) if f"{name}.".startswith("holdfast.")]
+    return [(line, name, own_part(f"{name}.")) for line, name in ours]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=shown)
+def test_imports_go_downwards(path: Path):
+    part = part_of(path)
+    assert part in FLOORS or part in ABOVE_ALL, f"{shown(path)}: give holdfast.{part} a floor in this test"
+    if part in ABOVE_ALL:
+        return
+    upwards = [
+        f"{shown(path)}:{line} (floor {FLOORS[part]}) imports {name}"
+        for line, name, target in own_imports(path)
+        if not may_import(part, target) and (module_name(path), f"holdfast.{target}") not in DOORS
+    ]
+    assert not upwards, "imports go downwards only; move the code or pass the value in:\n" + "\n".join(
+        upwards
+    )
+
+
+def may_import(part: str, target: str) -> bool:
+    return target in FLOORS and FLOORS[target] <= FLOORS[part]
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if FLOORS.get(part_of(path)) == 0], ids=shown)
+def test_the_domain_is_pure(path: Path):
+    impure = [
+        f"{shown(path)}:{line} imports {name}"
+        for line, name in imports(path)
+        if name.split(".")[0] not in PURE | {"holdfast"}
+    ]
+    assert not impure, "floor 0 has no clock, chance, I/O or async; leave it to the engine:\n" + "\n".join(
+        impure
+    )
+
+
+def test_every_door_is_used():
+    used = {
+        (module_name(path), f"holdfast.{target}")
+        for path in SOURCES
+        if part_of(path) in FLOORS
+        for _, _, target in own_imports(path)
+        if not may_import(part_of(path), target)
+    }
+    assert set(DOORS) <= used, f"close the doors that nobody uses: {set(DOORS) - used}"
+
+
+def test_the_names_that_are_called_pure_exist():
+    assert {"msgspec", "rfc8785"} | set(sys.stdlib_module_names) >= PURE
+
+
+def test_an_import_is_found_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.tidy.tree.PACKAGE", tmp_path / "holdfast")
+    source = tmp_path / "holdfast" / "model" / "late.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(
+        "import json\n"
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from ..engine import seams\n"
+        "def late():\n    from holdfast.journal.port import Journal\n    import_module('holdfast.app')\n"
+    )
+    found = [name for _, name in imports(source)]
+    assert found == [
+        "json",
+        "typing.TYPE_CHECKING",
+        "holdfast.engine.seams",
+        "holdfast.journal.port.Journal",
+        "holdfast.app",
+    ]

@@ -1,0 +1,115 @@
+"""Time, chance, threads and the end of a process are reached through seams, so that tests can hold them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.tidy.tree import PACKAGE, parsed, python_files, shown
+
+CLOCK = {
+    "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns",
+    "time.sleep", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
+    "datetime.date.today", "asyncio.sleep",
+}  # fmt: skip
+CHANCE = {"random", "secrets", "os.urandom", "uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7"}
+THREADS = {
+    "threading.Thread",
+    "threading.Timer",
+    "asyncio.to_thread",
+    "concurrent.futures.ThreadPoolExecutor",
+}
+DEATH = {"os._exit", "os.kill", "os.killpg", "os.abort", "signal.raise_signal"}
+BANNED = CLOCK | CHANCE | THREADS | DEATH
+
+
+class Home(NamedTuple):
+    """A place that may reach the world directly: under which path, to what, and why."""
+
+    path: str
+    allowed: set[str]
+    reason: str
+
+
+HOMES = (
+    Home("engine/seams.py", BANNED, "the seams themselves"),
+    Home("journal/host.py", BANNED, "who this process is, and whether another one still lives"),
+    Home(
+        "journal/sqlite/",
+        THREADS,
+        "the writer and the riding commit run on threads that a blocked loop cannot delay",
+    ),
+    Home("demo/", BANNED, "plays the world: services, faults and kills"),
+    Home("testing/", BANNED, "replaces the seams for tests, and kills for real"),
+)
+
+
+@pytest.mark.parametrize("path", python_files("src"), ids=shown)
+def test_the_world_is_reached_through_seams(path: Path):
+    inside = path.relative_to(PACKAGE).as_posix()
+    allowed = {name for home in HOMES if inside.startswith(home.path) for name in home.allowed}
+    found = [
+        f"{shown(path)}:{line} uses {name}" for line, name in reached(parsed(path)) if banned(name) - allowed
+    ]
+    assert not found, "take it from the seams (clock, rng, threads, crash points):\n" + "\n".join(found)
+
+
+def banned(name: str) -> set[str]:
+    """The bans that a dotted name falls under: itself, or the module that it is in."""
+    return {ban for ban in BANNED if f"{name}.".startswith(f"{ban}.")}
+
+
+def reached(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every dotted name that the module uses or imports, aliases resolved to what they stand for."""
+    aliases = dict(_aliases(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute() | ast.Name():
+                first, _, rest = ast.unparse(node).partition(".")
+                if first in aliases:
+                    yield node.lineno, f"{aliases[first]}.{rest}".rstrip(".")
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in names)
+            case _:
+                continue
+
+
+def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield (
+                        alias.asname or alias.name.split(".")[0],
+                        alias.name if alias.asname else alias.name.split(".")[0],
+                    )
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in names)
+            case _:
+                continue
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\nstarted = time.time()",
+        "import time as clock\nclock.monotonic()",
+        "from time import monotonic as now\nnow()",
+        "import datetime as dt\ndt.datetime.now(dt.UTC)",
+        "from datetime import datetime\ndatetime.now()",
+        "def f():\n    import random\n    return random.random()",
+        "from uuid import uuid4",
+        "import os\nleave = os._exit",
+    ],
+)
+def test_a_way_round_a_seam_is_seen(source: str):
+    assert any(banned(name) for _, name in reached(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source", ["import uuid\nuuid.UUID(int=1)", "import time\ntime.strftime('%Y')", "import os\nos.getpid()"]
+)
+def test_what_is_harmless_is_not_seen(source: str):
+    assert not any(banned(name) for _, name in reached(ast.parse(source)))

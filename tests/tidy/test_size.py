@@ -1,0 +1,121 @@
+"""Files, functions and parameter lists stay small. Exceptions are listed here and may only shrink."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import PACKAGE, parsed, python_files, shown
+
+LONG_FILE = 400  # from here on the header says why, in a sentence with the word "long"
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 70
+MOST_PARAMETERS = 6
+
+# "file:function" -> what it measures today. Lower a number when it drops; take the entry out when it fits.
+KNOWN_LONG: dict[str, int] = {}
+KNOWN_WIDE: dict[str, int] = {}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+FILES = python_files("src", "tests", "bench", "scripts")
+PROGRAM_FILES = python_files("src", "bench", "scripts")
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_files_are_short(path: Path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_FILE, f"{shown(path)}: {lines} lines; split it by what changes together"
+    if lines > LONG_FILE:
+        assert re.search(r"\blong\b", header(path)), (
+            f"{shown(path)}: {lines} lines; split it, or say why it is long"
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_functions_are_short(path: Path):
+    too_long = {
+        name: lines
+        for name, function in functions(path)
+        if (lines := length(function)) > KNOWN_LONG.get(name, LONGEST_FUNCTION)
+    }
+    assert not too_long, f"{too_long}: split by stage, keep the ifs in the parent"
+
+
+@pytest.mark.parametrize("path", PROGRAM_FILES, ids=shown)
+def test_parameter_lists_are_short(path: Path):
+    too_wide = {
+        name: count
+        for name, function in functions(path)
+        if (count := parameters(function)) > KNOWN_WIDE.get(name, MOST_PARAMETERS)
+    }
+    assert not too_wide, f"{too_wide}: gather what belongs together in a frozen dataclass"
+
+
+def test_exceptions_only_shrink():
+    measured = {name: function for path in FILES for name, function in functions(path)}
+    stale = {
+        name for name, lines in KNOWN_LONG.items() if name not in measured or length(measured[name]) != lines
+    }
+    stale |= {
+        name
+        for name, most in KNOWN_WIDE.items()
+        if name not in measured or parameters(measured[name]) != most
+    }
+    fitting = {name for name, lines in KNOWN_LONG.items() if lines <= LONGEST_FUNCTION}
+    fitting |= {name for name, most in KNOWN_WIDE.items() if most <= MOST_PARAMETERS}
+    assert not stale | fitting, f"lower or remove these exceptions: {sorted(stale | fitting)}"
+
+
+def header(path: Path) -> str:
+    """What a file says about itself before its first statement: leading comments and the docstring."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = next((node.lineno for node in parsed(path).body if not _is_docstring(node)), len(lines) + 1)
+    return "\n".join(lines[: first - 1])
+
+
+def functions(path: Path) -> Iterator[tuple[str, Function]]:
+    for name, function in _functions_in(parsed(path), ()):
+        yield f"{shown(path) if path.is_relative_to(PACKAGE.parents[1]) else path.name}:{name}", function
+
+
+def _functions_in(node: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, Function]]:
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, Function | ast.ClassDef)
+        inner = (*scope, child.name) if named else scope
+        if isinstance(child, Function):
+            yield ".".join(inner), child
+        yield from _functions_in(child, inner)
+
+
+def length(function: Function) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+def parameters(function: Function) -> int:
+    """How many parameters a caller may fill; the receiver is not one."""
+    spelled = function.args
+    names = [argument.arg for argument in [*spelled.posonlyargs, *spelled.args, *spelled.kwonlyargs]]
+    return len(names) - (names[:1] in (["self"], ["cls"])) + bool(spelled.vararg) + bool(spelled.kwarg)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def test_the_measures_measure(tmp_path: Path):
+    path = tmp_path / "sample.py"
+    path.write_text(
+        '"""Long because it is a sample."""\nimport re\n'
+        "class Desk:\n    async def serve(self, a, /, b, *rest, c, **more):\n        def inner():\n            return 1\n        return inner\n"
+    )
+    measured = [(name, length(node), parameters(node)) for name, node in functions(path)]
+    assert measured == [("sample.py:Desk.serve", 4, 5), ("sample.py:Desk.serve.inner", 2, 0)]
+    assert header(path) == '"""Long because it is a sample."""'

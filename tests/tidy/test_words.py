@@ -1,0 +1,86 @@
+"""One word for one thing, and no promise that nobody can keep.
+
+The glossary in the documentation says what each word means; these are the words that would blur it.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import PACKAGE, parsed, python_files, shown, text_files
+
+# The last word of a class name -> the word we use. Only in the floors that define the domain: a server has
+# requests and responses, and asyncio has tasks.
+NOT_OUR_NOUNS = {
+    "Action": "Operation",
+    "Execution": "Attempt",
+    "Job": "Run",
+    "Node": "Step",
+    "Rollback": "Compensation",
+    "Saga": "Transaction",
+    "Session": "Run",
+    "Task": "Operation",
+    "Workflow": "Run",
+}
+DOMAIN = ("model", "journal", "engine", "agent")
+
+# Phrase -> what to write instead. Between quotation marks a phrase is mentioned, not claimed.
+NOT_OUR_PHRASES = {
+    r"exactly[ -]once": "say what is recorded once, what happens once, and where at most once",
+    r"dedup\w* (?:id|token)\b": "idempotency key",
+    r"HITL": "gate, approval",
+    r"human[ -]in[ -]the[ -]loop": "gate, approval, or a person decides",
+}
+QUOTES = "\"'`“*"
+
+
+def domain_files() -> list[Path]:
+    return [path for path in python_files("src") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
+
+
+def prose_files() -> list[Path]:
+    """Where we speak to users: pages, and the source, whose strings are messages, help and docstrings."""
+    return [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
+
+
+@pytest.mark.parametrize("path", domain_files(), ids=shown)
+def test_classes_are_named_in_our_words(path: Path):
+    strange = {
+        f"{shown(path)}:{node.lineno} {node.name}": NOT_OUR_NOUNS[last_word(node.name)]
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and last_word(node.name) in NOT_OUR_NOUNS
+    }
+    assert not strange, f"the glossary has another word: {strange}"
+
+
+@pytest.mark.parametrize("path", prose_files(), ids=shown)
+def test_pages_and_messages_use_our_words(path: Path):
+    found = misspoken(path.read_text(encoding="utf-8"))
+    assert not found, f"{shown(path)}: {found}"
+
+
+def last_word(class_name: str) -> str:
+    return (
+        re.findall(r"[A-Z][a-z0-9]*", class_name.strip("_"))[-1:][0] if re.search("[A-Z]", class_name) else ""
+    )
+
+
+def misspoken(text: str) -> list[str]:
+    return [
+        f"{match.group()!r}: {instead}"
+        for phrase, instead in NOT_OUR_PHRASES.items()
+        for match in re.finditer(rf"(?<![{QUOTES}\w]){phrase}", text, flags=re.IGNORECASE)
+    ]
+
+
+def test_a_claim_is_found_and_a_mention_is_not():
+    assert misspoken("Each effect happens exactly once.")
+    assert misspoken("Exactly-once delivery")
+    assert not misspoken('We never promise "exactly once".')
+    assert (last_word("_SqliteSession"), last_word("RunState"), last_word("lower")) == (
+        "Session",
+        "State",
+        "",
+    )
