@@ -1,0 +1,162 @@
+"""What goes wrong, and when: a pure function of the seed.
+
+Nothing here depends on time or on the order in which requests arrive, so both sides meet the same
+faults and kill points, and a seed repeats. A fault belongs to the n-th call that a service gets for
+one customer's request. A kill point belongs to an *event*: the customers' effects are numbered in
+the order in which a worker comes to them, and the kill strikes at the first call of that event.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import cycle
+from typing import Final, Literal
+
+Service = Literal["payments", "mail", "tracker", "warehouse"]
+SERVICES: Final[tuple[Service, ...]] = ("payments", "mail", "tracker", "warehouse")
+Spot = tuple[Service, int]
+"""A service and the number of a request: the place of one requested effect."""
+Moment = Literal["arrival", "commit"]
+
+REQUESTS: Final = 24
+LANES: Final = 3
+KILLS_PER_LANE: Final = 3
+
+
+class Fault(StrEnum):
+    """What a service does to one call."""
+
+    NONE = "none"
+    SLOW = "slow"  # answers, but takes its time
+    SILENT = "silent"  # commits, then never answers
+    LATE = "late"  # never answers, and commits after a while
+    BROKEN = "broken"  # commits, then answers with a server error
+    LOST = "lost"  # drops the connection, nothing happens
+    REFUSED = "refused"  # a definite no, to every call of this request
+
+
+COMMITS_AT_ONCE: Final = frozenset({Fault.NONE, Fault.SLOW, Fault.SILENT, Fault.BROKEN})
+
+# How many of the 24 first calls meet which fault; the rest are served well. Each service gets a whole
+# deck, so every seed shows every fault.
+DECKS: Final[dict[Service, dict[Fault, int]]] = {
+    "payments": {
+        Fault.SILENT: 3,
+        Fault.LATE: 2,
+        Fault.BROKEN: 2,
+        Fault.LOST: 2,
+        Fault.REFUSED: 2,
+        Fault.SLOW: 2,
+    },
+    "mail": {
+        Fault.SILENT: 2,
+        Fault.LATE: 2,
+        Fault.BROKEN: 2,
+        Fault.LOST: 2,
+        Fault.REFUSED: 1,
+        Fault.SLOW: 2,
+    },
+    "tracker": {
+        Fault.SILENT: 2,
+        Fault.LATE: 2,
+        Fault.BROKEN: 2,
+        Fault.LOST: 2,
+        Fault.REFUSED: 1,
+        Fault.SLOW: 2,
+    },
+    "warehouse": {
+        Fault.SILENT: 1,
+        Fault.LATE: 1,
+        Fault.BROKEN: 1,
+        Fault.LOST: 1,
+        Fault.REFUSED: 1,
+        Fault.SLOW: 2,
+    },
+}
+SECOND_CALL: Final = (Fault.SILENT, Fault.BROKEN, Fault.LOST)
+SECOND_CALL_CHANCE: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Kill:
+    """SIGKILL for the worker that sent `request` to `service`.
+
+    `arrival`: before the service did anything. `commit`: the effect is done, its answer not yet sent.
+    """
+
+    event: int
+    request: int
+    service: Service
+    moment: Moment
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What the first and the second call for each request meet, and where workers die."""
+
+    first: dict[Spot, Fault]
+    second: dict[Spot, Fault]
+    kills: tuple[Kill, ...]
+
+    def fault(self, service: Service, request: int, call: int) -> Fault:
+        """The fault of the `call`-th call (from 1) that `service` gets for `request`."""
+        first = self.first.get((service, request), Fault.NONE)
+        if call == 1 or first is Fault.REFUSED:
+            return first
+        return self.second.get((service, request), Fault.NONE) if call == 2 else Fault.NONE
+
+    def kill(self, service: Service, request: int, moment: Moment) -> Kill | None:
+        spot = (service, request, moment)
+        return next((kill for kill in self.kills if (kill.service, kill.request, kill.moment) == spot), None)
+
+
+def lane_of(request: int) -> int:
+    """Which of the side's workers, from 0, works on this request."""
+    return (request - 1) % LANES
+
+
+def event_of(request: int, service: Service) -> int:
+    """The number of an effect, from 1, in file order."""
+    return (request - 1) * len(SERVICES) + SERVICES.index(service) + 1
+
+
+def make_schedule(seed: int) -> Schedule:
+    first: dict[Spot, Fault] = {
+        (service, request): fault
+        for service in SERVICES
+        for request, fault in enumerate(_deal(seed, service), 1)
+    }
+    dice = random.Random(f"second calls/{seed}")
+    second = {spot: dice.choice(SECOND_CALL) for spot in first if dice.random() < SECOND_CALL_CHANCE}
+    return Schedule(first, second, tuple(sorted(_kills(seed, first), key=lambda kill: kill.event)))
+
+
+def _deal(seed: int, service: Service) -> list[Fault]:
+    cards = [fault for fault, how_many in DECKS[service].items() for _ in range(how_many)]
+    cards += [Fault.NONE] * (REQUESTS - len(cards))
+    random.Random(f"deck/{seed}/{service}").shuffle(cards)
+    return cards
+
+
+def _kills(seed: int, first: dict[Spot, Fault]) -> Iterator[Kill]:
+    """Kills spread over the lanes, over each lane's beginning, middle and end, and over the services."""
+    dice = random.Random(f"kills/{seed}")
+    services = cycle(dice.sample(SERVICES, len(SERVICES)))
+    moments: Iterator[Moment] = cycle(("commit", "arrival", "commit"))
+    for lane in range(LANES):
+        requests = [request for request in range(1, REQUESTS + 1) if lane_of(request) == lane]
+        for part in range(KILLS_PER_LANE):
+            service, moment = next(services), next(moments)
+            begin, end = (len(requests) * bound // KILLS_PER_LANE for bound in (part, part + 1))
+            spots = [
+                request for request in requests[begin:end] if _fits(first[service, request], moment)
+            ] or [request for request in requests if _fits(first[service, request], moment)]
+            request = dice.choice(spots)
+            yield Kill(event_of(request, service), request, service, moment)
+
+
+def _fits(fault: Fault, moment: Moment) -> bool:
+    return fault in COMMITS_AT_ONCE if moment == "commit" else fault is not Fault.REFUSED

@@ -1,0 +1,46 @@
+"""A warehouse as warehouses are: POST /restock puts goods on a shelf.
+
+No key, nothing to search, and the stock level says nothing, since others move goods all day.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from holdfast.demo.services.http import Refusal, end_badly
+from holdfast.demo.world import Reply, World
+
+
+class Restock(msgspec.Struct, frozen=True):
+    order_id: str
+    sku: str
+    count: int
+
+
+class Warehouse:
+    """Takes goods back; there is no way to ask what it took."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def routes(self) -> list[Route]:
+        return [Route("/restock", self.restock, methods=["POST"])]
+
+    async def restock(self, request: Request) -> Response:
+        goods = msgspec.json.decode(await request.body(), type=Restock)
+        customer = self.world.by_order(goods.order_id)
+        if customer is None:
+            return Refusal(404, "no_such_order", f"no order {goods.order_id}").response()
+        answer = await self.world.serve("warehouse", customer.id, lambda: self._shelve(customer.id))
+        if isinstance(answer, Reply):
+            return await end_badly(
+                request, answer, Refusal(410, "discontinued", f"{goods.sku} is discontinued")
+            )
+        return JSONResponse({"shelved": answer}, status_code=201)
+
+    def _shelve(self, request: int) -> bool:
+        self.world.record("warehouse", request)
+        return True

@@ -1,0 +1,110 @@
+"""The shop's own client library: how both agents talk to the services.
+
+Nothing here is about Holdfast. A call returns, raises `Refused` where the service gave a definite
+no, and otherwise whatever the network brought.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Final
+
+import aiosmtplib
+import httpx2
+import msgspec
+
+from holdfast.demo.addresses import ENVIRONMENT, LOOPBACK, Addresses
+
+PATIENCE_S: Final = 0.4
+"""How long a client waits for an answer, in seconds."""
+
+REFUSALS: Final = frozenset({402, 403, 404, 410, 422})
+"""The status codes with which these services say a definite no; documented by each of them."""
+
+
+class Refused(Exception):  # noqa: N818 - reads as what the service said
+    """The service understood, and will not do it: nothing happened."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Refund(msgspec.Struct, frozen=True):
+    id: str
+    cents: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    id: str
+
+
+class Shop:
+    """One client for all services of a side."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._http = httpx2.AsyncClient(base_url=addresses.http, timeout=PATIENCE_S, trust_env=False)
+        self._smtp_port = addresses.smtp_port
+
+    async def refund(self, order_id: str, cents: int, *, key: str, reference: str = "") -> Refund:
+        body = {"order_id": order_id, "cents": cents, "reference": reference}
+        answer = await self._post("/payments/refunds", body, {"Idempotency-Key": key})
+        return msgspec.json.decode(answer.content, type=Refund)
+
+    async def find_refund(self, reference: str) -> Refund | None:
+        found = msgspec.json.decode(
+            await self._get("/payments/refunds", {"reference": reference}), type=list[Refund]
+        )
+        return found[0] if found else None
+
+    async def send_mail(self, to: str, subject: str, body: str, *, message_id: str) -> None:
+        message = EmailMessage()
+        message["From"], message["To"], message["Subject"] = "desk@example.com", to, subject
+        message["Message-ID"] = message_id
+        message.set_content(body)
+        try:
+            await aiosmtplib.send(
+                message, hostname=LOOPBACK, port=self._smtp_port, timeout=PATIENCE_S, start_tls=False
+            )
+        except aiosmtplib.SMTPRecipientsRefused as no:
+            raise Refused("no_such_mailbox", f"{to} does not exist") from no
+
+    async def find_mail(self, message_id: str) -> bool:
+        return await self._get("/mail/messages", {"message_id": message_id}) != b"[]"
+
+    async def open_ticket(self, order_id: str, title: str, body: str) -> str:
+        answer = await self._post("/tracker/tickets", {"order_id": order_id, "title": title, "body": body})
+        return msgspec.json.decode(answer.content, type=Found).id
+
+    async def find_ticket(self, words: str) -> str | None:
+        found = msgspec.json.decode(await self._get("/tracker/search", {"q": words}), type=list[Found])
+        return found[0].id if found else None
+
+    async def restock(self, order_id: str, sku: str, count: int) -> None:
+        await self._post("/warehouse/restock", {"order_id": order_id, "sku": sku, "count": count})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _post(
+        self, path: str, body: Mapping[str, object], headers: dict[str, str] | None = None
+    ) -> httpx2.Response:
+        answer = await self._http.post(path, json=body, headers=headers)
+        if answer.status_code in REFUSALS:
+            no = answer.json()
+            raise Refused(no["code"], no["message"])
+        return answer.raise_for_status()
+
+    async def _get(self, path: str, query: dict[str, str]) -> bytes:
+        answer = await self._http.get(path, params=query)
+        return answer.raise_for_status().content
+
+
+@functools.cache
+def shop() -> Shop:
+    """The one shop of this process, connected to the services that the environment names."""
+    return Shop(msgspec.json.decode(Path(os.environ[ENVIRONMENT]).read_bytes(), type=Addresses))

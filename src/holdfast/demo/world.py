@@ -1,0 +1,145 @@
+"""The outside world of one side: what its services did, and which fault meets which call.
+
+The world lives in the witness process, so it survives every kill of the workers and counts what
+really happened, not what anybody believes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from holdfast.demo.requests import CustomerRequest
+from holdfast.demo.schedule import Fault, Kill, Moment, Schedule, Service
+
+T = TypeVar("T")
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How fast the services are, in seconds. The services document these figures to their clients."""
+
+    slow: float = 0.15  # a slow answer
+    late: float = 0.8  # a late effect lands at most this long after its request arrived
+    lag: float = 0.6  # a mailbox or search shows an entry this long after it exists
+    key_ttl: float = 120.0  # payments forgets an idempotency key after this time
+
+
+class WorldClock(Protocol):
+    """Time as the services see it: `monotonic` in seconds."""
+
+    def monotonic(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class LoopClock:
+    """The event loop's own time."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that really happened at a service."""
+
+    service: Service
+    request: int
+
+
+class Reply(Enum):
+    """The ways in which a call ends without its answer."""
+
+    REFUSED = "refused"
+    BROKEN = "server error"
+    SILENT = "no answer"
+    LATE = "no answer, and the effect is still to come"
+    DROPPED = "connection closed"
+
+
+async def _nobody_to_kill(_kill: Kill) -> None:
+    """Used where the services run without workers."""
+
+
+def _nobody_listens(_effect: Effect) -> None:
+    """Used where nobody watches the effects."""
+
+
+@dataclass
+class World:
+    """One side's services share it. `kill` returns once the worker is dead; `seen` hears of each effect."""
+
+    schedule: Schedule
+    customers: list[CustomerRequest]
+    pace: Pace = field(default_factory=Pace)
+    clock: WorldClock = field(default_factory=LoopClock)
+    kill: Callable[[Kill], Awaitable[None]] = _nobody_to_kill
+    seen: Callable[[Effect], None] = _nobody_listens
+    effects: list[Effect] = field(default_factory=list[Effect])
+    _calls: Counter[tuple[Service, int]] = field(default_factory=Counter[tuple[Service, int]])
+    _struck: set[Kill] = field(default_factory=set[Kill])
+    _landing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def by_order(self, order_id: str) -> CustomerRequest | None:
+        return next((customer for customer in self.customers if customer.order_id == order_id), None)
+
+    def by_email(self, email: str) -> CustomerRequest | None:
+        return next((customer for customer in self.customers if customer.email == email), None)
+
+    def refuses(self, service: Service, request: int) -> bool:
+        return self.schedule.fault(service, request, 1) is Fault.REFUSED
+
+    def record(self, service: Service, request: int) -> None:
+        """Count one effect. Services call it at the moment when the effect becomes real."""
+        effect = Effect(service, request)
+        self.effects.append(effect)
+        self.seen(effect)
+
+    async def serve(self, service: Service, request: int, commit: Callable[[], T]) -> T | Reply:
+        """Serve one call as the schedule wants it; `commit` does the work and returns the answer."""
+        if self.refuses(service, request):
+            return Reply.REFUSED
+        self._calls[service, request] += 1
+        fault = self.schedule.fault(service, request, self._calls[service, request])
+        if await self._strike(service, request, "arrival") or fault is Fault.LOST:
+            return Reply.DROPPED
+        if fault is Fault.LATE:
+            self._land_later(commit)
+            return Reply.LATE
+        if fault is Fault.SLOW:
+            await self.clock.sleep(self.pace.slow)
+        answer = commit()
+        if await self._strike(service, request, "commit") or fault is Fault.SILENT:
+            return Reply.SILENT
+        return Reply.BROKEN if fault is Fault.BROKEN else answer
+
+    async def quiet(self) -> list[Effect]:
+        """All effects, once everything that was to land late has landed."""
+        while self._landing:
+            await asyncio.wait(self._landing)
+        return self.effects
+
+    async def _strike(self, service: Service, request: int, moment: Moment) -> bool:
+        kill = self.schedule.kill(service, request, moment)
+        if kill is None or kill in self._struck:
+            return False
+        self._struck.add(kill)
+        await self.kill(kill)
+        return True
+
+    def _land_later(self, commit: Callable[[], object]) -> None:
+        async def land() -> None:
+            await self.clock.sleep(self.pace.late)
+            commit()
+
+        task = asyncio.create_task(land())
+        self._landing.add(task)
+        task.add_done_callback(self._landing.discard)

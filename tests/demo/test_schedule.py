@@ -1,0 +1,70 @@
+"""The schedule is a pure function of the seed, and every seed shows everything."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.demo.requests import make_requests, read_requests, write_requests
+from holdfast.demo.schedule import (
+    COMMITS_AT_ONCE,
+    DECKS,
+    REQUESTS,
+    SERVICES,
+    Fault,
+    event_of,
+    lane_of,
+    make_schedule,
+)
+
+SEEDS = st.integers(min_value=-(2**40), max_value=2**40)
+
+
+@given(SEEDS)
+def test_a_seed_repeats(seed):
+    assert make_schedule(seed) == make_schedule(seed)
+    assert make_requests(seed, 5) == make_requests(seed, 5)
+
+
+def test_seeds_differ():
+    assert make_schedule(7) != make_schedule(8)
+    assert make_requests(7, 24) != make_requests(8, 24)
+
+
+@given(SEEDS)
+def test_every_seed_deals_whole_decks(seed):
+    schedule = make_schedule(seed)
+    for service in SERVICES:
+        dealt = Counter(schedule.fault(service, request, 1) for request in range(1, REQUESTS + 1))
+        del dealt[Fault.NONE]
+        assert dealt == DECKS[service]
+
+
+@given(SEEDS)
+def test_refusals_are_final_and_third_calls_are_served(seed):
+    schedule = make_schedule(seed)
+    for service, request in schedule.first:
+        refused = schedule.fault(service, request, 1) is Fault.REFUSED
+        assert (schedule.fault(service, request, 2) is Fault.REFUSED) is refused
+        assert schedule.fault(service, request, 3) is (Fault.REFUSED if refused else Fault.NONE)
+
+
+@given(SEEDS)
+def test_kills_are_many_spread_and_possible(seed):
+    schedule = make_schedule(seed)
+    kills = schedule.kills
+    assert len({kill.event for kill in kills}) == len(kills) == 9
+    assert {kill.service for kill in kills} == set(SERVICES)
+    assert Counter(lane_of(kill.request) for kill in kills) == {0: 3, 1: 3, 2: 3}
+    for kill in kills:
+        fault = schedule.fault(kill.service, kill.request, 1)
+        assert kill.event == event_of(kill.request, kill.service)
+        assert schedule.kill(kill.service, kill.request, kill.moment) is kill
+        assert fault in COMMITS_AT_ONCE if kill.moment == "commit" else fault is not Fault.REFUSED
+
+
+def test_requests_survive_their_file(tmp_path):
+    requests = make_requests(7, 24)
+    write_requests(tmp_path / "requests.jsonl", requests)
+    assert read_requests(tmp_path / "requests.jsonl") == requests
+    assert all(request.email.endswith("@example.com") for request in requests)

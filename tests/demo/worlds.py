@@ -1,0 +1,57 @@
+"""Helpers: worlds with chosen faults, a clock that tests turn, services on real loopback ports."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+from holdfast.demo.requests import make_requests
+from holdfast.demo.schedule import Fault, Schedule
+from holdfast.demo.services.server import serving
+from holdfast.demo.shop import Shop
+from holdfast.demo.world import World
+
+CUSTOMERS = make_requests(seed=1, how_many=3)
+FIRST = CUSTOMERS[0]
+
+
+class TurnedClock:
+    def __init__(self):
+        self.now = 1000.0
+        self._sleepers = []
+        self.somebody_sleeps = asyncio.Event()
+
+    def monotonic(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        wake = asyncio.Event()
+        self._sleepers.append((self.now + seconds, wake))
+        self.somebody_sleeps.set()
+        await wake.wait()
+
+    def turn(self, seconds):
+        self.now += seconds
+        for due, wake in self._sleepers:
+            if due <= self.now:
+                wake.set()
+
+
+def world_with(service="payments", first=Fault.NONE, second=Fault.NONE, kills=(), **seams):
+    spot = (service, FIRST.id)
+    return World(
+        Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **seams
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_shop(world):
+    async with serving({"side": world}) as addresses:
+        shop = Shop(addresses["side"])
+        try:
+            yield shop
+        finally:
+            await shop.close()
+
+
+def counted(world):
+    return Counter((effect.service, effect.request) for effect in world.effects)
