@@ -73,7 +73,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sync-us", type=int, default=SYNC_US, help="what one sync takes; 0: the real disk")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--write-docs", action="store_true", help="put the figures into the documentation")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.write_docs and (options.only or options.no_peers or options.quick):
+        parser.error("--write-docs is for complete measurements: without --only, --no-peers and --quick")
+    return options
 
 
 def take_samples(bench: Bench, goals: Sequence[Goal], rounds: int) -> Samples:

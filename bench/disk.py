@@ -88,7 +88,7 @@ def open_disk(sync_us: int) -> Iterator[Disk]:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=None if obstacle else MEMORY) as name:
         root = Path(name)
         if obstacle:
-            yield Disk(root, None, 0, f"the real disk under {root.parent} ({obstacle}): ratios will be noisy")
+            yield Disk(root, None, 0, f"the real disk ({obstacle}), where ratios are noisy")
         else:
             yield Disk(root, _compile(root), sync_us, f"a modelled disk: every sync takes {sync_us} us")
 

@@ -85,7 +85,16 @@ GOALS: Final = (
     Goal("waited", "plain write against bare SQLite", "plain", "rate", "x", RAW, at_least=0.85),
     Goal("riding", "keyed write against bare SQLite", "riding", "rate", "x", RAW, at_least=1.5),
     Goal("many", "100 runs at once against bare SQLite", "plain-100", "rate", "x", RAW, at_least=5),
-    Goal("dbos", "plain write against DBOS in WAL mode", "plain", "rate", "x", "dbos-wal", at_least=3),
+    Goal("dbos", "keyed write against DBOS in WAL mode", "riding", "rate", "x", "dbos-wal", at_least=3),
+    Goal(
+        "dbos-waited",
+        "plain write (two waits) against DBOS in WAL mode (one)",
+        "plain",
+        "rate",
+        "x",
+        "dbos-wal",
+        at_least=2,
+    ),
     Goal(
         "dbos-many",
         "100 runs at once against 100 of DBOS in WAL mode",
