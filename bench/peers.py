@@ -1,7 +1,7 @@
 """The Python that has the systems we compare with, at the versions of the dependency group `bench`.
 
-`make bench` starts us in such an environment. Started otherwise, an environment of the peers' own is made once,
-under build/.
+`make bench` starts us in such an environment. Started otherwise, an environment of the peers' own is made
+once, under build/.
 """
 
 import subprocess
