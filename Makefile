@@ -35,8 +35,8 @@ soak: ## the tests that grow with time, at full length (hours)
 mutation: ## mutate the decision and the transition table; fails on an unexplained survivor
 	$(IN) dev python scripts/mutation.py $(ARGS)
 
-docs: ## build the documentation into site/
-	$(IN) docs zensical build --clean $(ARGS)
+docs: ## build the documentation into site/; fails on a broken link
+	$(IN) docs zensical build --clean --strict $(ARGS)
 
 fmt: ## format and fix what can be fixed
 	$(IN) dev ruff check --fix-only .

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "holdfast"
 
 # Made by tools, by the environments or by version control: not ours to judge.
-NOT_OURS = {".git", "__pycache__", "build", "dist", "site", "node_modules"}
+NOT_OURS = {".cache", ".git", ".hypothesis", "__pycache__", "build", "dist", "site", "node_modules"}
 NOT_OURS_ENDINGS = ("_cache", ".egg-info")
 
 
