@@ -94,9 +94,7 @@ def _install(place: Path, requirements: list[str]) -> None:
 
 def _with_uv(uv: str, place: Path, requirements: list[str]) -> bool:
     made = _usable(place) or _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place))
-    return made and _run(
-        uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), *requirements
-    )
+    return made and _run(uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), *requirements)
 
 
 def _with_pip(place: Path, requirements: list[str]) -> bool:

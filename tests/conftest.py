@@ -29,9 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "soak: a test that grows with the `soaking` fixture; what `make soak` runs"
-    )
+    config.addinivalue_line("markers", "soak: a test that grows with the `soaking` fixture; what `make soak` runs")
     if config.getoption("--soak"):
         os.environ["HOLDFAST_SOAK"] = "1"
     settings.load_profile("soak" if _soaking() else "steady")

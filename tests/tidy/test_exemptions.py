@@ -10,9 +10,7 @@ import pytest
 
 from tests.tidy.tree import python_files, shown
 
-EXEMPTION = re.compile(
-    r"#\s*(?:type:\s*ignore|pyright:\s*ignore|noqa|ruff:\s*noqa|pragma:\s*no\s*(?:cover|branch))"
-)
+EXEMPTION = re.compile(r"#\s*(?:type:\s*ignore|pyright:\s*ignore|noqa|ruff:\s*noqa|pragma:\s*no\s*(?:cover|branch))")
 CODES = r"(?:\[[\w, -]+\]|:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)"
 COMPLETE = re.compile(rf"{EXEMPTION.pattern}(?P<codes>{CODES})?")
 NEEDS_NO_CODE = "pragma"

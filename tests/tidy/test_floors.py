@@ -63,9 +63,7 @@ def test_imports_go_downwards(path: Path):
         for line, name, target in own_imports(path)
         if not may_import(part, target) and (module_name(path), f"holdfast.{target}") not in DOORS
     ]
-    assert not upwards, "imports go downwards only; move the code or pass the value in:\n" + "\n".join(
-        upwards
-    )
+    assert not upwards, "imports go downwards only; move the code or pass the value in:\n" + "\n".join(upwards)
 
 
 def may_import(part: str, target: str) -> bool:
@@ -79,9 +77,7 @@ def test_the_domain_is_pure(path: Path):
         for line, name in imports(path)
         if name.split(".")[0] not in PURE | {"holdfast"}
     ]
-    assert not impure, "floor 0 has no clock, chance, I/O or async; leave it to the engine:\n" + "\n".join(
-        impure
-    )
+    assert not impure, "floor 0 has no clock, chance, I/O or async; leave it to the engine:\n" + "\n".join(impure)
 
 
 def test_every_door_is_used():

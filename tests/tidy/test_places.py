@@ -39,8 +39,6 @@ def test_other_addresses_are_found(line: str):
     assert FORBIDDEN.search(line)
 
 
-@pytest.mark.parametrize(
-    "line", ["src/work/x", "https://example.com/home/page", "$TMPDIR/tmp/x", "/runs/{id}"]
-)
+@pytest.mark.parametrize("line", ["src/work/x", "https://example.com/home/page", "$TMPDIR/tmp/x", "/runs/{id}"])
 def test_what_is_relative_or_a_route_is_not(line: str):
     assert not FORBIDDEN.search(line)

@@ -50,9 +50,7 @@ HOMES = (
 def test_the_world_is_reached_through_seams(path: Path):
     inside = path.relative_to(PACKAGE).as_posix()
     allowed = {name for home in HOMES if inside.startswith(home.path) for name in home.allowed}
-    found = [
-        f"{shown(path)}:{line} uses {name}" for line, name in reached(parsed(path)) if banned(name) - allowed
-    ]
+    found = [f"{shown(path)}:{line} uses {name}" for line, name in reached(parsed(path)) if banned(name) - allowed]
     assert not found, "take it from the seams (clock, rng, threads, crash points):\n" + "\n".join(found)
 
 

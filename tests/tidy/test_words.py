@@ -62,9 +62,8 @@ def test_pages_and_messages_use_our_words(path: Path):
 
 
 def last_word(class_name: str) -> str:
-    return (
-        re.findall(r"[A-Z][a-z0-9]*", class_name.strip("_"))[-1:][0] if re.search("[A-Z]", class_name) else ""
-    )
+    """`Session` for `_SqliteSession`; nothing for a name without capitals."""
+    return ["", *re.findall(r"[A-Z][a-z0-9]*", class_name)][-1]
 
 
 def misspoken(text: str) -> list[str]:
