@@ -15,6 +15,7 @@ CLOCK = {
     "datetime.date.today", "asyncio.sleep",
 }  # fmt: skip
 CHANCE = {"random", "secrets", "os.urandom", "uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7"}
+STOPWATCH = {"time.perf_counter", "time.perf_counter_ns"}
 THREADS = {
     "threading.Thread",
     "threading.Timer",
@@ -36,11 +37,8 @@ class Home(NamedTuple):
 HOMES = (
     Home("engine/seams.py", BANNED, "the seams themselves"),
     Home("journal/host.py", BANNED, "who this process is, and whether another one still lives"),
-    Home(
-        "journal/sqlite/",
-        THREADS,
-        "the writer and the riding commit run on threads that a blocked loop cannot delay",
-    ),
+    Home("journal/sqlite/", THREADS, "the writer and the riding commit: a blocked loop must not delay them"),
+    Home("journal/sqlite/", STOPWATCH, "times commits to choose the cheapest path to the disk; decides no outcome"),
     Home("demo/", BANNED, "plays the world: services, faults and kills"),
     Home("testing/", BANNED, "replaces the seams for tests, and kills for real"),
 )
