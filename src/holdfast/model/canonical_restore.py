@@ -1,0 +1,180 @@
+"""From the stored form of a call's arguments back to the values that the tool was called with.
+
+The tags say which type each value had. Classes are never imported by name: a record or enum is built only from a
+class that the parameter's annotation leads to, so a journal cannot choose what code runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path, PureWindowsPath
+from typing import Any, Final, cast
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.canonical_classes import Classes, classes_of
+from holdfast.model.canonical_forms import SAFE_INTEGER
+from holdfast.model.canonical_limits import argument_error
+from holdfast.model.canonical_records import is_model
+from holdfast.model.secret import Secret
+
+_KNOWN: Final = "it is on record as it was; the tool was not called."
+
+
+def restore(stored: bytes, types: Mapping[str, object]) -> dict[str, object]:
+    """The arguments whose stored form this is; `types` holds the parameters' resolved annotations.
+
+    Raises ArgumentError, naming the parameter, where the values cannot be had again: redacted, a secret that was
+    held in memory only, or a class that has gone from the annotation.
+    """
+    plain = _unescaped(msgspec.json.decode(stored, type=dict[str, Any]))
+    return {name: _restored(name, value, types.get(name, Any)) for name, value in plain.items()}
+
+
+def _restored(name: str, value: Any, annotation: object) -> object:
+    try:
+        return _value(value, classes_of(annotation) if isinstance(value, dict | list) else {})
+    except _RestoreError as why:
+        raise argument_error(name, str(why), why.todo, _KNOWN) from None
+
+
+class _RestoreError(Exception):
+    def __init__(self, problem: str, todo: str = "Resolve the operation by hand.") -> None:
+        super().__init__(problem)
+        self.todo: Final = todo
+
+
+def _value(plain: Any, classes: Classes) -> object:
+    match plain:
+        case dict():
+            return _from_object(cast("dict[str, object]", plain), classes)
+        case list():
+            return [_value(item, classes) for item in cast("list[object]", plain)]
+        case bool():
+            return plain
+        case int() if not -SAFE_INTEGER <= plain <= SAFE_INTEGER:
+            return float(plain)  # integers of this size are tagged, so RFC 8785 has written a float
+        case _:
+            return plain
+
+
+def _from_object(plain: dict[str, object], classes: Classes) -> object:
+    if len(plain) == 1:
+        ((key, content),) = plain.items()
+        if key.startswith("$") and not key.startswith("$$"):
+            return _from_tag(key, content, classes)
+    return {key: _value(item, classes) for key, item in _unescaped(plain).items()}
+
+
+def _unescaped(plain: dict[str, object]) -> dict[str, object]:
+    if len(plain) == 1:
+        ((key, content),) = plain.items()
+        if key.startswith("$$"):
+            return {key[1:]: content}
+    return plain
+
+
+def _from_tag(tag: str, content: Any, classes: Classes) -> object:
+    if (scalar := _SCALARS.get(tag)) is not None:
+        return scalar(content)
+    match tag:
+        case "$map":
+            return {cast("Any", _value(key, classes)): _value(item, classes) for key, item in content}
+        case "$tuple" | "$set" | "$frozenset":
+            return _COLLECTIONS[tag](_value(item, classes) for item in content)
+        case "$object":
+            return _record(classes, *content)
+        case "$enum":
+            return _member(classes, *content)
+        case "$held-secret":
+            raise _RestoreError(f"the secret {content!r} was held in memory and is gone")
+        case "$redacted":
+            raise _RestoreError("the value was redacted and is not stored")
+        case _:
+            raise _RestoreError(f"the form {tag} is not known", "Use the version of holdfast that wrote it.")
+
+
+def _timedelta(text: str) -> timedelta:
+    return timedelta(microseconds=int(Decimal(text) * 1_000_000))
+
+
+_SCALARS: Final[dict[str, Callable[[str], object]]] = {
+    "$int": int,
+    "$decimal": Decimal,
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$timedelta": _timedelta,
+    "$uuid": UUID,
+    "$bytes": base64.b64decode,
+    "$path": Path,
+    "$winpath": PureWindowsPath,
+    "$secret": Secret,
+}
+_COLLECTIONS: Final[dict[str, Callable[[Any], object]]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+
+
+# --- classes that the annotation leads to ---------------------------------------------------------------------------
+
+
+def _class(classes: Classes, name: str) -> type[Any]:
+    kind = classes.get(name)
+    if kind is None:
+        reason = "does not lead to one class" if name in classes else "no longer leads to a class"
+        raise _RestoreError(f"its annotation {reason} named {name}", f"Annotate the parameter with {name}.")
+    return kind
+
+
+def _member(classes: Classes, name: str, member: str | int) -> object:
+    kind = cast("type[Enum]", _class(classes, name))
+    try:
+        return kind[member] if isinstance(member, str) else kind(member)
+    except (KeyError, ValueError):
+        raise _RestoreError(f"{name} has no member {member!r} any more", "Give it back.") from None
+
+
+def _record(classes: Classes, name: str, plain: dict[str, object], given: list[str] | None = None) -> object:
+    kind = _class(classes, name)
+    content = {field: _value(item, classes) for field, item in plain.items()}
+    try:
+        if is_model(kind):
+            return _model(kind, content, given)
+        if dataclasses.is_dataclass(kind):
+            return _dataclass(kind, content)
+        return kind(**content)
+    except TypeError as changed:
+        raise _RestoreError(f"the fields of {name} have changed since ({changed})", "Give it back.") from None
+
+
+def _model(kind: Any, content: dict[str, object], given: list[str] | None) -> object:
+    fields = kind.__pydantic_fields__
+    # model_construct looks for a field by its alias first.
+    named = {(fields[name].alias or name) if name in fields else name: item for name, item in content.items()}
+    if missing := [name for name, field in fields.items() if field.is_required() and name not in content]:
+        raise TypeError(f"no value for {', '.join(missing)}")
+    return kind.model_construct(_fields_set=set(content if given is None else given), **named)
+
+
+def _dataclass(kind: type[Any], content: dict[str, object]) -> object:
+    """The instance as it was, made as copy does: its __init__ may take other arguments, or do things again."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if unknown := content.keys() - fields.keys():
+        raise TypeError(f"it has no field {', '.join(sorted(unknown))}")
+    instance: object = object.__new__(kind)
+    for name, field in fields.items():
+        if name in content:
+            value = content[name]
+        elif field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        else:
+            raise TypeError(f"no value for {name}")
+        object.__setattr__(instance, name, value)
+    return instance

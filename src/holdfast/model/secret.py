@@ -1,0 +1,88 @@
+"""Secrets as arguments: the name travels and is recorded, the value is fetched where it is sent."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final, Self, final
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/:-]{0,127}")
+
+
+class SecretUnavailableError(LookupError):
+    """The value of a secret could not be found; the text holds its name and never its value."""
+
+
+def from_environment(name: str) -> str:
+    """The environment variable `name`, or its upper-case form: `payments-api-key` is PAYMENTS_API_KEY."""
+    variable = re.sub(r"[^A-Z0-9]", "_", name.upper())
+    value = os.environ.get(name, os.environ.get(variable))
+    if value is None:
+        raise SecretUnavailableError(
+            f"the secret {name!r} is not set. Nothing was sent with it. "
+            f"Set the environment variable {variable}, or configure another resolver."
+        )
+    return value
+
+
+# How names become values. A context variable, because a tool that recovery calls again holds only the name.
+RESOLVER: Final[ContextVar[Callable[[str], str]]] = ContextVar("holdfast_secrets", default=from_environment)
+
+
+@final
+class Secret:
+    """A reference to a secret, resolved each time it is revealed.
+
+    `Secret("payments-api-key")` is found by name again after a restart. `Secret.of(value, name=...)` holds a
+    value in memory only: an operation with such an argument cannot be executed by recovery alone.
+    Two secrets are equal when they are the same reference, whatever their values.
+    """
+
+    __slots__ = ("_held", "name")
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            # The text is not repeated: whoever mixes the two up has passed the value itself.
+            raise ValueError("a secret is named by letters, digits and . _ / : - only; pass its name, not its value")
+        self.name: Final = name
+        self._held: str | None = None
+
+    @classmethod
+    def of(cls, value: str, *, name: str) -> Self:
+        """A secret whose value is in this process's memory and nowhere else."""
+        secret = cls(name)
+        secret._held = value
+        return secret
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether the value can be found again from the name alone."""
+        return self._held is None
+
+    def reveal(self) -> str:
+        """The value itself; raises SecretUnavailableError where nobody knows it."""
+        return RESOLVER.get()(self.name) if self._held is None else self._held
+
+    def __repr__(self) -> str:
+        return f"Secret({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return (self.name, self.resolvable) == (other.name, other.resolvable)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.resolvable))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        if self._held is not None:
+            raise TypeError(f"{self!r} holds its value in memory and is never pickled; use a name that resolves")
+        return Secret, (self.name,)

@@ -1,0 +1,157 @@
+"""Results: how a tool's return value becomes bytes, and what the agent is given instead of it.
+
+The agent always receives the decoded form, the first time as on replay, so both see the same types. A value that
+does not survive the trip is refused before it is recorded as a result.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.model.values_hooks import from_plain, to_plain
+
+
+class ResultError(ValueError):
+    """A result cannot be stored and read back as its annotation says. The effect itself is not in doubt."""
+
+
+class ResultCodec:
+    """Encodes, and decodes by one return annotation. Get one from `codec_for`, which keeps them."""
+
+    __slots__ = ("_decode", "_is_any", "annotation")
+
+    def __init__(self, annotation: object = Any) -> None:
+        self.annotation: Final = NoneType if annotation is None else annotation
+        self._is_any: Final = annotation in _UNTYPED
+        target = Any if self._is_any else self.annotation
+        try:
+            self._decode: Final = msgspec.json.Decoder(cast("Any", target), dec_hook=from_plain).decode
+        except TypeError as why:
+            raise ResultError(
+                f"results of type {annotation!r} cannot be read back: {why}. Nothing was sent. "
+                "Annotate the function with a dataclass, a model, or plain types."
+            ) from why
+
+    def encode(self, value: object) -> bytes:
+        """The stored form of `value`; raises ResultError where it has none. A function `-> None` returns None."""
+        if self.annotation is NoneType:
+            return b"null"
+        try:
+            return _encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as why:
+            raise self._lost(value, why) from why
+
+    def decode(self, data: bytes) -> object:
+        """The value that a stored form stands for; raises ResultError where the annotation no longer fits it."""
+        try:
+            return self._decode(data)
+        except (TypeError, ValueError, RecursionError) as why:
+            raise ResultError(
+                f"the stored result cannot be read as {_name_of(self.annotation)}: {why}. The result is on record. "
+                "Give the function its former return annotation."
+            ) from why
+
+    def round_trip(self, value: object) -> tuple[bytes, Any]:
+        """The stored form and what it decodes to; raises ResultError unless one is as good as the other."""
+        if self.annotation is NoneType:
+            return b"null", None
+        data = self.encode(value)
+        kind: object = type(value)
+        if kind in _IMMUTABLE and (self._is_any or self.annotation is kind):
+            return data, value
+        try:
+            decoded = self._decode(data)
+            if not _same(decoded, value):
+                self._compare(decoded, value)
+        except (TypeError, ValueError, RecursionError) as why:
+            raise self._lost(value, why) from why
+        return data, decoded
+
+    def _compare(self, decoded: object, value: object) -> None:
+        """What to do where `==` sees a difference: classes without an equality, tuples become lists, or a loss."""
+        if self._is_any:
+            _refuse_typed(value, "the result")
+            return
+        plain = _builtins(value)
+        _refuse_infinite(plain)
+        if _builtins(decoded) != plain:
+            raise ValueError("it comes back changed")
+
+    def _lost(self, value: object, why: Exception) -> ResultError:
+        return ResultError(
+            f"the result, a {type(value).__qualname__}, cannot be stored and read back as "
+            f"{_name_of(self.annotation)}: {why}. The call itself returned. "
+            "Return what the annotation says, or annotate the function with the type it returns."
+        )
+
+
+def codec_for(annotation: object = Any) -> ResultCodec:
+    """The codec of a return annotation (resolved, not text); one per annotation."""
+    try:
+        return _codec(annotation)
+    except TypeError:  # metadata that cannot be hashed
+        return ResultCodec(annotation)
+
+
+@lru_cache(maxsize=1024)
+def _codec(annotation: object) -> ResultCodec:
+    return ResultCodec(annotation)
+
+
+_UNTYPED: Final[tuple[object, ...]] = (Any, object, inspect.Signature.empty)
+_IMMUTABLE: Final[frozenset[type[Any]]] = frozenset({str, int, bool, NoneType})
+_JSON_SCALARS: Final = (str, int, bool, NoneType)
+
+
+def _same(decoded: object, value: object) -> bool:
+    try:
+        return bool(decoded == value)
+    except Exception:  # noqa: BLE001 - arrays and the like refuse to be compared; the careful way decides
+        return False
+
+
+def _refuse_typed(value: object, where: str) -> None:
+    """Raise unless an unannotated result is plain JSON; tuples are, and come back as lists."""
+    if isinstance(value, _JSON_SCALARS):
+        return
+    if isinstance(value, float):
+        _refuse_infinite(value)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("list[object]", value)):
+            _refuse_typed(item, f"{where}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has a key that is not text ({type(key).__qualname__})")
+            _refuse_typed(item, f"{where}[{key!r}]")
+    else:
+        raise TypeError(f"{where} is a {type(value).__qualname__}, which needs a return annotation")
+
+
+def _refuse_infinite(plain: object) -> None:
+    if isinstance(plain, float) and not math.isfinite(plain):
+        raise ValueError(f"{plain} is not a number that JSON can hold")
+    if isinstance(plain, dict):
+        for item in cast("dict[object, object]", plain).values():
+            _refuse_infinite(item)
+    elif isinstance(plain, list | tuple):
+        for item in cast("list[object]", plain):
+            _refuse_infinite(item)
+
+
+def _name_of(annotation: object) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+_encode: Final[Callable[[object], bytes]] = msgspec.json.Encoder(enc_hook=to_plain).encode
+
+
+def _builtins(value: object) -> object:
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=to_plain)
