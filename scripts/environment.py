@@ -32,7 +32,7 @@ class Environment(NamedTuple):
 
 ENVIRONMENTS: Final = {
     "demo": Environment(".venv", "demo", ()),
-    "dev": Environment(".venv", "demo", ("lint", "test")),
+    "dev": Environment(".venv", "apsw,demo", ("lint", "test")),
     # The peers that are measured and the site generator bring large trees (and pytest plugins) of their own.
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),

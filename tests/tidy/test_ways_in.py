@@ -1,0 +1,51 @@
+"""The ways in that need no environment: the list of make targets, and the search for a Python."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tidy.tree import ROOT
+
+TARGETS = {"help", "demo", "test", "check", "bench", "soak", "mutation", "docs", "fmt"}
+
+
+def run(*command: str | Path, **changed: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")} | changed
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_make_alone_lists_every_target():
+    listed = run("make")
+    assert set(re.findall(r"^make (\w+) +\S", listed.stdout, flags=re.MULTILINE)) == TARGETS, listed.stderr
+
+
+def test_no_recipe_is_echoed():
+    """Standard output belongs to the command behind a target, so make keeps quiet about it."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipes = re.findall(r"^\t(.+)$", makefile, flags=re.MULTILINE)
+    assert re.search(r"^IN := @", makefile, flags=re.MULTILINE)
+    assert [line for line in recipes if not line.startswith(("@", "$(IN) "))] == []
+
+
+def test_a_python_that_suits_is_used():
+    assert run("sh", "scripts/python", "-c", "print(6 * 7)", PYTHON=sys.executable).stdout == "42\n"
+
+
+def test_a_python_that_does_not_suit_is_refused():
+    refused = run("sh", "scripts/python", "--version", PYTHON="no-such-python")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "unset PYTHON" in refused.stderr
+
+
+def test_without_any_python_the_way_out_is_named(tmp_path: Path):
+    refused = run(Path("/bin/sh"), "scripts/python", "--version", PYTHON="", PATH=str(tmp_path))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "make PYTHON=" in refused.stderr
+
+
+def test_an_unknown_environment_is_refused():
+    refused = run(sys.executable, "scripts/environment.py", "nowhere", "true")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("usage: ")
