@@ -1,0 +1,80 @@
+"""Every block of the README and of the documentation is run as a reader would run it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, pages
+
+PLAYER = Path(__file__).with_name("play.py")
+COMMANDS = Path(sys.executable).parent  # where installing the package put `holdfast`
+
+
+def play(page: Path, directory: Path, commands: Path = COMMANDS) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", PLAYER, page],
+        cwd=directory,
+        env=os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_of_the_page_runs(page: Path, tmp_path: Path):
+    played = play(page, tmp_path)
+    assert played.returncode == 0, f"{page.relative_to(ROOT)}:\n{played.stdout}\n{played.stderr}"
+
+
+# The runner itself, on small pages.
+
+
+def written(tmp_path: Path, *lines: str) -> Path:
+    page = tmp_path / "page.md"
+    page.write_text("\n".join(lines) + "\n")
+    return page
+
+
+def test_blocks_share_a_module_and_a_directory(tmp_path: Path):
+    page = written(
+        tmp_path,
+        *("```python", "answer: int = 42", "```", "then", "```python", "print(answer, __name__)", "```"),
+        *("<!-- file: saved.txt -->", "```text", "kept", "```"),
+        *("```python", "print(open('saved.txt', encoding='utf-8').name)", "```"),
+    )
+    played = play(page, tmp_path)
+    assert "42 __main__" in played.stdout
+
+
+def test_a_failing_block_fails_and_points_at_the_page(tmp_path: Path):
+    played = play(written(tmp_path, "# Title", "```python", "1 / 0", "```"), tmp_path)
+    assert played.returncode == 1
+    assert f'{tmp_path / "page.md"}", line 3' in played.stderr
+
+
+def test_a_block_marked_not_run_is_only_shown(tmp_path: Path):
+    page = written(tmp_path, "<!-- not run: needs an account -->", "", "```python", "1 / 0", "```")
+    assert play(page, tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(("stated", "ends"), [("3", 0), ("0", 1)])
+def test_commands_end_with_the_status_the_page_says(tmp_path: Path, stated: str, ends: int):
+    stand_in = tmp_path / "holdfast"
+    stand_in.write_text('#!/bin/sh\necho "called: $*"\nexit 3\n')
+    stand_in.chmod(0o755)
+    block = ["```console", "$ make nothing", "$ holdfast ps \\", "    --json  # a remark", "what it shows", "```"]
+    played = play(written(tmp_path, f"<!-- exit: {stated} -->", *block), tmp_path, commands=tmp_path)
+    assert played.returncode == ends
+    assert played.stdout.splitlines()[-1] == "called: ps --json"
+
+
+@pytest.mark.parametrize("page", ["```python\nnever closed", "<!-- exit: 3 -->\nprose\n"])
+def test_a_page_with_a_slip_is_refused(page: str):
+    with pytest.raises((ValueError, AssertionError)):
+        list(blocks(page))
