@@ -35,18 +35,25 @@ def test_seeds_differ():
 def test_every_seed_deals_whole_decks(seed):
     schedule = make_schedule(seed)
     for service in SERVICES:
-        dealt = Counter(schedule.fault(service, request, 1) for request in range(1, REQUESTS + 1))
+        dealt = Counter(schedule.first[service, request] for request in range(1, REQUESTS + 1))
         del dealt[Fault.NONE]
         assert dealt == DECKS[service]
 
 
 @given(SEEDS)
-def test_refusals_are_final_and_third_calls_are_served(seed):
+def test_refusals_are_final_outages_end_and_third_calls_are_served(seed):
     schedule = make_schedule(seed)
-    for service, request in schedule.first:
-        refused = schedule.fault(service, request, 1) is Fault.REFUSED
-        assert (schedule.fault(service, request, 2) is Fault.REFUSED) is refused
-        assert schedule.fault(service, request, 3) is (Fault.REFUSED if refused else Fault.NONE)
+    for (service, request), first in schedule.first.items():
+        faults = [schedule.fault(service, request, call) for call in range(1, 6)]
+        match first:
+            case Fault.REFUSED:
+                assert set(faults) == {Fault.REFUSED}
+            case Fault.OUTAGE:
+                assert faults == [Fault.SILENT, Fault.LOST, Fault.LOST, Fault.LOST, Fault.NONE]
+            case _:
+                assert faults[0] is first
+                assert faults[1] is not Fault.REFUSED
+                assert faults[2:] == [Fault.NONE] * 3
 
 
 @given(SEEDS)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from holdfast.demo.schedule import Fault, Kill
-from holdfast.demo.shop import Refused
+from holdfast.demo.shop import RefusedError
 from tests.demo.worlds import CUSTOMERS, FIRST, counted, open_shop, world_with
 
 REFUND = ("payments", FIRST.id)
@@ -104,7 +104,7 @@ class TestFaults:
 
         async def story(shop):
             for _ in range(2):
-                with pytest.raises(Refused) as no:
+                with pytest.raises(RefusedError) as no:
                     await CALLS[service](shop)
                 assert no.value.code
 
@@ -155,7 +155,7 @@ class TestPayments:
     def test_same_key_other_body_is_refused(self):
         async def story(shop):
             await refund(shop)
-            with pytest.raises(Refused) as no:
+            with pytest.raises(RefusedError) as no:
                 await refund(shop, cents=701)
             assert no.value.code == "key_reused"
 
@@ -245,7 +245,7 @@ def test_strangers_are_refused():
             shop.restock("order-0", "sku-1", 1),
         )
         for call in calls:
-            with pytest.raises(Refused):
+            with pytest.raises(RefusedError):
                 await call
 
     run(world_with(), story)

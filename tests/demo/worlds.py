@@ -38,15 +38,13 @@ class TurnedClock:
 
 def world_with(service="payments", first=Fault.NONE, second=Fault.NONE, kills=(), **seams):
     spot = (service, FIRST.id)
-    return World(
-        Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **seams
-    )
+    return World(Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **seams)
 
 
 @contextlib.asynccontextmanager
 async def open_shop(world):
     async with serving({"side": world}) as addresses:
-        shop = Shop(addresses["side"])
+        shop = Shop(addresses["side"], patience_s=0.15)
         try:
             yield shop
         finally:

@@ -35,6 +35,7 @@ class Fault(StrEnum):
     LATE = "late"  # never answers, and commits after a while
     BROKEN = "broken"  # commits, then answers with a server error
     LOST = "lost"  # drops the connection, nothing happens
+    OUTAGE = "outage"  # commits, never answers, and drops the next three calls
     REFUSED = "refused"  # a definite no, to every call of this request
 
 
@@ -44,7 +45,8 @@ COMMITS_AT_ONCE: Final = frozenset({Fault.NONE, Fault.SLOW, Fault.SILENT, Fault.
 # deck, so every seed shows every fault.
 DECKS: Final[dict[Service, dict[Fault, int]]] = {
     "payments": {
-        Fault.SILENT: 3,
+        Fault.SILENT: 2,
+        Fault.OUTAGE: 1,
         Fault.LATE: 2,
         Fault.BROKEN: 2,
         Fault.LOST: 2,
@@ -53,17 +55,19 @@ DECKS: Final[dict[Service, dict[Fault, int]]] = {
     },
     "mail": {
         Fault.SILENT: 2,
+        Fault.OUTAGE: 1,
         Fault.LATE: 2,
         Fault.BROKEN: 2,
-        Fault.LOST: 2,
+        Fault.LOST: 1,
         Fault.REFUSED: 1,
         Fault.SLOW: 2,
     },
     "tracker": {
         Fault.SILENT: 2,
+        Fault.OUTAGE: 1,
         Fault.LATE: 2,
         Fault.BROKEN: 2,
-        Fault.LOST: 2,
+        Fault.LOST: 1,
         Fault.REFUSED: 1,
         Fault.SLOW: 2,
     },
@@ -76,6 +80,7 @@ DECKS: Final[dict[Service, dict[Fault, int]]] = {
         Fault.SLOW: 2,
     },
 }
+OUTAGE_CALLS: Final = 4
 SECOND_CALL: Final = (Fault.SILENT, Fault.BROKEN, Fault.LOST)
 SECOND_CALL_CHANCE: Final = 0.25
 
@@ -104,6 +109,8 @@ class Schedule:
     def fault(self, service: Service, request: int, call: int) -> Fault:
         """The fault of the `call`-th call (from 1) that `service` gets for `request`."""
         first = self.first.get((service, request), Fault.NONE)
+        if first is Fault.OUTAGE and call <= OUTAGE_CALLS:
+            return Fault.SILENT if call == 1 else Fault.LOST
         if call == 1 or first is Fault.REFUSED:
             return first
         return self.second.get((service, request), Fault.NONE) if call == 2 else Fault.NONE
@@ -125,9 +132,7 @@ def event_of(request: int, service: Service) -> int:
 
 def make_schedule(seed: int) -> Schedule:
     first: dict[Spot, Fault] = {
-        (service, request): fault
-        for service in SERVICES
-        for request, fault in enumerate(_deal(seed, service), 1)
+        (service, request): fault for service in SERVICES for request, fault in enumerate(_deal(seed, service), 1)
     }
     dice = random.Random(f"second calls/{seed}")
     second = {spot: dice.choice(SECOND_CALL) for spot in first if dice.random() < SECOND_CALL_CHANCE}
@@ -151,9 +156,9 @@ def _kills(seed: int, first: dict[Spot, Fault]) -> Iterator[Kill]:
         for part in range(KILLS_PER_LANE):
             service, moment = next(services), next(moments)
             begin, end = (len(requests) * bound // KILLS_PER_LANE for bound in (part, part + 1))
-            spots = [
-                request for request in requests[begin:end] if _fits(first[service, request], moment)
-            ] or [request for request in requests if _fits(first[service, request], moment)]
+            spots = [request for request in requests[begin:end] if _fits(first[service, request], moment)] or [
+                request for request in requests if _fits(first[service, request], moment)
+            ]
             request = dice.choice(spots)
             yield Kill(event_of(request, service), request, service, moment)
 

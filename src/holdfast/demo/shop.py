@@ -1,6 +1,6 @@
 """The shop's own client library: how both agents talk to the services.
 
-Nothing here is about Holdfast. A call returns, raises `Refused` where the service gave a definite
+Nothing here is about Holdfast. A call returns, raises `RefusedError` where the service gave a definite
 no, and otherwise whatever the network brought.
 """
 
@@ -26,7 +26,7 @@ REFUSALS: Final = frozenset({402, 403, 404, 410, 422})
 """The status codes with which these services say a definite no; documented by each of them."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what the service said
+class RefusedError(Exception):
     """The service understood, and will not do it: nothing happened."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -46,8 +46,9 @@ class Found(msgspec.Struct, frozen=True):
 class Shop:
     """One client for all services of a side."""
 
-    def __init__(self, addresses: Addresses) -> None:
-        self._http = httpx2.AsyncClient(base_url=addresses.http, timeout=PATIENCE_S, trust_env=False)
+    def __init__(self, addresses: Addresses, patience_s: float = PATIENCE_S) -> None:
+        self._http = httpx2.AsyncClient(base_url=addresses.http, timeout=patience_s, trust_env=False)
+        self._patience_s = patience_s
         self._smtp_port = addresses.smtp_port
 
     async def refund(self, order_id: str, cents: int, *, key: str, reference: str = "") -> Refund:
@@ -56,9 +57,7 @@ class Shop:
         return msgspec.json.decode(answer.content, type=Refund)
 
     async def find_refund(self, reference: str) -> Refund | None:
-        found = msgspec.json.decode(
-            await self._get("/payments/refunds", {"reference": reference}), type=list[Refund]
-        )
+        found = msgspec.json.decode(await self._get("/payments/refunds", {"reference": reference}), type=list[Refund])
         return found[0] if found else None
 
     async def send_mail(self, to: str, subject: str, body: str, *, message_id: str) -> None:
@@ -68,10 +67,10 @@ class Shop:
         message.set_content(body)
         try:
             await aiosmtplib.send(
-                message, hostname=LOOPBACK, port=self._smtp_port, timeout=PATIENCE_S, start_tls=False
+                message, hostname=LOOPBACK, port=self._smtp_port, timeout=self._patience_s, start_tls=False
             )
         except aiosmtplib.SMTPRecipientsRefused as no:
-            raise Refused("no_such_mailbox", f"{to} does not exist") from no
+            raise RefusedError("no_such_mailbox", f"{to} does not exist") from no
 
     async def find_mail(self, message_id: str) -> bool:
         return await self._get("/mail/messages", {"message_id": message_id}) != b"[]"
@@ -96,7 +95,7 @@ class Shop:
         answer = await self._http.post(path, json=body, headers=headers)
         if answer.status_code in REFUSALS:
             no = answer.json()
-            raise Refused(no["code"], no["message"])
+            raise RefusedError(no["code"], no["message"])
         return answer.raise_for_status()
 
     async def _get(self, path: str, query: dict[str, str]) -> bytes:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from holdfast.demo.requests import CustomerRequest, read_requests
 from holdfast.demo.schedule import lane_of
-from holdfast.demo.shop import Refused, shop
+from holdfast.demo.shop import RefusedError, shop
 
 T = TypeVar("T")
 TRIES = 4
@@ -29,7 +29,7 @@ async def with_retries(call: Callable[[], Awaitable[T]]) -> T:
     for attempt in range(1, TRIES):
         try:
             return await call()
-        except Refused:
+        except RefusedError:
             raise
         except Exception:  # noqa: BLE001 - retry helpers catch what may pass, and anything may
             await asyncio.sleep(0.1 * 2**attempt)
@@ -90,6 +90,7 @@ async def work(requests: Path, checkpoint: Checkpoint, lane: int) -> None:
     for request in read_requests(requests):
         if lane_of(request.id) == lane:
             await handle(request, checkpoint)
+            print(json.dumps({"type": "handled", "request": request.id}), flush=True)
     await shop().close()
 
 

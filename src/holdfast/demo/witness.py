@@ -53,9 +53,7 @@ class Witness:
     def __init__(self, seed: int, requests: Path, sides: Sequence[str]) -> None:
         schedule, customers = make_schedule(seed), read_requests(requests)
         self._dying: dict[tuple[str, int], asyncio.Event] = {}
-        self.worlds = {
-            side: World(schedule, customers, kill=self._killer(side), seen=_teller(side)) for side in sides
-        }
+        self.worlds = {side: World(schedule, customers, kill=self._killer(side), seen=_teller(side)) for side in sides}
 
     async def run(self) -> None:
         orders = await _standard_input()

@@ -58,9 +58,7 @@ class Tracker:
         return JSONResponse([{"id": ticket.id, "title": ticket.title} for ticket in found])
 
     def _open(self, draft: Draft, request: int) -> Ticket:
-        ticket = Ticket(
-            f"ticket-{1 + len(self.tickets)}", draft.title, draft.body, self.world.clock.monotonic()
-        )
+        ticket = Ticket(f"ticket-{1 + len(self.tickets)}", draft.title, draft.body, self.world.clock.monotonic())
         self.tickets.append(ticket)
         self.world.record("tracker", request)
         return ticket

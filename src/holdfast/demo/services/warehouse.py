@@ -36,9 +36,7 @@ class Warehouse:
             return Refusal(404, "no_such_order", f"no order {goods.order_id}").response()
         answer = await self.world.serve("warehouse", customer.id, lambda: self._shelve(customer.id))
         if isinstance(answer, Reply):
-            return await end_badly(
-                request, answer, Refusal(410, "discontinued", f"{goods.sku} is discontinued")
-            )
+            return await end_badly(request, answer, Refusal(410, "discontinued", f"{goods.sku} is discontinued"))
         return JSONResponse({"shelved": answer}, status_code=201)
 
     def _shelve(self, request: int) -> bool:

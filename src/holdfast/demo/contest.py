@@ -1,0 +1,190 @@
+"""Runs the sides: starts the witness and the workers, kills workers when the witness says so, restarts them.
+
+Each side has a few worker processes, and each worker has its own customers, in file order and one at
+a time. So what a worker meets does not depend on how fast the others are, and a seed repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+import httpx2
+import msgspec
+
+from holdfast.demo.addresses import ENVIRONMENT, Addresses
+from holdfast.demo.referee import Reported
+from holdfast.demo.schedule import LANES, Spot, lane_of
+from holdfast.demo.witness import Dead, Happened, KillNow, Ready, Told
+from holdfast.demo.world import Effect
+
+TIME_LIMIT_S: Final = 120.0
+PYTHON: Final = (sys.executable, "-P", "-m")  # -P: a file in the viewer's directory shadows nothing
+
+
+class Handled(msgspec.Struct, frozen=True, tag="handled"):
+    """A worker is through with a request; one line on its standard output."""
+
+    request: int
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """`Handled`, with the side it belongs to."""
+
+    side: str
+    request: int
+
+
+News = Happened | KillNow | Progress
+
+
+class Side(Protocol):
+    """One of the two ways to run the desk."""
+
+    @property
+    def name(self) -> str: ...
+
+    def command(self, lane: int) -> Sequence[str]:
+        """The arguments after `python -m` that start, or restart, the worker of a lane."""
+        ...
+
+    async def report(self) -> Mapping[Spot, Reported]:
+        """What the side says at the end, after its workers are through."""
+        ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the witness saw of a side, what the side reports, and how often its workers were killed."""
+
+    effects: Counter[Spot]
+    report: Mapping[Spot, Reported]
+    kills: int
+
+
+class DemoError(Exception):
+    """The demo itself went wrong: the message says which of its processes, and where its output is."""
+
+
+@dataclass
+class Contest:
+    """All processes of one demo. `folder` holds their files; `watch` hears what happens."""
+
+    seed: int
+    requests: Path
+    folder: Path
+    sides: Sequence[Side]
+    watch: Callable[[News], None]
+    _workers: dict[tuple[str, int], Process] = field(default_factory=dict[tuple[str, int], Process])
+    _shot: set[Process] = field(default_factory=set[Process])
+    _kills: Counter[str] = field(default_factory=Counter[str])
+
+    async def run(self) -> dict[str, Result]:
+        """Run all sides at the same time. Raises `DemoError`."""
+        try:
+            async with asyncio.timeout(TIME_LIMIT_S), self._witness() as (witness, addresses):
+                listening = asyncio.create_task(self._listen(witness))
+                playing = asyncio.create_task(self._play_all(addresses))
+                await asyncio.wait({listening, playing}, return_when=asyncio.FIRST_COMPLETED)
+                if not playing.done():
+                    await listening  # raises: it never ends by itself
+                listening.cancel()
+                return await playing
+        except TimeoutError:
+            raise DemoError(f"not through after {TIME_LIMIT_S:.0f} s; see the logs in {self.folder}") from None
+
+    async def _play_all(self, addresses: Mapping[str, Addresses]) -> dict[str, Result]:
+        results = await asyncio.gather(*(self._play(side, addresses[side.name]) for side in self.sides))
+        return {side.name: result for side, result in zip(self.sides, results, strict=True)}
+
+    async def _play(self, side: Side, addresses: Addresses) -> Result:
+        place = self.folder / side.name
+        place.mkdir(parents=True, exist_ok=True)
+        self._addresses(side).write_bytes(msgspec.json.encode(addresses))
+        await asyncio.gather(*(self._work(side, lane) for lane in range(LANES)))
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            answer = await client.get(f"{addresses.http}/effects", timeout=TIME_LIMIT_S)
+        effects = msgspec.json.decode(answer.content, type=list[Effect])
+        counted = Counter[Spot]((effect.service, effect.request) for effect in effects)
+        return Result(counted, await side.report(), self._kills[side.name])
+
+    async def _work(self, side: Side, lane: int) -> None:
+        """Start the worker of a lane, and start it again after each kill, until it is through."""
+        while True:
+            worker = await self._start(f"{side.name}-{lane}", side.command(lane), self._addresses(side))
+            self._workers[side.name, lane] = worker
+            async with _ended(worker):
+                async for line in _lines(worker):
+                    self.watch(Progress(side.name, msgspec.json.decode(line, type=Handled).request))
+                code = await worker.wait()
+            if code == 0:
+                return
+            if worker not in self._shot:
+                raise DemoError(f"worker {side.name}-{lane} ended with status {code}; see the logs in {self.folder}")
+
+    @contextlib.asynccontextmanager
+    async def _witness(self) -> AsyncGenerator[tuple[Process, dict[str, Addresses]]]:
+        sides = [option for side in self.sides for option in ("--side", side.name)]
+        command = ("holdfast.demo.witness", "--seed", str(self.seed), "--requests", str(self.requests), *sides)
+        witness = await self._start("witness", command)
+        async with _ended(witness):
+            ready = await anext(_lines(witness), None)
+            if ready is None:
+                raise DemoError(f"the services did not start; see the logs in {self.folder}")
+            yield witness, msgspec.json.decode(ready, type=Ready).addresses
+
+    async def _listen(self, witness: Process) -> None:
+        async for line in _lines(witness):
+            news = msgspec.json.decode(line, type=Told)
+            if isinstance(news, KillNow):
+                await self._kill(news, witness)
+            if not isinstance(news, Ready):
+                self.watch(news)
+        raise DemoError(f"the services ended early; see the logs in {self.folder}")
+
+    async def _kill(self, order: KillNow, witness: Process) -> None:
+        """Kill the worker that handles this request, and tell the witness when it is gone."""
+        worker = self._workers[order.side, lane_of(order.request)]
+        if worker.returncode is None:
+            self._shot.add(worker)
+            self._kills[order.side] += 1
+            worker.send_signal(signal.SIGKILL)
+            await worker.wait()
+        assert witness.stdin is not None
+        witness.stdin.write(msgspec.json.encode(Dead(order.side, order.event)) + b"\n")
+
+    async def _start(self, name: str, command: Sequence[str], addresses: Path | None = None) -> Process:
+        environment = os.environ | ({ENVIRONMENT: str(addresses)} if addresses else {})
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *PYTHON, *command, stdin=PIPE, stdout=PIPE, stderr=log, env=environment, start_new_session=True
+            )
+
+    def _addresses(self, side: Side) -> Path:
+        return self.folder / side.name / "services.json"
+
+
+@contextlib.asynccontextmanager
+async def _ended(process: Process) -> AsyncGenerator[None]:
+    """The process does not outlive the block."""
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _lines(process: Process) -> AsyncGenerator[bytes]:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        yield line

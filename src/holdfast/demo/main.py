@@ -1,0 +1,131 @@
+"""`holdfast demo`: the refund desk with and without Holdfast, under the same faults and kills."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.prompt import Prompt
+
+from holdfast.demo.contest import Contest, DemoError, News, Result
+from holdfast.demo.display import LEGEND, Scoreboard, final_table, live
+from holdfast.demo.referee import Counts, count
+from holdfast.demo.reports import WithHoldfast, WithoutHoldfast
+from holdfast.demo.requests import make_requests, write_requests
+from holdfast.demo.schedule import REQUESTS, make_schedule
+
+OUTCOMES = {"happened": "--happened", "did-not-happen": "--did-not-happen"}
+
+
+def run_demo(seed: int = 7, *, as_json: bool = False, keep: Path | None = None, ask: bool = True) -> int:
+    """Run both sides and show the table. Returns the exit status.
+
+    `keep` is the directory for the journal and the logs, kept afterwards; without it a temporary one
+    is used, which `as_json` removes. `ask` lets the viewer resolve one waiting effect, where standard
+    input and output are a terminal. The status is 1 if Holdfast's own row has a `twice`, a `never` or
+    a `misreported`, or if the demo itself could not run; else 0.
+    """
+    console = Console(stderr=as_json)
+    try:
+        with _folder(keep, temporary=as_json) as folder:
+            return _Demo(seed, folder, console).run(as_json=as_json, ask=ask)
+    except DemoError as error:
+        console.print(f"The demo could not run: {error}", style="red", highlight=False, soft_wrap=True)
+        return 1
+
+
+class _Demo:
+    def __init__(self, seed: int, folder: Path, console: Console) -> None:
+        self._seed = seed
+        self._console = console
+        self._folder = folder
+        self._requests = folder / "requests.jsonl"
+        write_requests(self._requests, make_requests(seed, REQUESTS))
+        self._holdfast = WithHoldfast(self._requests, folder)
+        self._sides = (WithoutHoldfast(self._requests, folder), self._holdfast)
+
+    def run(self, *, as_json: bool, ask: bool) -> int:
+        results = self._contest(show=not as_json)
+        rows = {side: count(range(1, REQUESTS + 1), result.effects, result.report) for side, result in results.items()}
+        if as_json:
+            print(_as_json(self._seed, rows, results))
+        else:
+            self._show(rows, results, ask=ask)
+        ours = rows[self._holdfast.name]
+        return 1 if ours.twice or ours.never or ours.misreported else 0
+
+    def _contest(self, *, show: bool) -> dict[str, Result]:
+        scoreboard = Scoreboard(self._seed, make_schedule(self._seed))
+
+        def watch(news: News) -> None:
+            scoreboard.hear(news)
+
+        contest = Contest(self._seed, self._requests, self._folder, self._sides, watch)
+        with live(self._console, scoreboard) if show else contextlib.nullcontext():
+            return asyncio.run(contest.run())
+
+    def _show(self, rows: dict[str, Counts], results: dict[str, Result], *, ask: bool) -> None:
+        say = self._console.print
+        say()
+        say(final_table(rows, {side: result.kills for side, result in results.items()}))
+        say(LEGEND, style="dim", highlight=False)
+        waiting = self._holdfast.waiting
+        command = _command()
+        say(f"\nexport HOLDFAST_JOURNAL={self._holdfast.journal}", highlight=False, soft_wrap=True)
+        if waiting:
+            say("\nWhat waits for you: did it happen? Look, then say so.", style="bold")
+            for operation in waiting:
+                say(f"  {command} resolve {operation} --happened", highlight=False, soft_wrap=True)
+            say("  ... or --did-not-happen, with --retry to try once more", style="dim", highlight=False)
+            if ask and sys.stdin.isatty() and self._console.is_terminal:
+                self._resolve_one(waiting[0], results[self._holdfast.name])
+        one = waiting[0] if waiting else "request-7/refund#1"
+        say("\nWhere to look next", style="bold")
+        for line in (f"show {one.partition('/')[0]}", f"why {one}", "ps", "tools"):
+            say(f"  {command} {line}", highlight=False, soft_wrap=True)
+
+    def _resolve_one(self, operation: str, result: Result) -> None:
+        request = int(operation.partition("/")[0].removeprefix("request-"))
+        there = result.effects["warehouse", request] > 0
+        self._console.print(f"\nYou walk to the shelf for {operation}: the goods are {'' if there else 'not '}there.")
+        answer = Prompt.ask("Resolve it as", choices=[*OUTCOMES, "skip"], default="skip", console=self._console)
+        if answer in OUTCOMES:
+            options = (OUTCOMES[answer], "--by", "viewer", "--evidence", "looked at the shelf")
+            command = [sys.executable, "-P", "-m", "holdfast", "resolve", operation, *options]
+            environment = os.environ | {"HOLDFAST_JOURNAL": str(self._holdfast.journal)}
+            subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own command line
+
+
+def _as_json(seed: int, rows: dict[str, Counts], results: dict[str, Result]) -> str:
+    sides = {side: msgspec.structs.asdict(rows[side]) | {"kills": results[side].kills} for side in sorted(rows)}
+    return msgspec.json.encode({"seed": seed, **sides}).decode()
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None, *, temporary: bool) -> Generator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise DemoError(f"{keep} is not empty; a demo starts with an empty directory")
+        yield keep.resolve()
+    elif temporary:
+        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+            yield Path(folder)
+    else:
+        yield Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+
+
+def _command() -> str:
+    """How the viewer can call `holdfast` here: by its name, or where this environment has it."""
+    if shutil.which("holdfast"):
+        return "holdfast"
+    return os.path.relpath(Path(sys.executable).parent / "holdfast")

@@ -1,0 +1,69 @@
+"""Real processes: the workers are killed where the schedule says, and the referee counts at the services."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from holdfast.demo.contest import Contest, DemoError, Progress
+from holdfast.demo.referee import count
+from holdfast.demo.reports import WithoutHoldfast
+from holdfast.demo.requests import make_requests, write_requests
+from holdfast.demo.schedule import REQUESTS, make_schedule
+from holdfast.demo.witness import Happened, KillNow
+
+
+@dataclass
+class Stage:
+    folder: object
+    news: list = field(default_factory=list)
+
+    def play(self, side, seed):
+        requests = self.folder / "requests.jsonl"
+        write_requests(requests, make_requests(seed, REQUESTS))
+        contest = Contest(seed, requests, self.folder, [side(requests, self.folder)], self.news.append)
+        return asyncio.run(contest.run())
+
+
+def test_without_holdfast_effects_happen_twice(tmp_path):
+    """The story that the demo tells of today's practice: restarts and retries repeat effects."""
+    stage = Stage(tmp_path)
+    result = stage.play(WithoutHoldfast, seed=7)["without"]
+    counts = count(range(1, REQUESTS + 1), result.effects, result.report)
+
+    assert counts.requested == 96
+    assert counts.twice >= 10
+    assert counts.misreported > 0
+    assert counts.never == counts.waiting == 0
+    assert counts.requested == counts.once + counts.twice + counts.refused
+
+    killed = [news.event for news in stage.news if isinstance(news, KillNow)]
+    assert sorted(killed) == [kill.event for kill in make_schedule(7).kills]
+    assert result.kills == len(killed) == 9
+    assert sum(isinstance(news, Happened) for news in stage.news) == result.effects.total()
+    assert {news.request for news in stage.news if isinstance(news, Progress)} == set(range(1, REQUESTS + 1))
+
+
+class BrokenSide:
+    name = "broken"
+
+    def __init__(self, requests, folder):
+        self.folder = folder
+
+    def command(self, lane):
+        return ("timeit", "-n", "1", "-r", "1", "raise ValueError('out of order')")
+
+    async def report(self):
+        return {}
+
+
+def test_a_worker_that_fails_by_itself_ends_the_demo(tmp_path):
+    with pytest.raises(DemoError, match=r"worker broken-\d ended with status 1"):
+        Stage(tmp_path).play(BrokenSide, seed=7)
+    assert "out of order" in (tmp_path / "broken-0.log").read_text()
+
+
+def test_services_that_do_not_start_end_the_demo(tmp_path):
+    contest = Contest(7, tmp_path / "missing.jsonl", tmp_path, [BrokenSide(None, tmp_path)], print)
+    with pytest.raises(DemoError, match="services did not start"):
+        asyncio.run(contest.run())

@@ -1,0 +1,56 @@
+"""What the viewer sees fits 80 columns and says what happened."""
+
+import io
+
+from rich.console import Console
+
+from holdfast.demo.contest import Progress
+from holdfast.demo.display import LEGEND, Scoreboard, final_table
+from holdfast.demo.referee import Counts
+from holdfast.demo.schedule import make_schedule
+from holdfast.demo.witness import Happened, KillNow
+
+COUNTS = Counts(requested=96, once=69, twice=22, never=0, waiting=0, refused=5, misreported=3)
+
+
+def drawn(*renderables):
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(*renderables)
+    return console.file.getvalue()
+
+
+def test_the_scoreboard_follows_the_news():
+    schedule = make_schedule(7)
+    scoreboard = Scoreboard(7, schedule)
+    point = schedule.kills[0]
+    for news in (
+        Happened("without", "mail", 3),
+        Happened("without", "mail", 3),
+        Happened("holdfast", "mail", 3),
+        KillNow("holdfast", point.event, point.request),
+        Progress("holdfast", 3),
+        Progress("holdfast", 3),
+    ):
+        scoreboard.hear(news)
+    lines = drawn(scoreboard).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert any(
+        line.split()[:2] == ["without", "Holdfast"] and line.split()[-4:] == ["0/24", "2", "1", "0"] for line in lines
+    )
+    assert any(
+        line.split()[:2] == ["with", "Holdfast"] and line.split()[-4:] == ["1/24", "1", "0", "1"] for line in lines
+    )
+    assert any("twice" in line and "a mail for request-3 happened again" in line for line in lines)
+    assert any(
+        "SIGKILL" in line and f"{point.service}" in line and f"request-{point.request}" in line for line in lines
+    )
+
+
+def test_the_final_table_has_every_count_in_80_columns():
+    text = drawn(final_table({"without": COUNTS, "holdfast": COUNTS}, {"without": 9, "holdfast": 9}), LEGEND)
+    assert max(map(len, text.splitlines())) <= 80
+    row = next(line for line in text.splitlines() if line.startswith("without"))
+    assert row.split() == ["without", "96", "69", "22", "0", "0", "5", "3", "9"]
+    for name in (*Counts.__struct_fields__, "kills"):
+        assert name in text
