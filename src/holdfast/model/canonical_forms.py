@@ -56,7 +56,7 @@ class Walk:
 
     def arguments(self, arguments: Mapping[str, object]) -> Plain:
         """The plain form of all arguments of one call."""
-        return _escaped({_text(self, name): self.at(name, value) for name, value in arguments.items()})
+        return _escaped(_object(self, arguments))
 
     def at(self, step: str, value: object) -> Plain:
         """The plain form of what is found one step further down the path."""
