@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.demo.contest import Contest, DemoError, Progress
 from holdfast.demo.referee import count
-from holdfast.demo.reports import WithoutHoldfast
 from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
+from holdfast.demo.side_without import WithoutHoldfast
 from holdfast.demo.witness import Happened, KillNow
 
 

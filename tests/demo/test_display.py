@@ -50,7 +50,7 @@ def test_the_scoreboard_follows_the_news():
 def test_the_final_table_has_every_count_in_80_columns():
     text = drawn(final_table({"without": COUNTS, "holdfast": COUNTS}, {"without": 9, "holdfast": 9}), LEGEND)
     assert max(map(len, text.splitlines())) <= 80
-    row = next(line for line in text.splitlines() if line.startswith("without"))
-    assert row.split() == ["without", "96", "69", "22", "0", "0", "5", "3", "9"]
+    row = next(line for line in text.splitlines() if line.startswith("without Holdfast"))
+    assert row.split() == ["without", "Holdfast", "96", "69", "22", "0", "0", "5", "3", "9"]
     for name in (*Counts.__struct_fields__, "kills"):
         assert name in text

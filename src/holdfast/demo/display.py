@@ -101,7 +101,7 @@ def final_table(rows: Mapping[str, Counts], kills: Mapping[str, int]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for side, counts in rows.items():
         cells = [_cell(name, getattr(counts, name)) for name in Counts.__struct_fields__]
-        table.add_row(side, *cells, Text(str(kills[side])))
+        table.add_row(TITLES[side], *cells, Text(str(kills[side])))
     return table
 
 
@@ -111,6 +111,7 @@ def _cell(name: str, number: int) -> Text:
 
 
 LEGEND: Final = (
-    "requested = once + twice + never + waiting + refused. waiting: a person is asked.\n"
-    "never: not done, and nobody was told. misreported: the report differs from the service."
+    "requested = once + twice + never + waiting + refused\n"
+    "waiting: a person is asked. never: not done, and nobody was told.\n"
+    "misreported: the side's own report differs from the service."
 )

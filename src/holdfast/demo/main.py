@@ -19,9 +19,10 @@ from rich.prompt import Prompt
 from holdfast.demo.contest import Contest, DemoError, News, Result
 from holdfast.demo.display import LEGEND, Scoreboard, final_table, live
 from holdfast.demo.referee import Counts, count
-from holdfast.demo.reports import WithHoldfast, WithoutHoldfast
 from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
+from holdfast.demo.side_holdfast import WithHoldfast
+from holdfast.demo.side_without import WithoutHoldfast
 
 OUTCOMES = {"happened": "--happened", "did-not-happen": "--did-not-happen"}
 

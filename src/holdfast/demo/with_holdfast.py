@@ -33,7 +33,7 @@ from holdfast.errors import KeyInProgress
 
 DOCUMENTED = Pace()
 KEY_LIFE = timedelta(seconds=DOCUMENTED.key_ttl)
-SETTLES = timedelta(seconds=DOCUMENTED.late + DOCUMENTED.lag + 0.2)
+SETTLES = timedelta(seconds=DOCUMENTED.late + DOCUMENTED.lag + 0.5)
 PATIENCE = timedelta(seconds=2)
 
 

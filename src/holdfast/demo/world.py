@@ -103,8 +103,8 @@ class World:
         self.effects.append(effect)
         self.seen(effect)
 
-    async def serve(self, service: Service, request: int, commit: Callable[[], T]) -> T | Reply:
-        """Serve one call as the schedule wants it; `commit` does the work and returns the answer."""
+    async def serve(self, service: Service, request: int, commit: Callable[[float], T]) -> T | Reply:
+        """Serve one call as the schedule wants it; `commit` does the work at a given time and answers."""
         if self.refuses(service, request):
             return Reply.REFUSED
         self._calls[service, request] += 1
@@ -116,7 +116,7 @@ class World:
             return Reply.LATE
         if fault is Fault.SLOW:
             await self.clock.sleep(self.pace.slow)
-        answer = commit()
+        answer = commit(self.clock.monotonic())
         if await self._strike(service, request, "commit") or fault is Fault.SILENT:
             return Reply.SILENT
         return Reply.BROKEN if fault is Fault.BROKEN else answer
@@ -135,10 +135,12 @@ class World:
         await self.kill(kill)
         return True
 
-    def _land_later(self, commit: Callable[[], object]) -> None:
+    def _land_later(self, commit: Callable[[float], object]) -> None:
+        due = self.clock.monotonic() + self.pace.late
+
         async def land() -> None:
             await self.clock.sleep(self.pace.late)
-            commit()
+            commit(due)  # the documented time, however busy this process is
 
         task = asyncio.create_task(land())
         self._landing.add(task)

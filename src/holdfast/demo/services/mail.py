@@ -56,7 +56,7 @@ class Mail:
             return "554 5.6.0 message not understood"
         message_id = str(message_from_bytes(envelope.content)["Message-ID"] or "")
         answer = await self.world.serve(
-            "mail", customer.id, lambda: self._deliver(message_id, customer.email, customer.id)
+            "mail", customer.id, lambda at: self._deliver(message_id, customer.email, customer.id, at)
         )
         if not isinstance(answer, Reply):
             return answer
@@ -73,7 +73,7 @@ class Mail:
         found = [one for one in self.messages if one.message_id == message_id and one.since <= visible]
         return JSONResponse([{"message_id": one.message_id, "to": one.to} for one in found])
 
-    def _deliver(self, message_id: str, to: str, request: int) -> str:
-        self.messages.append(Message(message_id, to, self.world.clock.monotonic()))
+    def _deliver(self, message_id: str, to: str, request: int, at: float) -> str:
+        self.messages.append(Message(message_id, to, at))
         self.world.record("mail", request)
         return ACCEPTED

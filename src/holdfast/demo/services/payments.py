@@ -63,7 +63,7 @@ class Payments:
         if earlier is not None and earlier.order != order:
             return Refusal(422, "key_reused", "this key was used for another refund").response()
         self._in_progress.add(key)
-        answer = await self.world.serve("payments", customer.id, lambda: self._book(key, order, customer.id))
+        answer = await self.world.serve("payments", customer.id, lambda at: self._book(key, order, customer.id, at))
         if isinstance(answer, Refund):
             return JSONResponse(msgspec.to_builtins(answer), status_code=201)
         if answer is not Reply.LATE:
@@ -83,12 +83,12 @@ class Payments:
             return None
         return remembered
 
-    def _book(self, key: str, order: RefundOrder, request: int) -> Refund:
+    def _book(self, key: str, order: RefundOrder, request: int, at: float) -> Refund:
         self._in_progress.discard(key)
         if (earlier := self._recall(key)) is not None:
             return earlier.refund
         refund = Refund(f"refund-{1001 + len(self.refunds)}", order.order_id, order.cents, order.reference)
         self.refunds.append(refund)
-        self._remembered[key] = Remembered(order, refund, self.world.clock.monotonic())
+        self._remembered[key] = Remembered(order, refund, at)
         self.world.record("payments", request)
         return refund

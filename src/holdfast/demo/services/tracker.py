@@ -46,7 +46,7 @@ class Tracker:
         customer = self.world.by_order(draft.order_id)
         if customer is None:
             return Refusal(404, "no_such_order", f"no order {draft.order_id}").response()
-        answer = await self.world.serve("tracker", customer.id, lambda: self._open(draft, customer.id))
+        answer = await self.world.serve("tracker", customer.id, lambda at: self._open(draft, customer.id, at))
         if isinstance(answer, Reply):
             return await end_badly(request, answer, Refusal(403, "closed", "this customer's file is closed"))
         return JSONResponse({"id": answer.id}, status_code=201)
@@ -57,8 +57,8 @@ class Tracker:
         found = [ticket for ticket in self.tickets if words in ticket.body and ticket.since <= indexed]
         return JSONResponse([{"id": ticket.id, "title": ticket.title} for ticket in found])
 
-    def _open(self, draft: Draft, request: int) -> Ticket:
-        ticket = Ticket(f"ticket-{1 + len(self.tickets)}", draft.title, draft.body, self.world.clock.monotonic())
+    def _open(self, draft: Draft, request: int, at: float) -> Ticket:
+        ticket = Ticket(f"ticket-{1 + len(self.tickets)}", draft.title, draft.body, at)
         self.tickets.append(ticket)
         self.world.record("tracker", request)
         return ticket

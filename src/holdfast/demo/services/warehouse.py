@@ -34,7 +34,7 @@ class Warehouse:
         customer = self.world.by_order(goods.order_id)
         if customer is None:
             return Refusal(404, "no_such_order", f"no order {goods.order_id}").response()
-        answer = await self.world.serve("warehouse", customer.id, lambda: self._shelve(customer.id))
+        answer = await self.world.serve("warehouse", customer.id, lambda _at: self._shelve(customer.id))
         if isinstance(answer, Reply):
             return await end_badly(request, answer, Refusal(410, "discontinued", f"{goods.sku} is discontinued"))
         return JSONResponse({"shelved": answer}, status_code=201)

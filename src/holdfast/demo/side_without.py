@@ -1,4 +1,4 @@
-"""What each side says at the end, and how its workers are started."""
+"""The side without Holdfast: how its workers are started, and what it says at the end."""
 
 from __future__ import annotations
 
@@ -40,21 +40,3 @@ def _place(service: Service, request: int) -> str:
 
 def _reported(status: str) -> Reported:
     return "done" if status == "done" else "failed"
-
-
-class WithHoldfast:
-    """The desk on Holdfast; its report is what its journal says."""
-
-    name = "holdfast"
-
-    def __init__(self, requests: Path, folder: Path) -> None:
-        self._requests = requests
-        self.journal = folder / "holdfast.db"
-        self.waiting: list[str] = []
-
-    def command(self, lane: int) -> Sequence[str]:
-        options = ("--requests", str(self._requests), "--journal", str(self.journal))
-        return ("holdfast.demo.worker", *options, "--lane", str(lane))
-
-    async def report(self) -> Mapping[Spot, Reported]:
-        return {}

@@ -1,0 +1,82 @@
+"""The side with Holdfast: how its workers are started, and what its journal says at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.demo.referee import Reported
+from holdfast.demo.schedule import REQUESTS, Service, Spot
+from holdfast.journal.codec import decode
+from holdfast.journal.port import Journal
+from holdfast.journal.sqlite import SqliteJournal
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+
+STEPS: Final[dict[Service, str]] = {
+    "payments": "refund#1",
+    "mail": "send_email#1",
+    "tracker": "open_ticket#1",
+    "warehouse": "restock#1",
+}
+
+
+class WithHoldfast:
+    """The desk on Holdfast; its report is what its journal says."""
+
+    name = "holdfast"
+
+    def __init__(self, requests: Path, folder: Path) -> None:
+        self._requests = requests
+        self.journal = folder / "holdfast.db"
+        self.waiting: list[str] = []
+
+    def command(self, lane: int) -> Sequence[str]:
+        options = ("--requests", str(self._requests), "--journal", str(self.journal))
+        return ("holdfast.demo.worker", *options, "--lane", str(lane))
+
+    async def report(self) -> Mapping[Spot, Reported]:
+        journal = SqliteJournal(self.journal)
+        await journal.open()
+        try:
+            return await self.read(journal)
+        finally:
+            await journal.close()
+
+    async def read(self, journal: Journal) -> Mapping[Spot, Reported]:
+        """The report of an open journal; `waiting` then names the operations that ask a person."""
+        self.waiting = []
+        report: dict[Spot, Reported] = {}
+        for request in range(1, REQUESTS + 1):
+            history = await _history(journal, f"request-{request}")
+            self.waiting += [f"{history.run}/{operation.step}" for operation in _asking(history)]
+            for service, step in STEPS.items():
+                if (said := _said(history, step)) is not None:
+                    report[service, request] = said
+        return report
+
+
+async def _history(journal: Journal, run: str) -> RunHistory:
+    history, last = RunHistory(run), 0
+    while rows := await journal.read(run, after=last):
+        for row in rows:
+            history.add(decode(row.body))
+        last = rows[-1].seq
+    return history
+
+
+def _said(history: RunHistory, step: str) -> Reported | None:
+    """What the journal says about one effect. What stands behind an asked person waits for that person too."""
+    operation = history.operations.get(step)
+    match operation.status if operation else "pending":
+        case "succeeded":
+            return "done"
+        case "failed" | "cancelled":
+            return "failed"
+        case _:
+            return "waiting" if _asking(history) else None
+
+
+def _asking(history: RunHistory) -> list[OperationState]:
+    return [one for one in history.open_operations() if one.asked or one.status == "unknown"]
