@@ -14,7 +14,7 @@ from typing import Final
 import peers
 import report
 from disk import Disk, open_disk
-from goals import CASES, GOALS, RAW, Goal
+from goals import CASES, GOALS, RAW, SHOWN, Goal
 from probes import PROBES
 from sampling import Bench, Interpreters, Samples, SubjectError
 
@@ -60,7 +60,8 @@ def measure(disk: Disk, options: argparse.Namespace) -> tuple[list[Result], Samp
     if python is None:
         goals = [goal for goal in goals if goal not in about_peers]
     bench = Bench(disk, Interpreters(peers=python))
-    samples = take_samples(bench, goals, QUICK_ROUNDS if options.quick else options.rounds)
+    shown = () if options.only else SHOWN
+    samples = take_samples(bench, goals, shown, QUICK_ROUNDS if options.quick else options.rounds)
     return [judge(bench, goal, samples) for goal in goals] + missed, samples
 
 
@@ -79,12 +80,10 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def take_samples(bench: Bench, goals: Sequence[Goal], rounds: int) -> Samples:
-    """Every case that one of the ratios needs, the yardstick excepted: it stands around each sample."""
-    wanted = [
-        name for goal in goals if goal.metric == "rate" for name in (goal.subject, goal.baseline) if name
-    ]
-    names = [name for name in dict.fromkeys(wanted) if name != RAW]
+def take_samples(bench: Bench, goals: Sequence[Goal], shown: Sequence[str], rounds: int) -> Samples:
+    """The cases that the ratios need or that are shown; not the yardstick, which stands around each sample."""
+    wanted = [name for goal in goals if goal.metric == "rate" for name in (goal.subject, goal.baseline) if name]
+    names = [name for name in dict.fromkeys([*wanted, *shown]) if name != RAW]
     return bench.rounds(names, rounds) if names else Samples()
 
 

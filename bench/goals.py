@@ -65,6 +65,9 @@ CASES: Final[Mapping[str, Case]] = {
     "read": Case("ours.py", _ours("read", 3000), "Holdfast, read"),
     "plain-100": Case("ours.py", _ours("plain", 20, 100), "Holdfast, plain write, 100 runs"),
     "riding-100": Case("ours.py", _ours("riding", 20, 100), "Holdfast, keyed write, 100 runs"),
+    "journal": Case("journal.py", _ours("plain", 1000), "the journal alone, both records waited for"),
+    "journal-riding": Case("journal.py", _ours("riding", 1500), "the journal alone, outcome rides"),
+    "journal-100": Case("journal.py", _ours("plain", 20, 100), "the journal alone, 100 runs"),
     "dbos": Case("dbos_sqlite.py", ("--steps", "300"), "DBOS on SQLite as shipped", peer=True),
     "dbos-wal": Case("dbos_sqlite.py", ("--wal", "--steps", "500"), "DBOS on SQLite in WAL mode", peer=True),
     "dbos-wal-100": Case(
@@ -80,6 +83,9 @@ CASES: Final[Mapping[str, Case]] = {
         peer=True,
     ),
 }
+
+SHOWN: Final = ("raw-one", "read", "riding-100", "journal", "journal-riding", "journal-100")
+"""Cases that no goal is about: they show what the syncs, the journal and the engine each take."""
 
 GOALS: Final = (
     Goal("waited", "plain write against bare SQLite", "plain", "rate", "x", RAW, at_least=0.85),
