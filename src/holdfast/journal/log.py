@@ -1,0 +1,146 @@
+"""One run's end of the journal: numbers and chains its records, and writes them under its lease.
+
+The chain of a run starts at `genesis(namespace, run)`, which does not depend on the incarnation:
+a journal that was confirmed after a copy keeps chains that verify.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.journal.port import Journal, Lease, Post, Row, RunChange, Write
+
+
+def genesis(namespace: str, run: str) -> bytes:
+    """The hash before the first record of a run. NUL separates, and cannot occur in either name."""
+    return sha256(b"\0".join((b"holdfast/1", namespace.encode(), run.encode()))).digest()
+
+
+def verify_chain(rows: Iterable[Row], start: bytes, first: int = 1) -> int | None:
+    """The first `seq` that is missing, out of order or changed; None when the chain holds.
+
+    `start` is the hash before the row numbered `first`.
+    """
+    head = start
+    for seq, row in enumerate(rows, first):
+        head = sha256(head + row.body).digest()
+        if row.seq != seq or row.hash != head:
+            return seq
+    return None
+
+
+class RunLog:
+    """Appends to one run. Knows the lease, the last number and the head of the chain.
+
+    After an error that leaves open what is stored (lost lease, journal unavailable) every later call
+    raises it again: the run has to be claimed anew. A refused write alone (`LedgerTaken`,
+    `RecordRefused`) leaves the log usable.
+    """
+
+    def __init__(self, journal: Journal, lease: Lease, last: Row | None, start: bytes) -> None:
+        self.journal = journal
+        self.lease = lease
+        self.seq = last.seq if last else 0
+        self.head = last.hash if last else start
+        self._broken: HoldfastError | None = None
+        self._alone: asyncio.Future[None] | None = None  # an append that may be refused is under way
+        self._held: list[bytes] = []  # what rode meanwhile, not yet chained
+
+    @property
+    def alone(self) -> asyncio.Future[None] | None:
+        """Set while an append that may be refused is under way: whoever keeps an order waits for it."""
+        return self._alone
+
+    def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
+        """Number and chain `bodies`, which must then be written in this order."""
+        rows: list[Row] = []
+        seq, head, token = self.seq, self.head, self.lease.token
+        for body in bodies:
+            seq += 1
+            head = sha256(head + body).digest()
+            rows.append(Row(seq, body, head, token))
+        self.seq, self.head = seq, head
+        return tuple(rows)
+
+    async def append(
+        self, bodies: Sequence[bytes], change: RunChange | None = None, posts: tuple[Post, ...] = ()
+    ) -> tuple[Row, ...]:
+        """Commit records, the run's new state and ledger entries together; durable on return.
+
+        Raises `LedgerTaken` when a post's key is taken; nothing of this append is stored then.
+        """
+        while self._alone is not None:
+            await asyncio.shield(self._alone)
+        if self._broken is not None:
+            raise self._broken
+        if posts:
+            return await self._append_alone(bodies, change, posts)
+        return await self._write(bodies, change, ())
+
+    def ride(self, bodies: Sequence[bytes]) -> None:
+        """Store with the next append of anybody, or within a few milliseconds; order is kept.
+
+        What goes wrong is raised by the next `append` or `flush`.
+        """
+        if self._alone is not None:
+            self._held.extend(bodies)
+        elif self._broken is None:
+            self.journal.ride(Write(self.lease, self.rows(bodies)))
+
+    async def flush(self) -> None:
+        """Return when everything that rode is durable."""
+        while self._alone is not None:
+            await asyncio.shield(self._alone)
+        if self._broken is not None:
+            raise self._broken
+        try:
+            await self.journal.flush(self.lease)
+        except (LeaseLost, JournalUnavailable, RecordRefused) as error:
+            self._broken = error
+            raise
+
+    async def _write(
+        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
+    ) -> tuple[Row, ...]:
+        before = self.seq, self.head
+        rows = self.rows(bodies)
+        after = self.seq
+        try:
+            await self.journal.append(Write(self.lease, rows, change, posts))
+        except (LedgerTaken, RecordRefused) as error:
+            if self.seq != after:  # somebody chained on to the refused rows
+                self._broken = error
+            else:
+                self.seq, self.head = before
+            raise
+        except BaseException as error:
+            # Cancelled while the commit was under way: the rows may be stored, so the numbers stay.
+            if isinstance(error, HoldfastError):
+                self._broken = error
+            raise
+        return rows
+
+    async def _append_alone(
+        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
+    ) -> tuple[Row, ...]:
+        """Nothing may chain on to rows that the ledger can still refuse, so everybody else waits.
+
+        The write is a task of its own: a cancelled caller must not let others in before its end is known.
+        """
+        alone = self._alone = asyncio.get_running_loop().create_future()
+        writing = asyncio.ensure_future(self._write(bodies, change, posts))
+
+        def ended(task: asyncio.Future[tuple[Row, ...]]) -> None:
+            self._alone = None
+            alone.set_result(None)
+            if not task.cancelled():
+                task.exception()  # looked at, so that a cancelled caller leaves no warning behind
+            held, self._held = self._held, []
+            if held:
+                self.ride(held)
+
+        writing.add_done_callback(ended)
+        return await asyncio.shield(writing)

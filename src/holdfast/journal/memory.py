@@ -1,0 +1,322 @@
+"""The journal in memory: for tests and the simulator. No threads, no chance, no real time.
+
+Several workers of one process may share an instance. What rides becomes durable with the next
+append, or as soon as the given clock has moved on by `RIDE_MS`; `power_loss` drops what still rides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.journal.port import (
+    Busy,
+    Claimed,
+    Entry,
+    Identity,
+    Instant,
+    Lease,
+    Post,
+    Row,
+    RunRow,
+    RunStatus,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from holdfast.journal.rules import FOREVER_MS, check_sizes, page, trust_entry, wants_worker
+
+RIDE_MS = 5
+
+
+@dataclass
+class _Run:
+    """What is stored of one run."""
+
+    listing: RunRow
+    rows: list[Row] = field(default_factory=list[Row])
+
+
+@dataclass
+class _Fault:
+    calls_left: int
+    error: Exception
+    stored: bool
+
+
+class MemoryJournal:
+    """Everything that the port promises, without a disk.
+
+    `now` is the journal's clock in milliseconds, `wall` the calendar's (by default the same).
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], int],
+        wall: Callable[[], int] | None = None,
+        *,
+        namespace: str = "memory",
+        trust: Trust = "trusted",
+    ) -> None:
+        self._now = now
+        self._wall = wall or now
+        self.identity = Identity(
+            namespace=namespace, secret=sha256(namespace.encode()).digest(), incarnation="1", trust=trust
+        )
+        self._runs: dict[str, _Run] = {}
+        self._names: dict[int, str] = {}
+        self._ledger: list[Entry] = []
+        self._keys: dict[tuple[str, str], Entry] = {}
+        self._hints: dict[str, bytes] = {}
+        self._workers: dict[str, tuple[Worker, int]] = {}
+        self._dead: set[str] = set()
+        self._riding: list[tuple[int, Write]] = []
+        self._refused: dict[tuple[int, int], Exception] = {}
+        self._faults: list[_Fault] = []
+        self._open = False
+        self.calls = 0
+
+    # --- switches of tests and the simulator ---------------------------------------------------------
+
+    def fail_next(self, n: int = 1, error: Exception | None = None, *, stored: bool = False) -> None:
+        """Let the n-th call from now fail. With `stored` it does its work first and fails afterwards."""
+        error = error or JournalUnavailable(f"planned failure of call {n}", next_step="let the test go on")
+        self._faults.append(_Fault(n, error, stored))
+
+    def kill(self, worker: str) -> None:
+        """The worker's process is dead from now on, and anybody can prove it."""
+        self._dead.add(worker)
+
+    def power_loss(self) -> None:
+        """What rode and was not yet durable is gone."""
+        self._riding_due()
+        self._riding.clear()
+
+    # --- the port ------------------------------------------------------------------------------------
+
+    async def open(self) -> Identity:
+        after = self._call("open", needs_open=False)
+        self._open = True
+        after()
+        return self.identity
+
+    async def close(self) -> None:
+        self._settle()
+        self._open = False
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        after = self._call("confirm")
+        number = int(self.identity.incarnation) + 1
+        self.identity = Identity(
+            namespace=self.identity.namespace,
+            secret=self.identity.secret,
+            incarnation=str(number),
+            trust=trust,
+            reason="" if trust == "trusted" else f"confirmed as {trust} by {by}",
+        )
+        self._insert(Post("journal", "", trust_entry(trust, by, self.identity.incarnation)))
+        after()
+        return self.identity
+
+    def now(self) -> Instant:
+        return Instant("memory", self._now())
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        after = self._call("beat")
+        self._workers[worker.id] = (worker, self._now() + lease_ms)
+        after()
+
+    async def fate(self, worker: str) -> WorkerState:
+        after = self._call("fate")
+        after()
+        return self._fate(worker)
+
+    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+        after = self._call("claim")
+        found = self._runs.get(run)
+        if found is None:
+            if agent is None:
+                after()
+                return None
+            found = self._create(run, agent)
+        listing = found.listing
+        if listing.owner is not None and (listing.owner == worker or not self._gone(listing.owner)):
+            after()
+            owner = self._workers.get(listing.owner)
+            return Busy(listing, owner[0] if owner else Worker(listing.owner))
+        found.listing = replace(listing, token=listing.token + 1, owner=worker, updated_ms=self._wall())
+        after()
+        lease = Lease(run, listing.row, found.listing.token, worker)
+        return Claimed(lease, found.listing, found.rows[-1] if found.rows else None)
+
+    async def append(self, write: Write) -> None:
+        after = self._call("append")
+        check_sizes(write)
+        self._settle()
+        key = (write.lease.row, write.lease.token)
+        if key in self._refused:
+            raise self._refused.pop(key)
+        self._commit(write)
+        after()
+
+    def ride(self, write: Write) -> None:
+        check_sizes(write)
+        self._riding.append((self._now(), write))
+
+    async def flush(self, lease: Lease) -> None:
+        after = self._call("flush")
+        self._settle()
+        key = (lease.row, lease.token)
+        if key in self._refused:
+            raise self._refused.pop(key)
+        after()
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        done = self._call("read")
+        self._riding_due()
+        found = self._runs.get(run)
+        done()
+        return [row for row in found.rows if row.seq > after][:limit] if found else []
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+    ) -> list[RunRow]:
+        done = self._call("runs")
+        self._riding_due()
+        done()
+        names = sorted(name for name in self._runs if name > after and run in (None, name))
+        listed = (self._runs[name].listing for name in names)
+        wall = self._wall()
+
+        def wanted(line: RunRow) -> bool:
+            return status in (None, line.status) and (not wakeable or wants_worker(line, wall, self._gone))
+
+        return page(listed, limit, wanted)
+
+    async def post(self, post: Post) -> Entry:
+        after = self._call("post")
+        entry = self._insert(post)
+        after()
+        return entry
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        done = self._call("entries")
+        self._riding_due()
+        done()
+        below = stream.endswith("/")
+        return [
+            entry
+            for entry in self._ledger[after:]
+            if entry.stream == stream or (below and entry.stream.startswith(stream))
+        ]
+
+    async def hint(self, name: str) -> bytes | None:
+        self._call("hint")()
+        return self._hints.get(name)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        after = self._call("put_hint")
+        fits = self._hints.get(name) == previous
+        if fits:
+            self._hints[name] = body
+        after()
+        return fits
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _call(self, name: str, *, needs_open: bool = True) -> Callable[[], None]:
+        """Count a call and spring planned faults; the result is called once the work is done."""
+        self.calls += 1
+        if needs_open and not self._open:
+            raise JournalUnavailable(f"{name}: the journal is closed", next_step="open it first")
+        sprung: _Fault | None = None
+        for fault in tuple(self._faults):
+            fault.calls_left -= 1
+            if fault.calls_left == 0:
+                self._faults.remove(fault)
+                sprung = fault
+        if sprung is not None and not sprung.stored:
+            raise sprung.error
+
+        def after() -> None:
+            if sprung is not None:
+                raise sprung.error
+
+        return after
+
+    def _riding_due(self) -> None:
+        if self._riding and self._now() >= self._riding[0][0] + RIDE_MS:
+            self._settle()
+
+    def _settle(self) -> None:
+        riding, self._riding = self._riding, []
+        for _, write in riding:
+            try:
+                self._commit(write)
+            except (LeaseLost, LedgerTaken, RecordRefused) as error:
+                self._refused.setdefault((write.lease.row, write.lease.token), error)
+
+    def _commit(self, write: Write) -> None:
+        lease = write.lease
+        found = self._runs.get(self._names.get(lease.row, ""))
+        if found is None or found.listing.token != lease.token:
+            raise LeaseLost(f"{lease.run}: another owner drives this run", known="nothing was written")
+        for post in write.posts:
+            standing = self._keys.get((post.stream, post.key))
+            if standing is not None:
+                raise LedgerTaken(post.stream, post.key, standing.body)
+        for seq, row in enumerate(write.rows, len(found.rows) + 1):
+            if row.seq != seq:
+                raise RecordRefused(f"{lease.run}: record {row.seq} came where {seq} is next")
+        found.rows.extend(write.rows)
+        for post in write.posts:
+            self._insert(post)
+        if write.change is not None:
+            change = write.change
+            found.listing = replace(
+                found.listing,
+                status=change.status,
+                reason=change.reason,
+                due_ms=change.due_ms,
+                waits=change.waits,
+                owner=None if change.release else found.listing.owner,
+                updated_ms=self._wall(),
+            )
+
+    def _create(self, run: str, agent: str) -> _Run:
+        wall = self._wall()
+        listing = RunRow(run, len(self._runs) + 1, agent, "running", "", None, b"[]", 0, None, wall, wall)
+        self._names[listing.row] = run
+        self._runs[run] = found = _Run(listing)
+        return found
+
+    def _fate(self, worker: str) -> WorkerState:
+        if worker not in self._workers:
+            return WorkerState("unknown", FOREVER_MS)
+        silent = max(0, self._now() - self._workers[worker][1])
+        return WorkerState("dead" if worker in self._dead else "alive", silent)
+
+    def _gone(self, worker: str) -> bool:
+        state = self._fate(worker)
+        return state.fate == "dead" or state.silent_ms > 0
+
+    def _insert(self, post: Post) -> Entry:
+        standing = self._keys.get((post.stream, post.key))
+        if standing is not None:
+            return replace(standing, fresh=False)
+        entry = Entry(len(self._ledger) + 1, post.stream, post.key, post.body, self._wall())
+        self._ledger.append(entry)
+        if post.key:
+            self._keys[post.stream, post.key] = entry
+        return entry

@@ -1,0 +1,58 @@
+"""What every journal does alike, whatever it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+
+import msgspec
+
+from holdfast.errors import RecordRefused
+from holdfast.journal.port import Post, RunRow, Trust, Write
+
+MAX_BODY = 64 << 20
+"""Bytes of one record. Larger results belong into a file whose name is recorded."""
+
+FOREVER_MS = 2**53 - 1
+"""How long a worker that nobody knows has been silent; the largest integer that JSON carries exactly."""
+
+
+def check_sizes(write: Write) -> None:
+    """Raise `RecordRefused` where one record is larger than any journal takes."""
+    for row in write.rows:
+        if len(row.body) > MAX_BODY:
+            raise RecordRefused(
+                f"{write.lease.run}: record {row.seq} has {len(row.body)} bytes; the limit is {MAX_BODY}",
+                next_step="store the content elsewhere and record where it is",
+            )
+
+
+def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:
+    """The hash of a ledger entry; `previous` is the entry before it in the same stream, if any."""
+    head = previous or sha256(b"holdfast/1/ledger\0" + post.stream.encode()).digest()
+    fields = b"\0".join((post.key.encode(), str(at_ms).encode(), post.body))
+    return sha256(head + fields).digest()
+
+
+def trust_entry(trust: Trust, by: str, incarnation: str, reason: str = "") -> bytes:
+    """The ledger entry of an operator's word on a distrusted journal."""
+    return msgspec.json.encode({"trust": trust, "by": by, "incarnation": incarnation, "reason": reason})
+
+
+def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
+    """Whether a worker should claim the run: it runs or is due, and nobody alive drives it."""
+    due = line.status == "running" or (
+        line.status == "suspended" and line.due_ms is not None and line.due_ms <= wall_ms
+    )
+    return due and (line.owner is None or gone(line.owner))
+
+
+def page(lines: Iterable[RunRow], limit: int, wanted: Callable[[RunRow], bool]) -> list[RunRow]:
+    """The first `limit` lines that are wanted; reads no further than that."""
+    found: list[RunRow] = []
+    for line in lines:
+        if len(found) >= limit:
+            break
+        if wanted(line):
+            found.append(line)
+    return found

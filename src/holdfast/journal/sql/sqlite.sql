@@ -1,0 +1,85 @@
+-- The journal on SQLite, version 1.
+--
+-- Four kinds of table. Records are the append-only truth of one run; the ledger holds entries that
+-- belong to no run; `run` is a projection of records for listings, and the home of leases; hints may
+-- be lost. Everything is JSON text that a person can read with the sqlite3 shell.
+
+-- meta -- What this journal is: namespace, secret, incarnation and how far it is trusted.
+create table meta (
+  name  text primary key,
+  value text not null
+) without rowid;
+
+-- run -- One row per run. `token` fences late owners: it grows with each claim, and a write that
+-- carries an older one stores nothing. `owner` is the worker that drives the run, null when nobody does.
+create table run (
+  id         integer primary key,
+  name       text not null unique,
+  agent      text not null,
+  status     text not null,
+  reason     text not null,
+  due_ms     integer,
+  waits      text not null,
+  token      integer not null,
+  owner      text,
+  created_ms integer not null,
+  updated_ms integer not null
+);
+
+-- Only runs that may want a worker are in this index, so finished ones cost nothing.
+create index run_open on run (status, due_ms) where status in ('running', 'suspended');
+
+-- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
+-- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
+-- A body above 8 KiB is `{"payload":"<sha256>"}` here and stands in full in `payload`.
+create table record (
+  id    integer primary key,
+  run   integer not null,
+  seq   integer not null,
+  token integer not null,
+  at_ms integer not null,
+  body  text not null,
+  hash  blob not null
+);
+
+create unique index record_run_seq on record (run, seq);
+
+-- payload -- Large bodies, by digest; equal ones are stored once.
+create table payload (
+  digest text primary key,
+  body   text not null
+) without rowid;
+
+-- ledger -- Append-only streams that belong to no run: commands, claims, answers, events. The first
+-- entry under (stream, key) is final. `hash` chains the entries of one stream.
+create table ledger (
+  id     integer primary key,
+  stream text not null,
+  key    text not null,
+  body   text not null,
+  at_ms  integer not null,
+  hash   blob not null
+);
+
+create index ledger_stream on ledger (stream);
+create unique index ledger_key on ledger (stream, key) where key <> '';
+
+-- worker -- Who drives runs: enough to prove later that the process is dead. The lease ends at a
+-- moment of the boot clock, which nobody sets and which runs on while the machine sleeps.
+create table worker (
+  id            text primary key,
+  machine       text not null,
+  boot          text not null,
+  pid_namespace text not null,
+  pid           integer not null,
+  started       integer not null,
+  lease_boot    text not null,
+  lease_end_ms  integer not null,
+  incarnation   text not null
+) without rowid;
+
+-- hint -- Losable notes that all processes share: circuit breakers, shared budgets.
+create table hint (
+  name text primary key,
+  body text not null
+) without rowid;

@@ -1,0 +1,90 @@
+"""The anchor: a small file beside the journal by which a copy or a restored backup gives itself away.
+
+A database cannot know that it was put back in time. The anchor remembers which incarnation it was,
+how far it had come, and on which file and machine. What does not fit opens distrustful: nothing is
+sent until an operator has looked.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import JournalUnavailable
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How far the journal had come. `record` is the largest stored record id, `hash` its chain hash in hex.
+
+    Device numbers may change with each boot, so `device` counts only within one `boot`.
+    """
+
+    incarnation: str
+    record: int
+    hash: str
+    inode: int
+    device: int
+    machine: str
+    boot: str
+
+
+def load(path: Path) -> Mark | None:
+    """The anchor, or None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Mark)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def save(path: Path, mark: Mark) -> None:
+    """Replace the anchor in one step: after a power loss the old or the new one is there, never half of it."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.format(msgspec.json.encode(mark)) + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        fresh.replace(path)
+    except OSError as error:
+        raise JournalUnavailable(
+            f"the anchor {path} cannot be written: {error.strerror}",
+            known="the journal itself is not affected",
+            next_step="make room or give write permission; until then a restored backup may go unnoticed",
+        ) from error
+
+
+def doubt(kept: Mark | None, found: Mark, hash_at_mark: str | None) -> str:
+    """Why the journal cannot be trusted, in a sentence; empty when anchor and file agree.
+
+    `found` describes the file as it is; `hash_at_mark` is the hash of the record that the anchor
+    names, None where the file has no such record.
+    """
+    if kept is None:
+        if not found.record:
+            return ""
+        return "the anchor file is missing, so nobody can tell whether this is a copy or a restored backup"
+    if kept.machine != found.machine:
+        return "the anchor was written on another machine: this is a copy"
+    if kept.inode != found.inode or (kept.boot == found.boot and kept.device != found.device):
+        return "the anchor was written for another file: this is a copy or a restored backup"
+    if kept.incarnation != found.incarnation:
+        return "the anchor belongs to another incarnation of this journal: one of the two was restored"
+    if kept.record and hash_at_mark != kept.hash:
+        return (
+            f"the anchor knows {kept.record} records, and this file ends at {found.record} or differs:"
+            " it was rolled back or restored"
+        )
+    return ""
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""Group commit: what one pass of the event loop writes becomes durable together.
+
+Appends queue up; when the pass ends, the whole queue is committed, on the loop while the disk is
+fast and nobody is in the way, otherwise by the background thread. Each write hears its own answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.journal.port import Lease, Write
+from holdfast.journal.rules import check_sizes
+from holdfast.journal.sqlite.background import Background
+from holdfast.journal.sqlite.batch import Item
+from holdfast.journal.sqlite.committer import Committer
+from holdfast.journal.sqlite.driver import Database
+
+T = TypeVar("T")
+
+
+class GroupCommit:
+    """The asynchronous face of a committer. Belongs to the event loop on which it was made."""
+
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+        self._queue = committer.queue
+        self._loop = asyncio.get_running_loop()
+        self._background = Background(committer, self._deliver_from_thread)
+        self._pass_is_due = False
+        self._riding = 0  # rides whose answer has not been looked at
+        self._refused: dict[tuple[int, int], HoldfastError] = {}
+        self._stopped = False
+        self._background.start()
+
+    async def append(self, write: Write) -> None:
+        """Commit a write; durable on return."""
+        check_sizes(write)
+        self._raise_refusal(write.lease)
+        await self._commit(Item(write, self._loop.create_future()))
+
+    def ride(self, write: Write) -> None:
+        """Let a write go with the next commit, or within a few milliseconds."""
+        check_sizes(write)
+        self._check_open()
+        self._riding += 1
+        self._queue.append(Item(write))
+        self._background.watch_rides()
+
+    async def flush(self, lease: Lease) -> None:
+        """Return when everything that rode is durable."""
+        if self._riding:
+            await self._commit(Item(Write(lease), self._loop.create_future()))
+        self._raise_refusal(lease)
+
+    async def run(self, work: Callable[[Database], T]) -> T:
+        """Do `work` in the next commit and return its result once that is durable."""
+        return cast("T", await self._commit(Item(None, self._loop.create_future(), work)))
+
+    async def settle_queue(self) -> None:
+        """Return when everything queued so far is settled."""
+        await self.run(lambda _: None)
+
+    async def stop(self) -> None:
+        """Commit what is queued and end the thread."""
+        if not self._stopped:
+            self._stopped = True
+            await self._loop.run_in_executor(None, self._background.stop)
+
+    def _commit(self, item: Item) -> asyncio.Future[object]:
+        self._check_open()
+        future = item.future
+        assert future is not None
+        self._queue.append(item)
+        if not self._pass_is_due:
+            self._pass_is_due = True
+            self._loop.call_soon(self._end_pass)
+        return future
+
+    def _end_pass(self) -> None:
+        self._pass_is_due = False
+        if not self._queue:
+            return  # the thread has taken it all
+        items = self._committer.commit_at_once() if self._committer.pace.on_loop() else None
+        if items is None:
+            self._background.commit_soon()
+            return
+        self._deliver(items)
+        self._background.keep_house()
+
+    def _deliver_from_thread(self, items: list[Item]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, items)
+        except RuntimeError:  # the loop has ended; nobody is left who could hear
+            return
+
+    def _deliver(self, items: list[Item]) -> None:
+        for item in items:
+            future, error = item.future, item.error
+            if future is None:
+                self._riding -= 1
+                if error is not None and item.write is not None:
+                    lease = item.write.lease
+                    self._refused.setdefault((lease.row, lease.token), error)
+            elif future.done():
+                continue  # whoever waited was cancelled
+            elif error is None:
+                future.set_result(item.result)
+            else:
+                future.set_exception(self._first_error(item, error))
+
+    def _first_error(self, item: Item, error: HoldfastError) -> HoldfastError:
+        """A write that follows a refused ride hears why that one was refused."""
+        if item.write is None:
+            return error
+        return self._refused.pop((item.write.lease.row, item.write.lease.token), error)
+
+    def _raise_refusal(self, lease: Lease) -> None:
+        if self._refused:
+            error = self._refused.pop((lease.row, lease.token), None)
+            if error is not None:
+                raise error
+
+    def _check_open(self) -> None:
+        if self._stopped:
+            raise JournalUnavailable("the journal is closed", next_step="open it first")

@@ -1,0 +1,34 @@
+"""What a journal knows of the machine under it: clocks, names, and whether a process still lives.
+
+One value, so that tests can be another machine, another boot or another hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.journal import host
+from holdfast.journal.port import Fate, Worker
+
+
+@dataclass(frozen=True)
+class Here:
+    """`uptime_ms` runs on while the machine sleeps and is set by nobody; `wall_ms` is the calendar."""
+
+    machine: str
+    boot: str
+    uptime_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    fate: Callable[[Worker], Fate]
+
+
+def this_host() -> Here:
+    """The real machine."""
+    return Here(
+        machine=host.machine_id(),
+        boot=host.boot_id(),
+        uptime_ms=host.uptime_ms,
+        wall_ms=host.wall_ms,
+        fate=host.fate,
+    )

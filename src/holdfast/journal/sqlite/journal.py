@@ -1,0 +1,146 @@
+"""The journal on SQLite: the port's methods, each a line or two over the parts below."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.errors import JournalUnavailable
+from holdfast.journal.port import (
+    Busy,
+    Claimed,
+    Entry,
+    Identity,
+    Instant,
+    Lease,
+    Post,
+    Row,
+    RunRow,
+    RunStatus,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from holdfast.journal.sqlite import hints, ledger, runs
+from holdfast.journal.sqlite.committer import Committer
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.group import GroupCommit
+from holdfast.journal.sqlite.opening import Mode, Parts, Settings
+from holdfast.journal.sqlite.pace import Pace
+from holdfast.journal.sqlite.runs import Query, Roll
+from holdfast.journal.sqlite.store import Store, explain
+
+T = TypeVar("T")
+
+
+class SqliteJournal:
+    """A journal in one SQLite file that any number of processes of one machine may share.
+
+    `mode`: "wal", "rollback", or "auto": as the file was created, and a new one in WAL mode. `anchor`
+    is kept beside the file unless another place is named; `namespace` is minted for a new journal
+    unless it is given. `parts` are for tests and other drivers.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: Mode = "auto",
+        anchor: str | os.PathLike[str] | None = None,
+        namespace: str | None = None,
+        allow_network_filesystem: bool = False,
+        parts: Parts | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        place = Path(anchor).absolute() if anchor else self.path.with_name(self.path.name + ".anchor")
+        parts = parts or Parts()
+        settings = Settings(self.path, place, mode, allow_network_filesystem, namespace, parts)
+        self._here = parts.here
+        self._store = Store(settings)
+        self._committer = Committer(self._store, Pace(parts.commits))
+        self._roll = Roll(parts.here, lambda: self._store.identity.incarnation)
+        self._group: GroupCommit | None = None
+
+    async def open(self) -> Identity:
+        identity = await asyncio.to_thread(self._store.open)
+        self._group = GroupCommit(self._committer)
+        return identity
+
+    async def close(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            await group.stop()
+            await asyncio.to_thread(self._store.close)
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        await self._running.settle_queue()
+        return await asyncio.to_thread(self._confirm, trust, by)
+
+    def now(self) -> Instant:
+        return Instant(self._here.boot, self._here.uptime_ms())
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        await self._running.run(lambda database: self._roll.beat(database, worker, lease_ms))
+
+    async def fate(self, worker: str) -> WorkerState:
+        return self._read(lambda database: self._roll.fate(database, worker))
+
+    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+        return await self._running.run(lambda database: self._roll.claim(database, run, worker, agent))
+
+    async def append(self, write: Write) -> None:
+        await self._running.append(write)
+
+    def ride(self, write: Write) -> None:
+        self._running.ride(write)
+
+    async def flush(self, lease: Lease) -> None:
+        await self._running.flush(lease)
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit))
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+    ) -> list[RunRow]:
+        query = Query(run, status, wakeable, limit, after)
+        return self._read(lambda database: self._roll.list(database, query))
+
+    async def post(self, post: Post) -> Entry:
+        return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        return self._read(lambda database: ledger.entries(database, stream, after))
+
+    async def hint(self, name: str) -> bytes | None:
+        return self._read(lambda database: hints.get(database, name))
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        return await self._running.run(lambda database: hints.put(database, name, body, previous))
+
+    @property
+    def _running(self) -> GroupCommit:
+        if self._group is None:
+            raise JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")
+        return self._group
+
+    def _read(self, query: Callable[[Database], T]) -> T:
+        """Reading never waits for writers, so it happens where it is asked for."""
+        try:
+            return query(self._store.reader)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+
+    def _confirm(self, trust: Trust, by: str) -> Identity:
+        with self._committer.mutex:
+            return self._store.confirm(trust, by)

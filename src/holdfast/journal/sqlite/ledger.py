@@ -1,0 +1,90 @@
+"""The ledger on SQLite: append-only streams, final by compare-and-set, one hash chain per stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.journal.port import Entry, Post
+from holdfast.journal.rules import ledger_hash
+from holdfast.journal.sqlite.driver import Database, Value
+
+_COLUMNS = "id, stream, key, cast(body as blob), at_ms"
+
+
+def insert(database: Database, post: Post, at_ms: int) -> Entry:
+    """Append an entry whose key is known to be free."""
+    last = database.rows("select hash from ledger where stream = ? order by id desc limit 1", (post.stream,))
+    previous = last[0][0] if last else None
+    assert previous is None or isinstance(previous, bytes)
+    ((number,),) = database.rows(
+        "insert into ledger (stream, key, body, at_ms, hash) values (?, ?, cast(? as text), ?, ?) returning id",
+        (post.stream, post.key, post.body, at_ms, ledger_hash(previous, post, at_ms)),
+    )
+    assert isinstance(number, int)
+    return Entry(number, post.stream, post.key, post.body, at_ms)
+
+
+def standing(database: Database, post: Post) -> Entry | None:
+    """The entry that holds the post's key already."""
+    if not post.key:
+        return None
+    found = database.rows(
+        f"select {_COLUMNS} from ledger where stream = ? and key = ?",  # noqa: S608 -- a constant
+        (post.stream, post.key),
+    )
+    return _entry(found[0], fresh=False) if found else None
+
+
+def first_taken(database: Database, posts: Sequence[Post]) -> Entry | None:
+    """The entry that stands in the way of the first post whose key is taken."""
+    seen: dict[tuple[str, str], Post] = {}
+    for post in posts:
+        found = standing(database, post)
+        if found is not None:
+            return found
+        twin = seen.get((post.stream, post.key))
+        if post.key and twin is not None:
+            return Entry(0, twin.stream, twin.key, twin.body, 0, fresh=False)
+        seen[post.stream, post.key] = post
+    return None
+
+
+def put(database: Database, post: Post, at_ms: int) -> Entry:
+    """Append, or return what stands under the key."""
+    return standing(database, post) or insert(database, post, at_ms)
+
+
+def entries(database: Database, stream: str, after: int) -> list[Entry]:
+    """Entries with a larger id, of one stream or of all below a name that ends in `/`."""
+    where, names = "stream = ?", [stream]
+    if stream.endswith("/"):
+        where, names = "stream >= ? and stream < ?", [stream, stream[:-1] + chr(ord("/") + 1)]
+    found = database.rows(
+        f"select {_COLUMNS} from ledger where {where} and id > ? order by id",  # noqa: S608 -- constants
+        (*names, after),
+    )
+    return [_entry(row, fresh=True) for row in found]
+
+
+def first_broken(database: Database, stream: str) -> int | None:
+    """The id of the first entry of a stream whose hash does not follow from the one before."""
+    head: bytes | None = None
+    for row in database.rows(
+        f"select {_COLUMNS}, hash from ledger where stream = ? order by id",  # noqa: S608 -- a constant
+        (stream,),
+    ):
+        entry = _entry(row[:5], fresh=True)
+        head = ledger_hash(head, Post(entry.stream, entry.key, entry.body), entry.at_ms)
+        if row[5] != head:
+            return entry.id
+    return None
+
+
+def _entry(row: tuple[Value, ...], *, fresh: bool) -> Entry:
+    number, stream, key, body, at_ms = row
+    assert isinstance(number, int)
+    assert isinstance(stream, str)
+    assert isinstance(key, str)
+    assert isinstance(body, bytes)
+    assert isinstance(at_ms, int)
+    return Entry(number, stream, key, body, at_ms, fresh)

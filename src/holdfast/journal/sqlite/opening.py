@@ -1,0 +1,234 @@
+"""Opening a journal file: create, migrate, choose the journal mode, and find out whether it is the one it was.
+
+The caller holds the file lock, so nobody else creates, recovers or switches at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from holdfast.errors import JournalError
+from holdfast.journal import host
+from holdfast.journal.port import Identity, Trust
+from holdfast.journal.sqlite import anchor, schema
+from holdfast.journal.sqlite.driver import Connect, Database, StandardDatabase
+from holdfast.journal.sqlite.here import Here, this_host
+from holdfast.journal.sqlite.pace import Way
+from holdfast.journal.sqlite.schema import Migration
+
+Mode = Literal["auto", "wal", "rollback"]
+
+CHECKPOINT_PAGES = 1000
+_GROWN_LOG = 32 + CHECKPOINT_PAGES * (24 + 4096)
+_READER_PATIENCE_MS = 5000
+_FIXED_WAL_RESET = (3, 51, 3)
+_MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a journal is made of. Tests put in another machine, another clock or a failing driver.
+
+    `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk.
+    """
+
+    commits: Way = "auto"
+    connect: Connect = StandardDatabase
+    here: Here = field(default_factory=this_host)
+    entropy: Callable[[int], str] = secrets.token_hex
+    migrations: Sequence[Migration] = field(default_factory=schema.shipped)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a journal lies and how to open it. `namespace` names a new journal; else one is minted."""
+
+    path: Path
+    anchor: Path
+    mode: Mode = "auto"
+    allow_network_filesystem: bool = False
+    namespace: str | None = None
+    parts: Parts = field(default_factory=Parts)
+
+
+@dataclass(frozen=True)
+class Files:
+    """An open journal: the one connection that writes, the one that only reads, and who it is."""
+
+    writer: Database
+    reader: Database
+    identity: Identity
+    wal: bool
+    inode: int
+
+
+def open_files(settings: Settings) -> Files:
+    """Open, and on the first time create. Raises `JournalError` or lets `DatabaseFailure` pass."""
+    path = settings.path
+    is_new = _create_private(path)
+    writer = settings.parts.connect(path, False)
+    try:
+        # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
+        # could bring back the one used before the switch to WAL, and undo everything since.
+        writer.rows("pragma synchronous = extra")
+        _migrate(writer, settings)
+        if is_new:
+            anchor.sync_directory(path.parent)
+        wal = _switch_mode(writer, settings) == "wal"
+        for pragma in ("wal_autocheckpoint = 0", "foreign_keys = off", "mmap_size = 0"):
+            writer.rows(f"pragma {pragma}")
+        if wal:
+            writer.rows("pragma synchronous = full")
+            _grow_log(writer, path)
+        reader = settings.parts.connect(path, True)
+    except BaseException:
+        writer.close()
+        raise
+    reader.rows(f"pragma busy_timeout = {_READER_PATIENCE_MS}")
+    identity = read_identity(reader, settings, _notices(wal))
+    return Files(writer, reader, identity, wal, path.stat().st_ino)
+
+
+def check_place(settings: Settings) -> None:
+    """Raise `JournalError` where a journal cannot or must not lie."""
+    directory = settings.path.absolute().parent
+    if not directory.is_dir():
+        raise JournalError(
+            f"{settings.path}: the directory {directory} does not exist", next_step=f"mkdir -p {directory}"
+        )
+    if settings.path.is_dir():
+        raise JournalError(f"{settings.path} is a directory", next_step="name a file in it")
+    kind = host.network_filesystem(directory)
+    if kind and not settings.allow_network_filesystem:
+        raise JournalError(
+            f"{settings.path} lies on a network file system ({kind}), where locks and syncs cannot be relied on",
+            next_step="use a local disk, or PostgreSQL for several machines",
+        )
+
+
+def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]) -> Identity:
+    """Who the journal says it is, and whether its anchor agrees."""
+    meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
+    found = measure(reader, settings, meta["incarnation"])
+    kept = anchor.load(settings.anchor)
+    reason = anchor.doubt(kept, found, _hash_at(reader, kept.record) if kept else None)
+    trust: Trust = "distrustful"
+    if not reason:
+        trust, reason = ("doubtful", meta["reason"]) if meta["trust"] == "doubtful" else ("trusted", "")
+    return Identity(
+        namespace=meta["namespace"],
+        secret=bytes.fromhex(meta["secret"]),
+        incarnation=meta["incarnation"],
+        trust=trust,
+        reason=reason,
+        notices=notices,
+    )
+
+
+def measure(database: Database, settings: Settings, incarnation: str) -> anchor.Mark:
+    """The anchor that this file should have now."""
+    last = database.rows("select id, hash from record order by id desc limit 1")
+    number, digest = last[0] if last else (0, b"")
+    assert isinstance(number, int)
+    assert isinstance(digest, bytes)
+    # Never opened: closing any descriptor of a file drops the locks that SQLite holds on it here.
+    stat, here = settings.path.stat(), settings.parts.here
+    return anchor.Mark(incarnation, number, digest.hex(), stat.st_ino, stat.st_dev, here.machine, here.boot)
+
+
+def _create_private(path: Path) -> bool:
+    """Create the file readable by its owner alone, as it holds the journal's secret. Whether it was new."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return path.stat().st_size == 0
+    return True
+
+
+def _migrate(writer: Database, settings: Settings) -> None:
+    blank = schema.is_blank(writer)
+    if not blank:
+        schema.check_is_journal(writer, settings.path)
+
+    def mint() -> None:
+        if not blank:
+            return
+        mode = "wal" if settings.mode == "auto" else settings.mode
+        for name, value in {
+            "namespace": settings.namespace or settings.parts.entropy(8),
+            "secret": settings.parts.entropy(32),
+            "incarnation": settings.parts.entropy(8),
+            "trust": "trusted",
+            "reason": "",
+            "mode": mode,
+        }.items():
+            writer.change("insert into meta (name, value) values (?, ?)", (name, value))
+
+    parts = settings.parts
+    schema.migrate(writer, settings.path, parts.here.wall_ms(), parts.migrations, mint)
+
+
+def _switch_mode(writer: Database, settings: Settings) -> Mode:
+    """Put the file into the mode that was asked for, or that it was created with."""
+    ((kept,),) = writer.rows("select value from meta where name = 'mode'")
+    ((current,),) = writer.rows("pragma journal_mode")
+    wanted = str(kept) if settings.mode == "auto" else settings.mode
+    if _MODES.get(str(current)) != wanted:
+        name = "wal" if wanted == "wal" else "delete"
+        ((current,),) = writer.rows(f"pragma journal_mode = {name}")
+        if current != name:
+            raise JournalError(
+                f"{settings.path} cannot change to {wanted} mode while others have it open",
+                next_step="close the other processes first",
+            )
+    if kept != wanted:
+        writer.change("update meta set value = ? where name = 'mode'", (wanted,))
+    return _MODES[str(current)]
+
+
+def _grow_log(writer: Database, path: Path) -> None:
+    """Let the log have its full size from the start: syncing a file that grows takes twice as long.
+
+    SQLite stops reading a log at the first frame that is not its own, so zeros at the end are nothing.
+    """
+    writer.rows("select 1 from meta limit 1")  # opens the log
+    log = path.with_name(path.name + "-wal")
+    missing = _GROWN_LOG - log.stat().st_size
+    if missing <= 0:
+        return
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, bytes(missing))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    anchor.sync_directory(path.absolute().parent)
+
+
+def _hash_at(reader: Database, record: int) -> str | None:
+    found = reader.rows("select hash from record where id = ?", (record,))
+    if not found:
+        return None
+    ((digest,),) = found
+    assert isinstance(digest, bytes)
+    return digest.hex()
+
+
+def _notices(wal: bool) -> tuple[str, ...]:
+    version = sqlite3.sqlite_version
+    if not wal:
+        return (f"SQLite {version} in rollback mode: slower than WAL by about four times",)
+    if sqlite3.sqlite_version_info >= _FIXED_WAL_RESET:
+        return (f"SQLite {version} in WAL mode",)
+    warning = (
+        f"SQLite {version} in WAL mode: this build has the WAL-reset bug (3.7.0 to 3.51.2), so writes and"
+        " checkpoints of all processes take turns under a lock of our own; do not write to the file by"
+        " other means while it is in use"
+    )
+    return (warning,)

@@ -1,0 +1,206 @@
+"""Runs and workers on SQLite: claims, leases, who still lives, and the listing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from holdfast.journal.port import (
+    Busy,
+    Claimed,
+    Fate,
+    Lease,
+    Row,
+    RunRow,
+    RunStatus,
+    Worker,
+    WorkerState,
+)
+from holdfast.journal.rules import FOREVER_MS, page, wants_worker
+from holdfast.journal.sqlite.batch import read_body
+from holdfast.journal.sqlite.driver import Database, Value
+from holdfast.journal.sqlite.here import Here
+
+_RUN = (
+    "select name, id, agent, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms from run"
+)
+_WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which lines of the listing are asked for; see `Journal.runs`."""
+
+    run: str | None
+    status: RunStatus | None
+    wakeable: bool
+    limit: int
+    after: str
+
+    def where(self, wall_ms: int) -> tuple[str, tuple[Value, ...]]:
+        """The condition in SQL, with its values."""
+        terms: dict[str, tuple[Value, ...]] = {"name > ?": (self.after,)}
+        if self.run is not None:
+            terms["name = ?"] = (self.run,)
+        if self.status is not None:
+            terms["status = ?"] = (self.status,)
+        if self.wakeable:
+            # Spelled as in the partial index, which is only used for a condition that it knows.
+            terms["status in ('running', 'suspended')"] = ()
+            terms["(status = 'running' or due_ms <= ?)"] = (wall_ms,)
+        return " and ".join(terms), tuple(value for values in terms.values() for value in values)
+
+
+class Roll:
+    """Who drives what, as one process sees it: `here` is its machine, `incarnation` its journal's."""
+
+    def __init__(self, here: Here, incarnation: Callable[[], str]) -> None:
+        self._here = here
+        self._incarnation = incarnation
+
+    def beat(self, database: Database, worker: Worker, lease_ms: int) -> None:
+        """Register the worker or renew its lease, on this boot's clock."""
+        database.change(
+            "insert into worker (id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms,"
+            " incarnation) values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set"
+            " lease_boot = excluded.lease_boot, lease_end_ms = excluded.lease_end_ms,"
+            " incarnation = excluded.incarnation",
+            (
+                worker.id,
+                worker.machine,
+                worker.boot,
+                worker.pid_namespace,
+                worker.pid,
+                worker.started,
+                self._here.boot,
+                self._here.uptime_ms() + lease_ms,
+                self._incarnation(),
+            ),
+        )
+
+    def fate(self, database: Database, worker: str) -> WorkerState:
+        """Whether the worker's process is proven dead, and how long its lease has been over."""
+        return self._look_up(database, worker)[1]
+
+    def claim(self, database: Database, run: str, worker: str, agent: str | None) -> Claimed | Busy | None:
+        """Take the lease of a run that nobody alive drives, creating the run if `agent` is given."""
+        row = find(database, run)
+        if row is None:
+            if agent is None:
+                return None
+            row = self._create(database, run, agent)
+        if row.owner is not None:
+            owner, state = self._look_up(database, row.owner)
+            if row.owner == worker or not _is_gone(state):
+                return Busy(row, owner)
+        database.change(
+            "update run set token = token + 1, owner = ?, updated_ms = ? where id = ?",
+            (worker, self._here.wall_ms(), row.row),
+        )
+        row = find(database, run)
+        assert row is not None
+        last = database.rows(
+            "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1",
+            (row.row,),
+        )
+        lease = Lease(run, row.row, row.token, worker)
+        return Claimed(lease, row, _record(database, last[0]) if last else None)
+
+    def list(self, database: Database, query: Query) -> list[RunRow]:
+        """The listing by name."""
+        wall, known = self._here.wall_ms(), dict[str, bool]()
+
+        def gone(owner: str) -> bool:
+            if owner not in known:
+                known[owner] = _is_gone(self.fate(database, owner))
+            return known[owner]
+
+        def wanted(line: RunRow) -> bool:
+            return not query.wakeable or wants_worker(line, wall, gone)
+
+        # Who is gone is not known to SQL, so a limit can only be given to it where nobody asks.
+        limit = -1 if query.wakeable else query.limit
+        where, values = query.where(wall)
+        found = database.rows(f"{_RUN} where {where} order by name limit ?", (*values, limit))
+        return page((_run_row(row) for row in found), query.limit, wanted)
+
+    def _create(self, database: Database, run: str, agent: str) -> RunRow:
+        wall = self._here.wall_ms()
+        database.change(
+            "insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
+            " values (?, ?, 'running', '', null, '[]', 0, null, ?, ?)",
+            (run, agent, wall, wall),
+        )
+        row = find(database, run)
+        assert row is not None
+        return row
+
+    def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
+        found = database.rows(f"{_WORKER} where id = ?", (worker,))
+        if not found:
+            return Worker(worker), WorkerState("unknown", FOREVER_MS)
+        name, machine, boot, pids, pid, started, lease_boot, lease_end, incarnation = found[0]
+        assert isinstance(pid, int)
+        assert isinstance(started, int)
+        assert isinstance(lease_end, int)
+        known = Worker(str(name), str(machine), str(boot), str(pids), pid, started)
+        fate: Fate = self._here.fate(known)
+        if lease_boot == self._here.boot:
+            return known, WorkerState(fate, max(0, self._here.uptime_ms() - lease_end))
+        # Another boot's clock cannot be read here. On this machine that boot is over. Elsewhere only a
+        # person can know, and did, if the journal was confirmed (a new incarnation) since.
+        over = machine == self._here.machine or incarnation != self._incarnation()
+        return known, WorkerState(fate, FOREVER_MS if over else 0)
+
+
+def find(database: Database, run: str) -> RunRow | None:
+    """One line of the listing."""
+    found = database.rows(f"{_RUN} where name = ?", (run,))
+    return _run_row(found[0]) if found else None
+
+
+def read(database: Database, run: str, after: int, limit: int) -> list[Row]:
+    """Stored rows with `seq > after`, in order."""
+    found = database.rows(
+        "select seq, cast(body as blob), hash, token from record"
+        " where run = (select id from run where name = ?) and seq > ? order by seq limit ?",
+        (run, after, limit),
+    )
+    return [_record(database, row) for row in found]
+
+
+def _is_gone(state: WorkerState) -> bool:
+    return state.fate == "dead" or state.silent_ms > 0
+
+
+def _record(database: Database, row: tuple[Value, ...]) -> Row:
+    seq, body, digest, token = row
+    assert isinstance(seq, int)
+    assert isinstance(body, bytes)
+    assert isinstance(digest, bytes)
+    assert isinstance(token, int)
+    return Row(seq, read_body(database, body), digest, token)
+
+
+def _run_row(row: tuple[Value, ...]) -> RunRow:
+    name, number, agent, status, reason, due, waits, token, owner, created, updated = row
+    assert isinstance(number, int)
+    assert isinstance(token, int)
+    assert isinstance(waits, bytes)
+    assert isinstance(due, int | None)
+    assert isinstance(created, int)
+    assert isinstance(updated, int)
+    return RunRow(
+        str(name),
+        number,
+        str(agent),
+        cast("RunStatus", status),
+        str(reason),
+        due,
+        waits,
+        token,
+        None if owner is None else str(owner),
+        created,
+        updated,
+    )

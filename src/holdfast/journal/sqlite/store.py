@@ -1,0 +1,325 @@
+"""One journal file as one process sees it: its connections, its lock, and what to do when the disk fails.
+
+Nothing here knows of event loops. The caller holds a mutex, so one thread at a time is inside; only
+`reader` is used without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
+from holdfast.journal.port import Identity, Post, Trust
+from holdfast.journal.rules import trust_entry
+from holdfast.journal.sqlite import anchor, ledger, opening
+from holdfast.journal.sqlite.batch import BatchWriter, Item
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.lock import FileLock
+from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
+
+LOCK_LIMIT_S = 30.0
+"""How long a write waits for other processes before it is reported as impossible."""
+
+_log = logging.getLogger("holdfast.journal")
+
+
+class Store:
+    """The file. After `failure` is set it takes no more writes until it is opened anew."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.here = settings.parts.here
+        self.failure: JournalError | None = None
+        self.anchor_is_old = False
+        self._lock = FileLock(settings.path.with_name(settings.path.name + "-lock"))
+        self._files: Files | None = None
+        self._batch: BatchWriter | None = None
+        self._written_pages = 0.0  # estimated, since the last checkpoint
+        self._page_scale = 1.0  # what the last checkpoint found, over what was estimated
+
+    # --- opening and closing -------------------------------------------------------------------------
+
+    def open(self) -> Identity:
+        """Open the file. Raises `JournalError`."""
+        opening.check_place(self.settings)
+        path = self.settings.path
+        try:
+            self._lock.open()
+            if not self._lock.take(LOCK_LIMIT_S):
+                raise _kept_locked(path)
+            try:
+                self._files = files = opening.open_files(self.settings)
+                self._save_anchor(files)
+            finally:
+                self._lock.release()
+        except DatabaseFailure as failure:
+            raise explain(failure, path) from failure
+        except OSError as error:
+            raise JournalUnavailable(
+                f"{error.filename or path} cannot be opened: {error.strerror}",
+                next_step="check that the file and its directory can be read and written",
+            ) from error
+        self.failure = None
+        self._batch = BatchWriter(files.writer, self.here.wall_ms)
+        return files.identity
+
+    def close(self) -> None:
+        """Bring the log into the file, write the anchor, and let go. Safe to call twice."""
+        files, self._files = self._files, None
+        if files is None:
+            return
+        taken = self._lock.take(LOCK_LIMIT_S)
+        with contextlib.suppress(DatabaseFailure, JournalError):
+            if self.failure is None and taken:
+                files.writer.rows("pragma wal_checkpoint(passive)")
+                self._save_anchor(files)
+        # In this order the log stays, at its full size: a reader that is the last to close removes nothing.
+        for connection in (files.writer, files.reader):
+            with contextlib.suppress(DatabaseFailure):
+                connection.close()
+        self._lock.close()
+
+    @property
+    def reader(self) -> Database:
+        if self._files is None:
+            raise JournalUnavailable(f"{self.settings.path} is closed", next_step="open the journal first")
+        return self._files.reader
+
+    @property
+    def identity(self) -> Identity:
+        assert self._files is not None
+        return self._files.identity
+
+    # --- committing ----------------------------------------------------------------------------------
+
+    def settle(self, items: Sequence[Item], *, patient: bool) -> bool:
+        """Commit a batch; afterwards each item has a result or an error.
+
+        Without `patient` nothing waits for others: False says that the batch is untouched because
+        somebody else is writing.
+        """
+        if self.failure is not None or self._batch is None:
+            _fail(items, self.failure or JournalUnavailable(f"{self.settings.path} is closed"))
+            return True
+        if not (self._lock.take(LOCK_LIMIT_S) if patient else self._lock.try_take()):
+            if patient:
+                _fail(items, _kept_locked(self.settings.path))
+            return patient
+        try:
+            return self._settle(self._batch, items, patient=patient)
+        finally:
+            self._lock.release()
+
+    def _settle(self, batch: BatchWriter, items: Sequence[Item], *, patient: bool) -> bool:
+        try:
+            batch.commit(items)
+        except DatabaseFailure as failure:
+            self._roll_back()
+            if failure.kind == "busy" and not patient:
+                _clear(items)
+                return False
+            self._settle_after(failure, batch, items)
+        self._note_written(items)
+        if self.failure is None and not self._is_in_place():
+            self.failure = _file_gone(self.settings.path)
+            _fail(items, self.failure)
+        return True
+
+    def _settle_after(self, failure: DatabaseFailure, batch: BatchWriter, items: Sequence[Item]) -> None:
+        """A statement failed. What is in the file decides; only then may anything be tried again."""
+        if self._landed(batch, items):
+            return
+        _clear(items)
+        if failure.kind == "busy" and self._settle_slowly(batch, items):
+            return
+        if failure.kind in ("refused", "full") and len(items) > 1:
+            for item in items:  # one bad write fails alone
+                self._settle(batch, [item], patient=True)
+            return
+        error = explain(failure, self.settings.path)
+        if failure.kind in ("damaged", "broken"):
+            # After a failed sync the system may have dropped the pages and call the next sync a success.
+            self.failure = error
+        _fail(items, error)
+
+    def _settle_slowly(self, batch: BatchWriter, items: Sequence[Item]) -> bool:
+        """Somebody outside our lock holds the file (a shell, a backup): let SQLite wait for it."""
+        assert self._files is not None
+        writer = self._files.writer
+        writer.rows(f"pragma busy_timeout = {int(LOCK_LIMIT_S * 1000)}")
+        try:
+            batch.commit(items)
+        except DatabaseFailure:
+            self._roll_back()
+            _clear(items)
+            return False
+        finally:
+            writer.rows("pragma busy_timeout = 0")
+        return True
+
+    def _landed(self, batch: BatchWriter, items: Sequence[Item]) -> bool:
+        """Whether the transaction happened although its end was reported as a failure."""
+        try:
+            return batch.recheck(items, self.reader)
+        except DatabaseFailure:
+            return False
+
+    def _roll_back(self) -> None:
+        assert self._files is not None
+        if self._files.writer.in_transaction:
+            with contextlib.suppress(DatabaseFailure):
+                self._files.writer.rows("rollback")
+
+    def _is_in_place(self) -> bool:
+        """Whether the name still leads to our file: what is written to a deleted one would be lost."""
+        assert self._files is not None
+        try:
+            return self.settings.path.stat().st_ino == self._files.inode
+        except OSError:
+            return False
+
+    # --- keeping house -------------------------------------------------------------------------------
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        return self._written_pages * self._page_scale >= CHECKPOINT_PAGES
+
+    def checkpoint(self) -> None:
+        """Copy the log into the file. SQLite could do it by itself, but would hide a failed sync."""
+        if self._files is None or not self._files.wal or self.failure is not None:
+            self._written_pages = 0
+            return
+        if not self._lock.try_take():
+            return  # somebody is writing; the next tick tries again
+        try:
+            ((_, pages, _),) = self._files.writer.rows("pragma wal_checkpoint(passive)")
+        except DatabaseFailure as failure:
+            if failure.kind in ("damaged", "broken"):
+                self.failure = explain(failure, self.settings.path)
+            return
+        finally:
+            self._lock.release()
+            estimated, self._written_pages = self._written_pages, 0
+        assert isinstance(pages, int)
+        if pages > 0 and estimated > 0:
+            self._page_scale = min(4.0, max(0.05, pages / estimated))
+
+    def save_anchor(self) -> None:
+        """Write down how far the journal has come, unless it is distrusted or confirmed anew by others."""
+        self.anchor_is_old = False
+        if self._files is None or self.failure is not None or not self._lock.try_take():
+            return
+        try:
+            self._save_anchor(self._files)
+        except (JournalUnavailable, DatabaseFailure, OSError) as error:
+            _log.warning("the anchor was not renewed: %s", error)
+        finally:
+            self._lock.release()
+
+    def _save_anchor(self, files: Files) -> None:
+        identity, path = files.identity, self.settings.anchor
+        kept = anchor.load(path)
+        if identity.trust == "distrustful" or (kept and kept.incarnation != identity.incarnation):
+            return
+        mark = opening.measure(files.reader, self.settings, identity.incarnation)
+        if mark != kept:
+            anchor.save(path, mark)
+
+    def confirm(self, trust: Trust, by: str) -> Identity:
+        """An operator's word: a new incarnation begins, and the anchor is made to fit."""
+        assert self._files is not None
+        old = self._files.identity
+        fresh = self.settings.parts.entropy(8)
+        reason = f"confirmed as {trust} by {by}: {old.reason}" if trust != "trusted" else ""
+
+        def work(database: Database) -> None:
+            for name, value in (("incarnation", fresh), ("trust", trust), ("reason", reason)):
+                database.change("update meta set value = ? where name = ?", (value, name))
+            entry = Post("journal", "", trust_entry(trust, by, old.incarnation, old.reason))
+            ledger.insert(database, entry, self.here.wall_ms())
+
+        item = Item(None, work=work)
+        self.settle([item], patient=True)
+        if item.error is not None:
+            raise item.error
+        identity = replace(old, incarnation=fresh, trust=trust, reason=reason)
+        self._files = dataclasses.replace(self._files, identity=identity)
+        if trust != "distrustful":
+            mark = opening.measure(self._files.reader, self.settings, fresh)
+            anchor.save(self.settings.anchor, mark)
+        return identity
+
+    def _note_written(self, items: Sequence[Item]) -> None:
+        """Estimate how many pages the log grew by; the next checkpoint corrects the estimate."""
+        pages = 2
+        for item in items:
+            if item.write is not None:
+                pages += len(item.write.rows)
+        self._written_pages += pages
+        self.anchor_is_old = True
+
+
+def explain(failure: DatabaseFailure, path: Path) -> JournalError:
+    """What a failure of SQLite means to a person."""
+    match failure.kind:
+        case "full":
+            return JournalUnavailable(
+                f"{path}: no space left on the disk",
+                known="nothing was written; what was acknowledged is safe",
+                next_step="make room; the journal goes on by itself",
+            )
+        case "readonly":
+            return JournalUnavailable(
+                f"{path} cannot be written: {failure}",
+                known="nothing was written",
+                next_step="check the permissions of the file and its directory, and the mount",
+            )
+        case "damaged":
+            return JournalUnavailable(
+                f"{path} is damaged: {failure}",
+                known="nothing more is written to it",
+                next_step="keep a copy of the file, run holdfast verify, and restore a backup if need be",
+            )
+        case "busy":
+            return _kept_locked(path)
+        case "refused":
+            return RecordRefused(f"{path} refused a record: {failure}", known="nothing of it was written")
+        case "broken":
+            return JournalUnavailable(
+                f"{path}: the disk failed: {failure} (SQLite code {failure.code})",
+                known="what was acknowledged is safe; the journal takes no more writes through this process",
+                next_step="look at the disk, then start the process again",
+            )
+
+
+def _kept_locked(path: Path) -> JournalUnavailable:
+    return JournalUnavailable(
+        f"{path} has been locked by another process for {LOCK_LIMIT_S:.0f} s",
+        known="nothing was written",
+        next_step=f"find out who holds it (fuser {path} {path}-lock)",
+    )
+
+
+def _file_gone(path: Path) -> JournalUnavailable:
+    return JournalUnavailable(
+        f"{path} was deleted, moved or replaced while it was open",
+        known="what was acknowledged before is in the file that was there then",
+        next_step="put the file back, or start the process again with the new one",
+    )
+
+
+def _fail(items: Sequence[Item], error: JournalError) -> None:
+    for item in items:
+        if item.error is None:
+            item.error = error
+
+
+def _clear(items: Sequence[Item]) -> None:
+    for item in items:
+        item.error, item.result = None, None
