@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,11 +94,14 @@ class Contest:
             async with asyncio.timeout(TIME_LIMIT_S), self._witness() as (witness, addresses):
                 listening = asyncio.create_task(self._listen(witness))
                 playing = asyncio.create_task(self._play_all(addresses))
-                await asyncio.wait({listening, playing}, return_when=asyncio.FIRST_COMPLETED)
-                if not playing.done():
-                    await listening  # raises: it never ends by itself
-                listening.cancel()
-                return await playing
+                try:
+                    await asyncio.wait({listening, playing}, return_when=asyncio.FIRST_COMPLETED)
+                    if not playing.done():
+                        await listening  # raises: it never ends by itself
+                    return await playing
+                finally:
+                    listening.cancel()
+                    playing.cancel()
         except TimeoutError:
             raise DemoError(f"not through after {TIME_LIMIT_S:.0f} s; see the logs in {self.folder}") from None
 
@@ -166,7 +169,13 @@ class Contest:
         environment = os.environ | ({ENVIRONMENT: str(addresses)} if addresses else {})
         with (self.folder / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *PYTHON, *command, stdin=PIPE, stdout=PIPE, stderr=log, env=environment, start_new_session=True
+                *PYTHON,
+                *command,
+                stdin=DEVNULL if addresses else PIPE,
+                stdout=PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is ours alone
             )
 
     def _addresses(self, side: Side) -> Path:
@@ -181,7 +190,7 @@ async def _ended(process: Process) -> AsyncGenerator[None]:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        await process.communicate()  # until it is gone and its pipes are closed
 
 
 async def _lines(process: Process) -> AsyncGenerator[bytes]:
