@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import inspect
 import typing
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -59,6 +61,17 @@ def _annotations_of_fields(kind: Any) -> list[object]:
     if not (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")):
         return []
     try:
-        return list(typing.get_type_hints(kind).values())
-    except NameError:  # a name that only the type checker knows
+        return list(typing.get_type_hints(kind, localns=_Names(kind)).values())
+    except TypeError:  # an annotation that means something to a type checker only
         return []
+
+
+class _Names(dict[str, object]):
+    """What the names in a class's annotations stand for; one that only the type checker knows leads nowhere."""
+
+    def __init__(self, kind: object) -> None:
+        super().__init__()
+        self._module = vars(inspect.getmodule(kind) or builtins)
+
+    def __missing__(self, name: str) -> object:
+        return self._module.get(name, getattr(builtins, name, Any))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final, Self, final
 
@@ -15,20 +14,24 @@ class SecretUnavailableError(LookupError):
     """The value of a secret could not be found; the text holds its name and never its value."""
 
 
-def from_environment(name: str) -> str:
-    """The environment variable `name`, or its upper-case form: `payments-api-key` is PAYMENTS_API_KEY."""
-    variable = re.sub(r"[^A-Z0-9]", "_", name.upper())
-    value = os.environ.get(name, os.environ.get(variable))
-    if value is None:
-        raise SecretUnavailableError(
-            f"the secret {name!r} is not set. Nothing was sent with it. "
-            f"Set the environment variable {variable}, or configure another resolver."
-        )
-    return value
+def resolver_from(variables: Mapping[str, str]) -> Callable[[str], str]:
+    """A resolver over environment variables: `name` itself, or `payments-api-key` as PAYMENTS_API_KEY."""
+
+    def resolve(name: str) -> str:
+        variable = re.sub(r"[^A-Z0-9]", "_", name.upper())
+        value = variables.get(name, variables.get(variable))
+        if value is None:
+            raise SecretUnavailableError(
+                f"the secret {name!r} is not set. Nothing was sent with it. "
+                f"Set the environment variable {variable}, or configure another resolver."
+            )
+        return value
+
+    return resolve
 
 
-# How names become values. A context variable, because a tool that recovery calls again holds only the name.
-RESOLVER: Final[ContextVar[Callable[[str], str]]] = ContextVar("holdfast_secrets", default=from_environment)
+# How names become values, set around each call of a tool: recovery calls it with nothing but the name.
+RESOLVER: Final[ContextVar[Callable[[str], str] | None]] = ContextVar("holdfast_secrets", default=None)
 
 
 @final
@@ -63,7 +66,14 @@ class Secret:
 
     def reveal(self) -> str:
         """The value itself; raises SecretUnavailableError where nobody knows it."""
-        return RESOLVER.get()(self.name) if self._held is None else self._held
+        if self._held is not None:
+            return self._held
+        if (resolve := RESOLVER.get()) is None:
+            raise SecretUnavailableError(
+                f"the secret {self.name!r} is revealed where no resolver is set. Nothing was sent with it. "
+                "Reveal it inside a tool that holdfast calls, or use Secret.of in a test."
+            )
+        return resolve(self.name)
 
     def __repr__(self) -> str:
         return f"Secret({self.name!r})"

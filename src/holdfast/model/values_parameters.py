@@ -98,7 +98,7 @@ def _schema_of(name: str, annotation: object) -> tuple[dict[str, Any], dict[str,
 
     def hook(kind: type[Any]) -> dict[str, Any]:
         if kind is object:
-            return {}
+            return {"description": "any JSON value"}
         if issubclass(kind, PurePath):
             return {"type": "string", "format": "path"}
         if not is_model(kind):

@@ -114,6 +114,7 @@ def test_everybody_gets_the_decoded_value(annotation, value, delivered):
     data, decoded = codec_for(annotation).round_trip(value)
     assert decoded == delivered
     assert type(decoded) is type(delivered)
+    assert codec_for(annotation).encode(value) == data
     assert codec_for(annotation).decode(data) == delivered
 
 
@@ -169,7 +170,7 @@ def test_a_value_that_cannot_be_compared_is_compared_with_care():
         def __eq__(self, other: object) -> bool:
             raise RuntimeError("compare me elementwise")
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]  # as arrays have it
 
     _, decoded = codec_for(Touchy).round_trip(Touchy(1))
     assert decoded.a == 1
@@ -217,6 +218,7 @@ def test_the_schema_names_types_requirements_and_descriptions():
     assert "key" not in schema["properties"]
     assert {"Receipt", "Colour", "Model"} <= schema["$defs"].keys()
     json.dumps(schema)
+    assert parameters_schema({"a": dict[str, object]}, [])["properties"]["a"]["type"] == "object"
     assert "$defs" not in parameters_schema({"a": int}, [])
 
 
@@ -253,6 +255,8 @@ def test_what_a_model_sent_becomes_typed_arguments():
         assert arguments == expected
         assert type(arguments["rate"]) is float
     assert parse_arguments("", {"a": int}, []) == {}
+    assert parse_arguments({"a": [MODEL]}, {"a": list[Model]}, []) == {"a": [MODEL]}
+    assert parse_arguments({"a": {"b": 1}}, {"a": dict[str, object]}, []) == {"a": {"b": 1}}
 
 
 @pytest.mark.parametrize(
@@ -266,6 +270,9 @@ def test_what_a_model_sent_becomes_typed_arguments():
         ('{"order":"o","boxes":[{"count":5,"inner":[{"on":"2024-01-01"}]}]}', "boxes[0]", r"inner\[0\].price: Field required"),
         ('{"order":"o","colour":"green"}', "colour", "Invalid enum value"),
         ('{"cents":1}', "order", "it is required"),
+        ('{"order":"o","to":5}', "to", "a Path cannot be read from int"),
+        ({"order": "o", "boxes": [{"count": "\ud800"}]}, "boxes[0]", "surrogates not allowed"),
+        ({"order": "o", "union": {}}, "union", "more than one dataclass"),
         ('{"order":"o","amount":1}', "amount", "The parameters are: order, cents, rate"),
         ('{"order":"o","key":"other-secret"}', "key", "there is no such parameter"),
         ('{"order":"o","order":"p"}', "order", "given twice"),
@@ -281,7 +288,7 @@ def test_what_a_model_sent_becomes_typed_arguments():
 )  # fmt: skip
 def test_what_a_model_sent_wrongly_is_named(sent, parameter, problem):
     with pytest.raises(ArgumentError, match=problem) as refused:
-        parse_arguments(sent, TYPES, ["order"])
+        parse_arguments(sent, {**TYPES, "union": Receipt | Bigger}, ["order"])
     assert refused.value.parameter == parameter
     assert "the tool was not called" in str(refused.value)
 
