@@ -83,11 +83,12 @@ class Background:
         if self._ticking:
             self._signal.acquire(timeout=TICK_S)
             return
-        self._asleep = True
+        self._asleep = True  # said before looking, so that a commit after the look wakes us
         if self._store.anchor_is_old:
+            self._asleep = False
             self._signal.acquire(timeout=_ANCHOR_MS / 1000)
-        else:
-            self._signal.acquire()
+            return
+        self._signal.acquire()
         self._asleep = False
 
     def _tick(self) -> None:

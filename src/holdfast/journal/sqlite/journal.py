@@ -93,7 +93,9 @@ class SqliteJournal:
         return await self._running.run(lambda database: self._roll.claim(database, run, worker, agent))
 
     async def append(self, write: Write) -> None:
-        await self._running.append(write)
+        waiting = self._running.append(write)
+        if waiting is not None:
+            await waiting
 
     def ride(self, write: Write) -> None:
         self._running.ride(write)
