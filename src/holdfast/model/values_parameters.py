@@ -166,7 +166,7 @@ def _convert(name: str, value: object, annotation: object) -> object:
     if target is Any:
         return value
     try:
-        return msgspec.convert(value, target, dec_hook=from_plain_strictly)
+        return msgspec.convert(value, target, str_keys=True, dec_hook=from_plain_strictly)
     except msgspec.ValidationError as why:
         path, problem = _place(name, str(why))
     except (TypeError, ValueError, RecursionError) as why:

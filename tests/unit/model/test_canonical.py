@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NewType, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, NewType, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -69,9 +69,20 @@ class Struct(msgspec.Struct):
     b: Point
 
 
+Content = TypeVar("Content")
+
+
 class Patch(pydantic.BaseModel):
     name: str = "unnamed"
     email: str | None = pydantic.Field(default=None, alias="mail")
+
+
+class Root(pydantic.RootModel[list[Patch]]):
+    pass
+
+
+class Box(pydantic.BaseModel, Generic[Content]):
+    content: Content
 
 
 class Loose(pydantic.BaseModel, extra="allow"):
@@ -247,6 +258,8 @@ MANY = [
     (Loose(a=1, b=[1], c="x"), Loose),
     (Right.READ, Right),
     ({"id": "o"}, Order),
+    (Root([Patch()]), Root),
+    (Box[int](content=1), Box[int]),
     (Shy(None, [Line(Decimal(1))]), Shy),
     (Shyer(1), Shyer),
     ([Order("o", [Line(Decimal(1))])], list[Bound]),

@@ -255,6 +255,8 @@ def test_what_a_model_sent_becomes_typed_arguments():
         assert arguments == expected
         assert type(arguments["rate"]) is float
     assert parse_arguments("", {"a": int}, []) == {}
+    for keyed in ('{"a":{"1":"x"}}', {"a": {1: "x"}}):
+        assert parse_arguments(keyed, {"a": dict[int, str]}, []) == {"a": {1: "x"}}
     assert parse_arguments({"a": [MODEL]}, {"a": list[Model]}, []) == {"a": [MODEL]}
     assert parse_arguments({"a": {"b": 1}}, {"a": dict[str, object]}, []) == {"a": {"b": 1}}
 
