@@ -1,0 +1,215 @@
+"""Who this process is, whether another one still lives, what time the machine says, and what lies under a path.
+
+Death is believed only when it is proven, because another attempt may follow from it. Each fact that cannot be
+had is an empty value that proves nothing; nothing here raises for want of a fact. Linux is complete. On macOS
+processes of an earlier boot are proven dead and those of this boot are not; elsewhere nothing is proven.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from holdfast.journal.host_mounts import network_filesystem
+from holdfast.journal.port import Fate, Worker
+
+__all__ = [
+    "FileIdentity",
+    "boot_id",
+    "boot_is_known",
+    "fate",
+    "file_identity",
+    "machine_id",
+    "network_filesystem",
+    "this_process",
+    "uptime_ms",
+    "wall_ms",
+]
+
+
+class FileIdentity(NamedTuple):
+    """Which file a path leads to. A copy has another inode; device numbers may change at a reboot."""
+
+    device: int
+    inode: int
+
+
+class _Stat(NamedTuple):
+    """What `/proc/PID/stat` says (proc_pid_stat(5)): field 3, 20 and 22."""
+
+    state: str
+    threads: int
+    started: int
+
+
+_PROC: Final = Path("/proc")
+
+# The first pid namespace of a Linux machine always has this inode (PROC_PID_INIT_INO in the kernel).
+_FIRST_PID_NAMESPACE: Final = "pid:[4026531836]"
+
+# A boot that cannot be named gets a name that no other process has, so that nobody trusts its clock.
+_ONE_PROCESS: Final = "process:"
+
+
+# -- processes ---------------------------------------------------------------------------------------------
+
+
+def this_process(worker_id: str) -> Worker:
+    """The process that asks, as a worker: enough for another process of the machine to prove later that it is dead."""
+    pid = os.getpid()
+    stat = _stat(pid)
+    return Worker(
+        id=worker_id,
+        machine=machine_id(),
+        boot=boot_id(),
+        pid_namespace=_pid_namespace() if stat else "",
+        pid=pid,
+        started=stat.started if stat else 0,
+    )
+
+
+def fate(worker: Worker, here: Worker | None = None) -> Fate:
+    """Whether the process of `worker` lives, as far as `here` (this process, unless given) can prove it.
+
+    Same machine, another boot: dead. Same boot, same pid namespace: dead without a process of that number that
+    started then, or with only its zombie left; a stopped one is alive. Anything else, other containers included:
+    unknown.
+    """
+    here = here or this_process("")
+    if not (boot_is_known(worker.boot) and boot_is_known(here.boot)):
+        return "unknown"
+    if worker.boot != here.boot:
+        return "dead" if worker.machine and worker.machine == here.machine else "unknown"
+    if not worker.pid_namespace or worker.pid_namespace != here.pid_namespace:
+        return "unknown"
+    return _fate_of_process(worker.pid, worker.started)
+
+
+def _fate_of_process(pid: int, started: int) -> Fate:
+    if pid <= 0 or started <= 0:
+        return "unknown"
+    stat = _stat(pid)
+    if stat is None:
+        return "dead" if _is_free(pid) else "unknown"
+    if stat.started != started:
+        return "dead"  # the number was given to another process
+    # A leader that ended while its threads run on is shown as a zombie too, and they may still send.
+    ended = stat.state in {"Z", "X", "x"} and stat.threads <= 1
+    return "dead" if ended else "alive"
+
+
+def _stat(pid: int) -> _Stat | None:
+    """None when there is no such process, or none that we may see (`hidepid`)."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
+        return _Stat(state=fields[0], threads=int(fields[17]), started=int(fields[19]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_free(pid: int) -> bool:
+    """Whether no process has this number, not even one that we may not see."""
+    try:
+        os.kill(pid, 0)  # signal 0 only asks
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _pid_namespace() -> str:
+    """Where process numbers and start times mean the same; empty when /proc is not that of this process."""
+    try:
+        if (_PROC / "self").readlink().name != str(os.getpid()):
+            return ""
+        space = str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return ""
+    try:
+        return f"{space} {(_PROC / 'self/ns/time').readlink()}"  # start times are shifted by time namespaces
+    except OSError:
+        return space
+
+
+# -- the machine -------------------------------------------------------------------------------------------
+
+
+@cache
+def machine_id() -> str:
+    """A name of this machine that stays the same over reboots; empty when there is none to trust.
+
+    machine-id(5) is hashed, since it should not leave the machine. In a container the file belongs to the image
+    and may be the same on many machines, so that there it names nothing.
+    """
+    if os.name != "posix":
+        return ""
+    if _PROC.joinpath("self").exists() and not _pid_namespace().startswith(_FIRST_PID_NAMESPACE):
+        return ""
+    found = _first_line("/etc/machine-id", "/var/lib/dbus/machine-id") or _apple("machine")
+    if not found or found == "uninitialized":
+        return ""
+    return hashlib.sha256(b"holdfast machine " + found.encode()).hexdigest()[:32]
+
+
+@cache
+def boot_id() -> str:
+    """A name of this boot of the kernel, or one that only this process has (see `boot_is_known`)."""
+    named = _first_line("/proc/sys/kernel/random/boot_id") or _apple("boot")
+    return named or f"{_ONE_PROCESS}{os.urandom(16).hex()}"
+
+
+def boot_is_known(boot: str) -> bool:
+    """Whether `boot` names a boot, so that another name means another boot and the same name the same clock."""
+    return bool(boot) and not boot.startswith(_ONE_PROCESS)
+
+
+def _first_line(*paths: str) -> str:
+    for path in paths:
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if text:
+            return text.splitlines()[0]
+    return ""
+
+
+def _apple(fact: Literal["machine", "boot"]) -> str:
+    if sys.platform == "darwin":
+        from holdfast.journal import host_apple  # noqa: PLC0415 - loads ctypes, which only macOS needs
+
+        return host_apple.machine() if fact == "machine" else host_apple.boot()
+    return ""
+
+
+# -- clocks and files --------------------------------------------------------------------------------------
+
+
+def uptime_ms() -> int:
+    """Milliseconds on a clock that nobody sets and that runs while the machine sleeps; compares within a boot.
+
+    Where there is no CLOCK_BOOTTIME, CLOCK_MONOTONIC: on macOS that clock runs during sleep as well.
+    """
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        clock: object = getattr(time, name, None)
+        if isinstance(clock, int):
+            return time.clock_gettime_ns(clock) // 1_000_000
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 by the calendar clock, which people and protocols may set."""
+    return time.time_ns() // 1_000_000
+
+
+def file_identity(path: Path | str) -> FileIdentity:
+    """Which file `path` leads to, symbolic links followed. Raises OSError when there is none."""
+    stat = os.stat(path)  # noqa: PTH116 - takes both kinds of path as they come
+    return FileIdentity(stat.st_dev, stat.st_ino)
