@@ -30,6 +30,18 @@ _SENDING_MODULES: Final = frozenset(
     }
 )
 
+# Where a call enters a client. Twice in one traceback: the second was made while the first was being sent, by
+# the code of a streamed body, an authentication or a hook.
+_ENTRANCES: Final = frozenset(
+    {
+        ("aiohttp.client", "_request"),
+        ("httpx._client", "send"),
+        ("httpx2._client", "send"),
+        ("requests.sessions", "send"),
+        ("urllib.request", "open"),
+    }
+)
+
 # The names under which they keep the answer to an earlier request.
 _ANSWERS: Final = ("response", "resp", "r")
 
@@ -42,8 +54,12 @@ def earlier_send(error: BaseException, unsent: Callable[[BaseException], bool]) 
 
     `unsent` judges the errors of earlier tries that the client remembers.
     """
+    entered = 0
     for frame in _frames(error):
         package = _package(frame)
+        entered += (_module(frame), frame.f_code.co_name) in _ENTRANCES
+        if entered > 1:
+            return "it was raised while the client was in the middle of another request"
         if package in RETRYING_PACKAGES:
             return f"{package} may have called it before, and earlier tries cannot be seen"
         if _module(frame) in _SENDING_MODULES and (sign := _sign(frame.f_locals, unsent)) is not None:

@@ -89,6 +89,8 @@ def by_aiohttp(url: str) -> object:
     return asyncio.run(post())
 
 
+BODY = {"httpx": "content", "requests": "data"}
+
 HTTP: list[Client] = [
     by_httpx,
     by_async_httpx,
@@ -253,6 +255,48 @@ def test_a_challenge_answered_before_the_refusal_is_ambiguous(loopback: net.Loop
     with httpx.Client(event_hooks={"request": [elsewhere]}) as client:
         error = net.ended_by(lambda: client.post(f"http://127.0.0.1:{answered}/", auth=httpx.DigestAuth("u", "p")))
     assert classify(error).rule == "earlier-send" or isinstance(error, httpx.ReadError)
+
+
+@pytest.mark.parametrize("client", ["httpx", "requests"])
+def test_a_refusal_met_by_a_streamed_body_is_ambiguous(client: str, loopback: net.Loopback) -> None:
+    """The refused connection is another request's; this one's head had left by then."""
+    seen: list[bytes] = []
+    outer = loopback.serve(lambda stream: seen.append(net.read_to_the_end(stream)))
+    refused = loopback.refused()
+
+    def body() -> Iterator[bytes]:
+        yield b"first"
+        httpx.get(f"http://127.0.0.1:{refused}/")
+
+    post = httpx.post if client == "httpx" else requests.post
+    error = net.ended_by(lambda: post(f"http://127.0.0.1:{outer}/", **{BODY[client]: body()}))
+    assert isinstance(error, httpx.ConnectError)
+    assert classify(error).rule == "earlier-send"
+    loopback.wait()
+    assert seen[0].startswith(b"POST / HTTP/1.1")
+
+
+def test_aiohttp_that_sent_again_on_a_new_connection_is_ambiguous(loopback: net.Loopback) -> None:
+    """It repeats a PUT by itself when a kept connection is closed under it, even if the PUT was read."""
+    read: list[bytes] = []
+
+    def keep_once(stream: net.BinaryIO) -> None:
+        net.read_request(stream)
+        stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        read.append(net.read_request(stream))
+        loopback.stop_listening()
+
+    url = f"http://127.0.0.1:{loopback.serve(keep_once)}/"
+
+    async def put_twice() -> object:
+        async with aiohttp.ClientSession() as client:
+            await (await client.put(url, data=b"first")).read()
+            return await client.put(url, data=b"second")
+
+    error = net.ended_by(lambda: asyncio.run(put_twice()))
+    assert isinstance(error, aiohttp.ClientConnectorError)
+    assert classify(error).rule == "earlier-send"
+    assert read[0].endswith(b"second")
 
 
 def urllib3_with(retries: urllib3.Retry, port: int) -> BaseException:

@@ -303,12 +303,12 @@ def test_a_copy_is_another_file_and_a_moved_one_is_not(tmp_path: Path) -> None:
 MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-40 27 0:50 / /mnt/team\\040share rw,relatime shared:7 master:2 - nfs4 server:/team rw,vers=4.2
-41 27 0:51 / /mnt/team rw - xfs /dev/vdb rw
-42 27 0:52 / /home/me/remote rw,nosuid - fuse.sshfs me@server: rw
-43 42 0:53 / /home/me/remote/local rw - tmpfs tmpfs rw
-44 27 0:54 / /srv rw - ext4 /dev/vdc rw
-45 44 0:55 / /srv rw - cifs //server/srv rw
+40 27 0:50 / /team\\040share rw,relatime shared:7 master:2 - nfs4 server:/team rw,vers=4.2
+41 27 0:51 / /team rw - xfs /dev/vdb rw
+42 27 0:52 / /remote rw,nosuid - fuse.sshfs me@server: rw
+43 42 0:53 / /remote/local rw - tmpfs tmpfs rw
+44 27 0:54 / /shop rw - ext4 /dev/vdc rw
+45 44 0:55 / /shop rw - cifs //server/shop rw
 46 27 0:56 / /ntfs rw - fuseblk /dev/vdd rw
 not a mount at all
 """
@@ -319,13 +319,13 @@ not a mount at all
     [
         ("/", None),
         ("/var/lib/desk.db", None),
-        ("/mnt/team share/desk.db", "nfs4"),
-        ("/mnt/team share", "nfs4"),
-        ("/mnt/team shared/desk.db", None),
-        ("/mnt/team/desk.db", None),
-        ("/home/me/remote/desk.db", "fuse.sshfs"),
-        ("/home/me/remote/local/desk.db", None),
-        ("/srv/desk.db", "cifs"),
+        ("/team share/desk.db", "nfs4"),
+        ("/team share", "nfs4"),
+        ("/team shared/desk.db", None),
+        ("/team/desk.db", None),
+        ("/remote/desk.db", "fuse.sshfs"),
+        ("/remote/local/desk.db", None),
+        ("/shop/desk.db", "cifs"),
         ("/ntfs/desk.db", None),
     ],
 )
