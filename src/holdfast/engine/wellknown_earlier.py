@@ -100,7 +100,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _sign(names: Mapping[str, object], unsent: Callable[[BaseException], bool]) -> str | None:
-    if any(names.get(name) is not None for name in _ANSWERS) or names.get("history"):
+    if any(names.get(name) is not None for name in _ANSWERS):
         return "an earlier request of the same call was answered (redirect or challenge)"
     if _botocore_tried_before(names) or _aiohttp_sent_again(names):
         return "the client had sent the request before and tried again"

@@ -32,8 +32,8 @@ the effect may have landed, and the operation's contract decides what happens ne
 - A tool's own wrapper is not looked through. Raise `NotSent(...) from error` where you know.
 - Groups are ambiguous: a task group cancels its other tasks, and they leave no trace.
 - When a client followed a redirect, answered a challenge, tried again or was in the middle of another request
-  before it failed to connect, the end is ambiguous. The runtime sees this for the clients below and for common retry helpers, not for a loop in your own
-  tool: switch inner retries and redirects off in tools that write.
+  before it failed to connect, the end is ambiguous. The runtime sees this for the clients below and for common
+  retry helpers, not for a loop in your own tool: switch inner retries and redirects off in tools that write.
 - Only one send per tool can be judged. When a tool sends twice, the second refused connection says nothing about
   the first send.
 - An answer (an HTTP status, an SMTP reply, an SQLSTATE, a gRPC status) is ambiguous until `rejections` says what

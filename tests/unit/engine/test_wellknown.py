@@ -163,6 +163,15 @@ def test_an_error_of_the_tool_is_not_taken_for_one_that_the_client_caught(first:
     assert judged(call).kind == "ambiguous"
 
 
+def test_a_lost_try_that_the_client_itself_caught_is_judged() -> None:
+    """Only low-level errors are a part of the client's report; its own words are heard."""
+    client = types.ModuleType("httpx.inner")
+    exec("def again(first, second):\n try:\n  first()\n except Exception:\n  second()", vars(client))
+    found = judged(lambda: client.again(lambda: fail_with(httpx.ReadTimeout("no answer")), refuse))
+    assert (found.kind, found.rule) == ("ambiguous", "context")
+    assert "httpx.ReadTimeout" in found.why
+
+
 def test_a_cause_given_by_the_tool_is_judged_too() -> None:
     def call() -> None:
         raise ConnectionRefusedError from httpx.ReadTimeout("no answer")
