@@ -72,12 +72,8 @@ class RunLog:
 
         Raises `LedgerTaken` when a post's key is taken; nothing of this append is stored then.
         """
-        while self._alone is not None:
-            await asyncio.shield(self._alone)
-        if self._broken is not None:
-            raise self._broken
-        if posts:
-            return await self._append_alone(bodies, change, posts)
+        if self._alone is not None or posts or self._broken is not None:
+            return await self._append_in_turn(bodies, change, posts)
         return await self._write(bodies, change, ())
 
     def ride(self, bodies: Sequence[bytes]) -> None:
@@ -122,6 +118,17 @@ class RunLog:
                 self._broken = error
             raise
         return rows
+
+    async def _append_in_turn(
+        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
+    ) -> tuple[Row, ...]:
+        while self._alone is not None:
+            await asyncio.shield(self._alone)
+        if self._broken is not None:
+            raise self._broken
+        if posts:
+            return await self._append_alone(bodies, change, posts)
+        return await self._write(bodies, change, ())
 
     async def _append_alone(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]

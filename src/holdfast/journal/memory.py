@@ -29,7 +29,7 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
-from holdfast.journal.rules import FOREVER_MS, check_sizes, page, trust_entry, wants_worker
+from holdfast.journal.rules import FOREVER_MS, check_size, page, trust_entry, wants_worker
 
 RIDE_MS = 5
 
@@ -156,7 +156,7 @@ class MemoryJournal:
 
     async def append(self, write: Write) -> None:
         after = self._call("append")
-        check_sizes(write)
+        self._check_sizes(write)
         self._settle()
         key = (write.lease.row, write.lease.token)
         if key in self._refused:
@@ -165,7 +165,7 @@ class MemoryJournal:
         after()
 
     def ride(self, write: Write) -> None:
-        check_sizes(write)
+        self._check_sizes(write)
         self._riding.append((self._now(), write))
 
     async def flush(self, lease: Lease) -> None:
@@ -255,6 +255,10 @@ class MemoryJournal:
 
         return after
 
+    def _check_sizes(self, write: Write) -> None:
+        for row in write.rows:
+            check_size(write, row)
+
     def _riding_due(self) -> None:
         if self._riding and self._now() >= self._riding[0][0] + RIDE_MS:
             self._settle()
@@ -272,8 +276,11 @@ class MemoryJournal:
         found = self._runs.get(self._names.get(lease.row, ""))
         if found is None or found.listing.token != lease.token:
             raise LeaseLost(f"{lease.run}: another owner drives this run", known="nothing was written")
+        mine: dict[tuple[str, str], Post] = {}
         for post in write.posts:
-            standing = self._keys.get((post.stream, post.key))
+            key = (post.stream, post.key)
+            standing = self._keys.get(key) or mine.get(key)
+            mine |= {key: post} if post.key else {}
             if standing is not None:
                 raise LedgerTaken(post.stream, post.key, standing.body)
         for seq, row in enumerate(write.rows, len(found.rows) + 1):
@@ -291,6 +298,7 @@ class MemoryJournal:
                 due_ms=change.due_ms,
                 waits=change.waits,
                 owner=None if change.release else found.listing.owner,
+                token=found.listing.token + change.release,  # what comes later under the old one is fenced out
                 updated_ms=self._wall(),
             )
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.errors import RecordRefused
-from holdfast.journal.port import Post, RunRow, Trust, Write
+from holdfast.journal.port import Post, Row, RunRow, Trust, Write
 
 MAX_BODY = 64 << 20
 """Bytes of one record. Larger results belong into a file whose name is recorded."""
@@ -17,14 +17,13 @@ FOREVER_MS = 2**53 - 1
 """How long a worker that nobody knows has been silent; the largest integer that JSON carries exactly."""
 
 
-def check_sizes(write: Write) -> None:
-    """Raise `RecordRefused` where one record is larger than any journal takes."""
-    for row in write.rows:
-        if len(row.body) > MAX_BODY:
-            raise RecordRefused(
-                f"{write.lease.run}: record {row.seq} has {len(row.body)} bytes; the limit is {MAX_BODY}",
-                next_step="store the content elsewhere and record where it is",
-            )
+def check_size(write: Write, row: Row) -> None:
+    """Raise `RecordRefused` where a record is larger than any journal takes."""
+    if len(row.body) > MAX_BODY:
+        raise RecordRefused(
+            f"{write.lease.run}: record {row.seq} has {len(row.body)} bytes; the limit is {MAX_BODY}",
+            next_step="store the content elsewhere and record where it is",
+        )
 
 
 def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:

@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Row, RunChange, Write
+from holdfast.journal.rules import check_size
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 
@@ -38,27 +39,30 @@ def _insert_sql(count: int) -> str:
 
 
 _INSERT = {size: _insert_sql(size) for size in _SIZES}
+_SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
 
 
 class Item:
     """What waits for the next commit: one write, or one piece of `work` on the database.
 
     `work` looks first and changes afterwards, so that an error which it raises has changed nothing.
+    A `plain` write only adds rows that stand in their place.
     """
 
-    __slots__ = ("error", "future", "result", "work", "write")
+    __slots__ = ("error", "future", "plain", "result", "work", "write")
 
-    def __init__(
-        self,
-        write: Write | None,
-        future: asyncio.Future[object] | None = None,
-        work: Callable[[Database], object] | None = None,
-    ) -> None:
+    def __init__(self, write: Write | None, work: Callable[[Database], object] | None = None) -> None:
         self.write = write
         self.work = work
-        self.future = future
+        self.future: asyncio.Future[object] | None = None
         self.result: object = None
         self.error: HoldfastError | None = None
+        self.plain = write is not None and write.change is None and not write.posts
+        if write is not None:
+            for row in write.rows:
+                if len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body):
+                    check_size(write, row)
+                    self.plain = False
 
 
 class BatchWriter:
@@ -72,16 +76,17 @@ class BatchWriter:
     def commit(self, items: Sequence[Item]) -> None:
         """Commit what may be committed; afterwards each item has its result or its error."""
         ahead: dict[int, int] = {}
-        plain, rest = self._sort(items, ahead)
-        count = sum(len(write.rows) for write in plain)
+        plain: list[Item] = []
+        rest: list[Item] = []
+        count = self._sort(items, ahead, plain, rest)
         if rest or count > _SIZES[-1]:
             self._database.rows("begin immediate")
-            stored = self._insert([(write, row) for write in plain for row in write.rows])
+            stored = self._insert(plain, count)
             for item in rest:
                 self._perform(item, ahead)
             self._database.rows("commit")
         else:
-            stored = self._insert([(write, row) for write in plain for row in write.rows])
+            stored = self._insert(plain, count)
         self._next.update(ahead)
         if stored != count:
             self.recheck(items, self._database)
@@ -103,25 +108,24 @@ class BatchWriter:
                 item.error = lease_lost(write)
         return landed
 
-    def forget(self, run: int) -> None:
-        """The run was claimed or given back: what its next record is, is read anew."""
-        self._next.pop(run, None)
+    def _sort(self, items: Sequence[Item], ahead: dict[int, int], plain: list[Item], rest: list[Item]) -> int:
+        """Part plain appends, for the one INSERT, from all that needs more; how many rows are plain.
 
-    def _sort(self, items: Sequence[Item], ahead: dict[int, int]) -> tuple[list[Write], list[Item]]:
-        """Plain appends for the one INSERT, and all that needs more, in order within each run."""
-        plain: list[Write] = []
-        rest: list[Item] = []
+        Order within each run is kept: what follows a write in `rest` goes there too.
+        """
+        count = 0
         apart: set[int] = set()
         for item in items:
             write = item.write
             if write is None:
                 rest.append(item)
-            elif write.lease.row in apart or not _is_plain(write):
+            elif not item.plain or write.lease.row in apart:
                 apart.add(write.lease.row)
                 rest.append(item)
             elif write.rows and self._in_order(item, write, ahead):
-                plain.append(write)
-        return plain, rest
+                plain.append(item)
+                count += len(write.rows)
+        return count
 
     def _in_order(self, item: Item, write: Write, ahead: dict[int, int]) -> bool:
         """Whether the write goes on where the run's stored chain ends; else it is refused."""
@@ -139,18 +143,22 @@ class BatchWriter:
         assert isinstance(last, int)
         return last + 1
 
-    def _insert(self, rows: Sequence[tuple[Write, Row]]) -> int:
+    def _insert(self, items: Sequence[Item], count: int) -> int:
         """Insert guarded rows with as few statements as possible; how many passed their guard."""
+        values: list[Value] = []
+        for item in items:
+            write = item.write
+            assert write is not None
+            run, token = write.lease.row, write.lease.token
+            for row in write.rows:
+                values += (run, row.seq, token, row.body, row.hash)
         stored = 0
-        for start in range(0, len(rows), _SIZES[-1]):
-            part = rows[start : start + _SIZES[-1]]
-            size = next(size for size in _SIZES if size >= len(part))
-            values: list[Value] = [self._wall_ms()]
-            for write, row in part:
-                lease = write.lease
-                values += (lease.row, row.seq, lease.token, row.body, row.hash)
-            values += [None] * (5 * (size - len(part)))
-            stored += self._database.change(_INSERT[size], values)
+        while count > 0:
+            size = _SIZE_FOR[count] if count <= _SIZES[-1] else _SIZES[-1]
+            part, values = values[: 5 * size], values[5 * size :]
+            part += [None] * (5 * size - len(part))
+            stored += self._database.change(_INSERT[size], [self._wall_ms(), *part])
+            count -= size
         return stored
 
     def _perform(self, item: Item, ahead: dict[int, int]) -> None:
@@ -172,7 +180,8 @@ class BatchWriter:
             raise LedgerTaken(taken.stream, taken.key, taken.body)
         if write.rows and not self._in_order(item, write, ahead):
             return
-        self._insert([(write, self._spilled(row)) for row in write.rows])
+        rows = tuple(self._spilled(row) for row in write.rows)
+        self._insert([Item(Write(write.lease, rows))], len(rows))
         for post in write.posts:
             ledger.insert(database, post, self._wall_ms())
         if write.change is not None:
@@ -180,7 +189,7 @@ class BatchWriter:
 
     def _spilled(self, row: Row) -> Row:
         """The row with a large body laid beside it. A body that looks like a pointer is laid aside too."""
-        if not _lies_beside(row.body):
+        if len(row.body) <= LARGEST_INLINE and not _looks_like_pointer(row.body):
             return row
         digest = sha256(row.body).hexdigest()
         self._database.change(
@@ -216,16 +225,6 @@ def out_of_order(write: Write, expected: int) -> RecordRefused:
     )
 
 
-def _is_plain(write: Write) -> bool:
-    if write.change is not None or write.posts:
-        return False
-    return not any(_lies_beside(row.body) for row in write.rows)
-
-
-def _lies_beside(body: bytes) -> bool:
-    return len(body) > LARGEST_INLINE or _looks_like_pointer(body)
-
-
 def _looks_like_pointer(body: bytes) -> bool:
     return len(body) == _POINTER_SIZE and body.startswith(_POINTER)
 
@@ -239,8 +238,9 @@ def _is_stored(write: Write, database: Database) -> bool:
 
 def _change_run(database: Database, write: Write, change: RunChange, wall_ms: int) -> None:
     database.change(
-        "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?,"
-        " owner = case when ? then null else owner end where id = ? and token = ?",
+        # Giving the lease back fences it out as well: nothing may follow under the old token.
+        "update run set status = ?1, reason = ?2, due_ms = ?3, waits = cast(?4 as text), updated_ms = ?5,"
+        " owner = case when ?6 then null else owner end, token = token + ?6 where id = ?7 and token = ?8",
         (
             change.status,
             change.reason,

@@ -31,13 +31,12 @@ class Committer:
             return None
         try:
             items = self._take()
-            if not items:
-                return items
             started = self.pace.start()
-            if not self.store.settle(items, patient=False):
+            if items and not self.store.settle(items, patient=False):
                 self.queue.extendleft(reversed(items))
                 return None
-            self.pace.end(started, on_loop=True)
+            if started is not None:
+                self.pace.end(started, on_loop=True)
             return items
         finally:
             self.mutex.release()
@@ -49,7 +48,8 @@ class Committer:
             if items:
                 started = self.pace.start()
                 self.store.settle(items, patient=True)
-                self.pace.end(started, on_loop=False)
+                if started is not None:
+                    self.pace.end(started, on_loop=False)
             return items
 
     def _take(self) -> list[Item]:

@@ -12,7 +12,6 @@ from typing import TypeVar, cast
 
 from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.journal.port import Lease, Write
-from holdfast.journal.rules import check_sizes
 from holdfast.journal.sqlite.background import Background
 from holdfast.journal.sqlite.batch import Item
 from holdfast.journal.sqlite.committer import Committer
@@ -43,16 +42,19 @@ class GroupCommit:
 
     def append(self, write: Write) -> asyncio.Future[object] | None:
         """Commit a write. Durable when the future is done, or on return where there is none to wait for."""
-        check_sizes(write)
-        self._raise_refusal(write.lease)
+        if self._refused:
+            self._raise_refusal(write.lease)
+        if self._stopped:
+            raise _closed()
+        item = Item(write)
         if self._is_alone(write.lease):
-            return self._commit_alone(write)
-        return self._commit(Item(write, self._loop.create_future()))
+            return self._commit_alone(item)
+        return self._commit(item)
 
     def ride(self, write: Write) -> None:
         """Let a write go with the next commit, or within a few milliseconds."""
-        check_sizes(write)
-        self._check_open()
+        if self._stopped:
+            raise _closed()
         self._riding += 1
         self._queue.append(Item(write))
         self._background.watch_rides()
@@ -60,12 +62,12 @@ class GroupCommit:
     async def flush(self, lease: Lease) -> None:
         """Return when everything that rode is durable."""
         if self._riding:
-            await self._commit(Item(Write(lease), self._loop.create_future()))
+            await self._commit(Item(Write(lease)))
         self._raise_refusal(lease)
 
     async def run(self, work: Callable[[Database], T]) -> T:
         """Do `work` in the next commit and return its result once that is durable."""
-        return cast("T", await self._commit(Item(None, self._loop.create_future(), work)))
+        return cast("T", await self._commit(Item(None, work)))
 
     async def settle_queue(self) -> None:
         """Return when everything queued so far is settled."""
@@ -97,10 +99,8 @@ class GroupCommit:
         self._speaker = 0
         self._crowded = max(0, self._crowded - 1)
 
-    def _commit_alone(self, write: Write) -> asyncio.Future[object] | None:
+    def _commit_alone(self, item: Item) -> asyncio.Future[object] | None:
         """Commit on the spot, with all that rides; where others are in the way, leave it to the thread."""
-        self._check_open()
-        item = Item(write)
         self._queue.append(item)
         items = self._committer.commit_at_once()
         if not items or items[-1] is not item:
@@ -108,17 +108,17 @@ class GroupCommit:
             item.future = self._loop.create_future()
             self._background.commit_soon()
             return item.future
-        items.pop()
-        self._deliver(items)
+        if len(items) > 1:
+            self._deliver(items[:-1])
         self._background.keep_house()
         if item.error is not None:
             raise self._first_error(item, item.error)
         return None
 
     def _commit(self, item: Item) -> asyncio.Future[object]:
-        self._check_open()
-        future = item.future
-        assert future is not None
+        if self._stopped:
+            raise _closed()
+        item.future = future = self._loop.create_future()
         self._queue.append(item)
         if not self._pass_is_due:
             self._pass_is_due = True
@@ -164,11 +164,10 @@ class GroupCommit:
         return self._refused.pop((item.write.lease.row, item.write.lease.token), error)
 
     def _raise_refusal(self, lease: Lease) -> None:
-        if self._refused:
-            error = self._refused.pop((lease.row, lease.token), None)
-            if error is not None:
-                raise error
+        error = self._refused.pop((lease.row, lease.token), None)
+        if error is not None:
+            raise error
 
-    def _check_open(self) -> None:
-        if self._stopped:
-            raise JournalUnavailable("the journal is closed", next_step="open it first")
+
+def _closed() -> JournalUnavailable:
+    return JournalUnavailable("the journal is closed", next_step="open it first")

@@ -93,7 +93,10 @@ class SqliteJournal:
         return await self._running.run(lambda database: self._roll.claim(database, run, worker, agent))
 
     async def append(self, write: Write) -> None:
-        waiting = self._running.append(write)
+        group = self._group
+        if group is None:
+            raise _not_open(self.path)
+        waiting = group.append(write)
         if waiting is not None:
             await waiting
 
@@ -133,7 +136,7 @@ class SqliteJournal:
     @property
     def _running(self) -> GroupCommit:
         if self._group is None:
-            raise JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")
+            raise _not_open(self.path)
         return self._group
 
     def _read(self, query: Callable[[Database], T]) -> T:
@@ -146,3 +149,7 @@ class SqliteJournal:
     def _confirm(self, trust: Trust, by: str) -> Identity:
         with self._committer.mutex:
             return self._store.confirm(trust, by)
+
+
+def _not_open(path: Path) -> JournalUnavailable:
+    return JournalUnavailable(f"{path} is not open", next_step="open the journal first")

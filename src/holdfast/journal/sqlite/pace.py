@@ -54,10 +54,8 @@ class Pace:
             return None
         return time.perf_counter_ns(), time.thread_time_ns()
 
-    def end(self, started: tuple[int, int] | None, *, on_loop: bool) -> None:
+    def end(self, started: tuple[int, int], *, on_loop: bool) -> None:
         """Take a finished commit into the average."""
-        if started is None:
-            return
         wall, cpu = started
         blocked = (time.perf_counter_ns() - wall) - (time.thread_time_ns() - cpu)
         if on_loop or blocked < self.blocked_ns:

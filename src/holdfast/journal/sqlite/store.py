@@ -39,7 +39,7 @@ class Store:
         self.failure: JournalError | None = None
         self.anchor_is_old = False
         self._lock = FileLock(settings.path.with_name(settings.path.name + "-lock"))
-        self._name = str(settings.path)
+        self._watch = -1
         self._files: Files | None = None
         self._batch: BatchWriter | None = None
         self._written_pages = 0.0  # estimated, since the last checkpoint
@@ -68,6 +68,8 @@ class Store:
                 next_step="check that the file and its directory can be read and written",
             ) from error
         self.failure = None
+        # A descriptor that only names the file. Closing an ordinary one would drop SQLite's locks on it.
+        self._watch = os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else -1
         self._batch = BatchWriter(files.writer, self.here.wall_ms)
         return files.identity
 
@@ -85,6 +87,9 @@ class Store:
         for connection in (files.writer, files.reader):
             with contextlib.suppress(DatabaseFailure):
                 connection.close()
+        if self._watch >= 0:
+            os.close(self._watch)
+            self._watch = -1
         self._lock.close()
 
     @property
@@ -127,8 +132,9 @@ class Store:
                 _clear(items)
                 return False
             self._settle_after(failure, batch, items)
-        self._note_written(items)
-        if self.failure is None and not self._is_in_place():
+        self.anchor_is_old = True
+        self._written_pages += 2 + len(items)
+        if self.failure is None and not self._still_has_a_name():
             self.failure = _file_gone(self.settings.path)
             _fail(items, self.failure)
         return True
@@ -178,13 +184,13 @@ class Store:
             with contextlib.suppress(DatabaseFailure):
                 self._files.writer.rows("rollback")
 
-    def _is_in_place(self) -> bool:
-        """Whether the name still leads to our file: what is written to a deleted one would be lost."""
-        assert self._files is not None
-        try:
-            return os.stat(self._name).st_ino == self._files.inode  # noqa: PTH116 -- Path.stat takes thrice as long
-        except OSError:
-            return False
+    def _still_has_a_name(self) -> bool:
+        """Whether the file was not deleted under us: what is written to a deleted file is lost.
+
+        Asked after each commit, so it must be cheap. Whether the *path* still leads here is asked with
+        the anchor, about once a second.
+        """
+        return self._watch < 0 or os.fstat(self._watch).st_nlink > 0
 
     # --- keeping house -------------------------------------------------------------------------------
 
@@ -215,10 +221,18 @@ class Store:
     def save_anchor(self) -> None:
         """Write down how far the journal has come, unless it is distrusted or confirmed anew by others."""
         self.anchor_is_old = False
-        if self._files is None or self.failure is not None or not self._lock.try_take():
+        if self._files is None or self.failure is not None:
+            return
+        if not self._lock.try_take():
+            self.anchor_is_old = True
             return
         try:
+            if self.settings.path.stat().st_ino != self._files.inode:
+                self.failure = _file_gone(self.settings.path)
+                return
             self._save_anchor(self._files)
+        except FileNotFoundError:
+            self.failure = _file_gone(self.settings.path)
         except (JournalUnavailable, DatabaseFailure, OSError) as error:
             _log.warning("the anchor was not renewed: %s", error)
         finally:
@@ -256,15 +270,6 @@ class Store:
             mark = opening.measure(self._files.reader, self.settings, fresh)
             anchor.save(self.settings.anchor, mark)
         return identity
-
-    def _note_written(self, items: Sequence[Item]) -> None:
-        """Estimate how many pages the log grew by; the next checkpoint corrects the estimate."""
-        pages = 2
-        for item in items:
-            if item.write is not None:
-                pages += len(item.write.rows)
-        self._written_pages += pages
-        self.anchor_is_old = True
 
 
 def explain(failure: DatabaseFailure, path: Path) -> JournalError:

@@ -1,0 +1,400 @@
+"""What every journal promises, as tests. Whoever writes a journal lets their suite inherit from this.
+
+    class TestMyJournal(JournalConformance):
+        @staticmethod
+        def make_journal(place: Path) -> Journal:
+            return MyJournal(place / "journal")
+
+`make_journal` gives an unopened journal; for the same place it opens the same one again. The tests
+need pytest for its `tmp_path` only, wait for nothing, and may run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.journal.log import RunLog, genesis, verify_chain
+from holdfast.journal.port import Busy, Claimed, Journal, Post, Row, RunChange, Worker, Write
+from holdfast.journal.rules import FOREVER_MS, MAX_BODY
+
+ALICE = Worker("alice")
+BOB = Worker("bob")
+LONG_MS = 3_600_000
+OVER_MS = -1000
+"""A lease of this length has ended before it began."""
+
+
+def body(value: int) -> bytes:
+    """A record's JSON."""
+    return b'{"n":%d}' % value
+
+
+class JournalConformance:
+    """The promises of `holdfast.journal.port`, one test each."""
+
+    make_journal: Callable[[Path], Journal]
+
+    # --- runs and leases -----------------------------------------------------------------------------
+
+    def test_a_run_is_created_only_with_an_agent(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            assert await journal.claim("r", "alice") is None
+            claimed = await journal.claim("r", "alice", "desk")
+            assert isinstance(claimed, Claimed)
+            assert (claimed.row.run, claimed.row.agent, claimed.row.status) == ("r", "desk", "running")
+            assert (claimed.row.owner, claimed.last) == ("alice", None)
+
+        self._run(tmp_path, check)
+
+    def test_a_living_owner_is_not_robbed(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            await _log(journal)
+            for worker in ("bob", "alice"):
+                busy = await journal.claim("r", worker)
+                assert isinstance(busy, Busy)
+                assert busy.owner == ALICE
+
+        self._run(tmp_path, check)
+
+    def test_a_silent_owner_is_followed_and_fenced_out(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            old = await _log(journal)
+            await old.append([body(1)])
+            await journal.beat(ALICE, OVER_MS)
+            claimed = await journal.claim("r", "bob")
+            assert isinstance(claimed, Claimed)
+            assert claimed.lease.token > old.lease.token
+            assert claimed.last is not None
+            assert claimed.last.body == body(1)
+            assert await _error(old.append([body(2)]), LeaseLost)
+            assert [row.body for row in await journal.read("r")] == [body(1)]
+
+        self._run(tmp_path, check)
+
+    def test_a_released_run_is_free(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            await log.append([body(1)], RunChange("suspended", "sleep", release=True))
+            assert await _error(log.append([body(2)]), LeaseLost)
+            claimed = await journal.claim("r", "bob")
+            assert isinstance(claimed, Claimed)
+            assert claimed.row.status == "suspended"
+
+        self._run(tmp_path, check)
+
+    def test_the_fate_of_workers(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            unknown = await journal.fate("nobody")
+            assert (unknown.fate, unknown.silent_ms) == ("unknown", FOREVER_MS)
+            await journal.beat(ALICE, LONG_MS)
+            assert (await journal.fate("alice")).silent_ms == 0
+            await journal.beat(ALICE, OVER_MS)
+            assert (await journal.fate("alice")).silent_ms >= -OVER_MS
+
+        self._run(tmp_path, check)
+
+    # --- records -------------------------------------------------------------------------------------
+
+    def test_records_are_read_as_they_were_written(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            written = await log.append([body(1), '{"city":"Malmö ☂"}'.encode()])
+            written += await log.append([body(3)])
+            assert await journal.read("r") == list(written)
+            assert await journal.read("r", after=1, limit=1) == [written[1]]
+            assert await journal.read("nothing") == []
+
+        self._run(tmp_path, check)
+
+    def test_large_bodies_and_such_as_look_like_pointers_come_back_whole(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            large = b'"' + b"x" * 100_000 + b'"'
+            pointer = b'{"payload":"' + b"0" * 64 + b'"}'
+            await log.append([large, pointer, large])
+            rows = await journal.read("r")
+            assert [row.body for row in rows] == [large, pointer, large]
+            assert verify_chain(rows, genesis("n", "r")) is None
+
+        self._run(tmp_path, check)
+
+    def test_chains_go_on_from_claim_to_claim(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            first = await _log(journal)
+            await first.append([body(1), body(2)], RunChange("running", release=True))
+            second = await _log(journal, worker="bob")
+            await second.append([body(3)])
+            rows = await journal.read("r")
+            assert verify_chain(rows, genesis("n", "r")) is None
+            assert [row.token for row in rows] == [first.lease.token] * 2 + [second.lease.token]
+
+        self._run(tmp_path, check)
+
+    def test_a_late_owner_in_a_batch_fails_alone(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            logs = [await _log(journal, run=f"r{number}") for number in range(5)]
+            await journal.beat(ALICE, OVER_MS)
+            await journal.claim("r2", "bob")
+            appends = (log.append([body(1)]) for log in logs)
+            answers = await asyncio.gather(*appends, return_exceptions=True)
+            assert [isinstance(answer, LeaseLost) for answer in answers] == [False, False, True, False, False]
+            stored = [len(await journal.read(f"r{number}")) for number in range(5)]
+            assert stored == [1, 1, 0, 1, 1]
+
+        self._run(tmp_path, check)
+
+    def test_a_refused_record_fails_alone(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            good, bad = await _log(journal, run="good"), await _log(journal, run="bad")
+            gap = Write(bad.lease, (Row(2, body(2), b"h" * 32, bad.lease.token),))
+            answers = await asyncio.gather(
+                good.append([body(1)]), journal.append(gap), good.append([body(2)]), return_exceptions=True
+            )
+            assert [isinstance(answer, RecordRefused) for answer in answers] == [False, True, False]
+            assert await _error(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
+            await bad.append([body(1)])
+            assert [len(await journal.read(run)) for run in ("good", "bad")] == [2, 1]
+
+        self._run(tmp_path, check)
+
+    def test_appends_of_one_run_keep_their_order(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            await asyncio.gather(*(log.append([body(number)]) for number in range(50)))
+            assert [row.body for row in await journal.read("r")] == [body(number) for number in range(50)]
+
+        self._run(tmp_path, check)
+
+    def test_a_cancelled_append_does_not_break_the_log(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log, other = await _log(journal), await _log(journal, run="other")
+            waiting = asyncio.gather(log.append([body(1)]), other.append([body(1)]), return_exceptions=True)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await log.append([body(2)])
+            rows = await journal.read("r")
+            assert rows[-1].body == body(2)
+            assert verify_chain(rows, genesis("n", "r")) is None
+
+        self._run(tmp_path, check)
+
+    # --- riding --------------------------------------------------------------------------------------
+
+    def test_what_rides_is_durable_before_a_later_append_returns(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log, other = await _log(journal), await _log(journal, run="other")
+            log.ride([body(1)])
+            log.ride([body(2)])
+            await other.append([body(1)])
+            assert [row.body for row in await journal.read("r")] == [body(1), body(2)]
+            log.ride([body(3)])
+            await log.append([body(4)])
+            assert [row.body for row in await journal.read("r", after=2)] == [body(3), body(4)]
+
+        self._run(tmp_path, check)
+
+    def test_flush_makes_what_rides_durable(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            log.ride([body(1)])
+            await log.flush()
+            assert len(await journal.read("r")) == 1
+            await log.flush()
+
+        self._run(tmp_path, check)
+
+    def test_a_refused_ride_is_heard_of(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for ask in ("append", "flush"):
+                log = await _log(journal, run=ask)
+                await journal.beat(ALICE, OVER_MS)
+                await journal.claim(ask, "bob")
+                await journal.beat(ALICE, LONG_MS)
+                log.ride([body(1)])
+                assert await _error(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
+                assert await journal.read(ask) == []
+
+        self._run(tmp_path, check)
+
+    # --- the listing ---------------------------------------------------------------------------------
+
+    def test_a_change_is_listed(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log = await _log(journal)
+            await log.append([body(1)], RunChange("suspended", "approval", 17, b'["x"]'))
+            (line,) = await journal.runs()
+            assert (line.status, line.reason, line.due_ms, line.waits) == ("suspended", "approval", 17, b'["x"]')
+            assert line.owner == "alice"
+
+        self._run(tmp_path, check)
+
+    def test_the_listing_is_paged_and_filtered(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for run in ("c", "a", "b"):
+                log = await _log(journal, run=run)
+                await log.append([body(1)], RunChange("completed" if run == "b" else "running"))
+            assert [line.run for line in await journal.runs(limit=2)] == ["a", "b"]
+            assert [line.run for line in await journal.runs(after="b")] == ["c"]
+            assert [line.run for line in await journal.runs(status="running")] == ["a", "c"]
+            assert [line.run for line in await journal.runs(run="b")] == ["b"]
+
+        self._run(tmp_path, check)
+
+    def test_who_wants_a_worker(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            far = 2**52
+            for run, change in {
+                "driven": RunChange("running"),
+                "dropped": RunChange("running", release=True),
+                "due": RunChange("suspended", due_ms=1, release=True),
+                "ended": RunChange("completed", release=True),
+                "later": RunChange("suspended", due_ms=far, release=True),
+                "waiting": RunChange("suspended", release=True),
+            }.items():
+                await (await _log(journal, run=run)).append([body(1)], change)
+            assert [line.run for line in await journal.runs(wakeable=True)] == ["dropped", "due"]
+            assert [line.run for line in await journal.runs(wakeable=True, limit=1, after="dropped")] == ["due"]
+            await journal.beat(ALICE, OVER_MS)
+            assert [line.run for line in await journal.runs(wakeable=True)] == ["driven", "dropped", "due"]
+
+        self._run(tmp_path, check)
+
+    # --- the ledger ----------------------------------------------------------------------------------
+
+    def test_the_first_entry_under_a_key_is_final(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            entries = await asyncio.gather(*(journal.post(Post("s", "k", body(n))) for n in range(4)))
+            assert [entry.fresh for entry in entries] == [True, False, False, False]
+            assert {entry.body for entry in entries} == {body(0)}
+            again = [await journal.post(Post("s", "", body(9))) for _ in range(2)]
+            assert all(entry.fresh for entry in again)
+
+        self._run(tmp_path, check)
+
+    def test_streams_are_read_alone_or_below_a_name(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for stream in ("a", "a/1", "a/2", "ab", "a/1"):
+                await journal.post(Post(stream, "", b"1"))
+            assert [entry.stream for entry in await journal.entries("a/")] == ["a/1", "a/2", "a/1"]
+            ones = await journal.entries("a/1")
+            assert [entry.stream for entry in ones] == ["a/1", "a/1"]
+            assert await journal.entries("a/1", after=ones[0].id) == ones[1:]
+            assert await journal.entries("b") == []
+
+        self._run(tmp_path, check)
+
+    def test_a_taken_key_stops_its_write_alone(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            log, other = await _log(journal), await _log(journal, run="other")
+            await log.append([body(1)], posts=(Post("claims", "order-1", b'"r"'),))
+            late = other.append([body(1)], RunChange("completed"), (Post("claims", "order-1", b'"other"'),))
+            answers = await asyncio.gather(late, other.append([body(2)]), return_exceptions=True)
+            assert isinstance(answers[0], LedgerTaken)
+            assert answers[0].body == b'"r"'
+            assert [row.body for row in await journal.read("other")] == [body(2)]
+            assert (await journal.runs(run="other"))[0].status == "running"
+            twins = (Post("claims", "x", b"1"), Post("claims", "x", b"2"))
+            assert await _error(log.append([body(2)], posts=twins), LedgerTaken)
+            assert [entry.body for entry in await journal.entries("claims")] == [b'"r"']
+
+        self._run(tmp_path, check)
+
+    def test_rides_wait_behind_an_append_that_may_be_refused(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            await journal.post(Post("claims", "taken", b"1"))
+            log = await _log(journal)
+            refused = asyncio.ensure_future(log.append([body(1)], posts=(Post("claims", "taken", b"2"),)))
+            await asyncio.sleep(0)  # let it begin
+            log.ride([body(2)])
+            await log.append([body(3)])
+            assert isinstance(refused.exception(), LedgerTaken)
+            assert [row.body for row in await journal.read("r")] == [body(2), body(3)]
+
+        self._run(tmp_path, check)
+
+    # --- the rest ------------------------------------------------------------------------------------
+
+    def test_hints_are_replaced_by_compare_and_set(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            assert await journal.hint("breaker") is None
+            assert not await journal.put_hint("breaker", b"2", b"1")
+            assert await journal.put_hint("breaker", b"1", None)
+            assert not await journal.put_hint("breaker", b"3", None)
+            assert await journal.put_hint("breaker", b"2", b"1")
+            assert await journal.hint("breaker") == b"2"
+
+        self._run(tmp_path, check)
+
+    def test_the_clock_does_not_run_backwards(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            first, second = journal.now(), journal.now()
+            assert first.boot == second.boot
+            assert first.ms <= second.ms
+
+        self._run(tmp_path, check)
+
+    def test_a_closed_journal_refuses_and_keeps_everything(self, tmp_path: Path) -> None:
+        async def check() -> None:
+            journal = self.make_journal(tmp_path)
+            before = await journal.open()
+            await journal.beat(ALICE, LONG_MS)
+            log = await _log(journal)
+            log.ride([body(1)])
+            await journal.close()
+            await journal.close()
+            assert await _error(journal.append(Write(log.lease)), JournalUnavailable)
+            again = self.make_journal(tmp_path)
+            after = await again.open()
+            assert (after.namespace, after.secret, after.trust) == (before.namespace, before.secret, "trusted")
+            assert [row.body for row in await again.read("r")] == [body(1)]
+            await again.close()
+
+        asyncio.run(check())
+
+    def test_an_operators_word_is_recorded(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            before = await journal.open()
+            after = await journal.confirm("doubtful", "ops@example.com")
+            assert after.trust == "doubtful"
+            assert after.incarnation != before.incarnation
+            assert (after.namespace, after.secret) == (before.namespace, before.secret)
+            (entry,) = await journal.entries("journal")
+            assert b"ops@example.com" in entry.body
+
+        self._run(tmp_path, check)
+
+    # --- helpers -------------------------------------------------------------------------------------
+
+    def _run(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
+        """Open a journal with two living workers, check it, close it."""
+
+        async def whole() -> None:
+            journal = self.make_journal(place)
+            await journal.open()
+            try:
+                await journal.beat(ALICE, LONG_MS)
+                await journal.beat(BOB, LONG_MS)
+                await check(journal)
+            finally:
+                await journal.close()
+
+        asyncio.run(whole())
+
+
+async def _log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
+    """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
+    claimed = await journal.claim(run, worker, "desk")
+    assert isinstance(claimed, Claimed), claimed
+    return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
+
+
+async def _error(call: Awaitable[object], kind: type[Exception]) -> bool:
+    """Whether the call raises an error of this kind."""
+    try:
+        await call
+    except kind:
+        return True
+    return False
