@@ -70,9 +70,7 @@ class Rejected(OperationFailed):
     `code` is the system's own name for the refusal (for example `"card_declined"`).
     """
 
-    def __init__(
-        self, message: str = "refused", *, code: str = "", outcome: Outcome[object] | None = None
-    ) -> None:
+    def __init__(self, message: str = "refused", *, code: str = "", outcome: Outcome[object] | None = None) -> None:
         super().__init__(message, outcome=outcome)
         self.code = code
 
@@ -196,7 +194,13 @@ class TransactionAborted(RunError):
     """A transaction was called off: `undone` names what was amended, `still_standing` what was not."""
 
     def __init__(
-        self, message: str, *, run: str, reason: str, undone: tuple[str, ...] = (), still_standing: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        run: str,
+        reason: str,
+        undone: tuple[str, ...] = (),
+        still_standing: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, run=run)
         self.reason = reason

@@ -29,6 +29,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: Literal["code", "model"] = "code"
     claim: str = ""
     generation: int = 0
+    outside: int = 0
+    words: str = ""
     observed: Raw = NOTHING
     expected: Raw = NOTHING
     executable: bool = True
@@ -108,6 +110,7 @@ class Verified(_Record, frozen=True):
     through: int = 0
     evidence: str = ""
     result: Raw = NOTHING
+    lost: bool = False
     missing: tuple[str, ...] = ()
 
 

@@ -1,0 +1,224 @@
+"""`@agent`: an ordinary async function that the runtime can resume."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import string
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar, get_type_hints
+
+from holdfast.agent.run import Run
+from holdfast.agent.signatures import shape_of
+from holdfast.agent.tool import Tool
+from holdfast.engine.runner import Input
+from holdfast.engine.scopes import Scope
+from holdfast.errors import ContractError, OutsideRun, UsageError
+from holdfast.model.canonical import canonical, digest
+from holdfast.model.canonical_restore import restore
+from holdfast.model.ids import checked_run_id
+from holdfast.model.values import ResultCodec, codec_for
+from holdfast.policies import milliseconds
+
+T = TypeVar("T")
+R = TypeVar("R")
+AnyTool = Tool[Any, Any]
+_INPUT: Final = "input"
+
+
+class Agent(Generic[T, R]):
+    """An agent: a function of a run and one input. Start it with `desk.run(agent, input)`."""
+
+    def __init__(
+        self,
+        function: Callable[[Run, T], Coroutine[Any, Any, R]],
+        *,
+        run_id: str | None,
+        tools: tuple[AnyTool, ...] | None,
+        version: str,
+        deadline: timedelta | None,
+        name: str | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self.name = name or function.__name__
+        self.version = version
+        self.deadline_ms = None if deadline is None else milliseconds(deadline)
+        self.template = run_id
+        self.declared_tools = tools
+        self.input_type: Any = _input_type(function, self.name)
+        self.codec: ResultCodec = codec_for(_result_type(function))
+        self.where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        if run_id is not None:
+            _check_template(run_id, self.input_type, self.name)
+
+    def __repr__(self) -> str:
+        """The agent's name."""
+        return f"<agent {self.name}>"
+
+    def __call__(self, run: Run, given: T, /) -> Coroutine[Any, Any, R]:
+        """Agents are started by an app, which records what they do. Raises `OutsideRun`."""
+        raise OutsideRun(
+            f"the agent {self.name} was called directly",
+            next_step=f"run it with: desk.run({self.name}, input), or {self.name}.__wrapped__(run, input) inside another run",
+        )
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """Its declared tools, else those its module can see."""
+        if self.declared_tools is not None:
+            return self.declared_tools
+        module = sys.modules.get(self.__wrapped__.__module__)
+        seen = {**vars(module)} if module is not None else dict[str, Any]()
+        seen.update(_closure(self.__wrapped__))
+        found = {id(value): value for value in seen.values() if isinstance(value, Tool)}
+        return tuple(found.values())
+
+    def run_id_for(self, given: T) -> str:
+        """The run's id by the template. Raises `UsageError` where there is none."""
+        if self.template is None:
+            raise UsageError(
+                f"the agent {self.name} does not say how its runs are named",
+                next_step=f'declare @agent(run_id="{self.name}-{{input.id}}"), or pass run_id=',
+            )
+        try:
+            return checked_run_id(_fill(self.template, given))
+        except (AttributeError, KeyError, IndexError) as error:
+            raise UsageError(
+                f"the run id {self.template!r} of agent {self.name} cannot be made from this input: {error}",
+                next_step="give the input that field, or pass run_id=",
+            ) from error
+
+    def stored_input(self, given: T, secret: bytes) -> Input:
+        """The input as it is recorded. Raises `ArgumentError` where it has no canonical form."""
+        form = canonical({_INPUT: given})
+        return Input(form, digest(secret, form))
+
+    def parse_input(self, text: bytes) -> T:
+        """An input from JSON text (a file, a command line). Raises `UsageError` naming what does not fit."""
+        try:
+            return codec_for(self.input_type).decode(text)  # type: ignore[return-value]  # decoded by T's own annotation
+        except ValueError as error:
+            raise UsageError(
+                f"this input does not fit the agent {self.name}: {error}",
+                next_step=f"it takes {getattr(self.input_type, '__name__', self.input_type)}",
+            ) from error
+
+    def begin(self, scope: Scope, stored_input: bytes) -> Coroutine[Any, Any, R]:
+        """The coroutine of one instance."""
+        given = restore(stored_input, {_INPUT: self.input_type})[_INPUT]
+        return self.__wrapped__(Run(scope), given)  # type: ignore[arg-type]  # restored by T's own annotation
+
+
+class _Decorator:
+    """What `@agent(...)` gives."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+
+    def __call__(self, function: Callable[[Run, T], Coroutine[Any, Any, R]], /) -> Agent[T, R]:
+        """Declare `function`. Raises `ContractError` unless it is async and takes a run and one input."""
+        name = getattr(function, "__name__", repr(function))
+        if not inspect.iscoroutinefunction(function):
+            raise ContractError(
+                f"the agent {name} is not async", next_step=f"write: async def {name}(run: Run, ...) -> ..."
+            )
+        if len(inspect.signature(function).parameters) != 2:
+            raise ContractError(
+                f"the agent {name} does not take a run and one input",
+                next_step=f"write: async def {name}(run: Run, ticket: Ticket) -> ...; put several values into one class",
+            )
+        return Agent(function, **self._settings)
+
+
+def agent(
+    *,
+    run_id: str | None = None,
+    tools: Iterable[AnyTool] | None = None,
+    version: str = "",
+    deadline: timedelta | None = None,
+    name: str | None = None,
+) -> _Decorator:
+    """Declare an agent.
+
+    - `run_id`: how runs are named, from the input: `"ticket-{ticket.id}"`. Same id, same run.
+    - `tools`: the tools it may use; undeclared, those its module can see.
+    - `version`: what you call this version of the code; recorded with each run.
+    - `deadline`: how long a run may take; afterwards nothing more is sent.
+    """
+    chosen = tuple(tools) if tools is not None else None
+    return _Decorator({"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name})
+
+
+def _input_type(function: Callable[..., Any], name: str) -> Any:
+    shape = shape_of(function, "agent")
+    parameter = list(shape.types)[1]
+    kind = shape.types[parameter]
+    if kind is Any and parameter not in getattr(function, "__annotations__", {}):
+        raise ContractError(
+            f"the input of agent {name} has no annotation",
+            next_step=f"annotate it, so that recorded inputs can be read back: {parameter}: dict[str, str], or a dataclass",
+        )
+    return kind
+
+
+def _result_type(function: Callable[..., Any]) -> Any:
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError):
+        return Any
+    return hints.get("return", Any)
+
+
+def _check_template(template: str, kind: Any, name: str) -> None:
+    """Refuse templates that name fields which the input type does not have."""
+    for _, field, _, _ in string.Formatter().parse(template):
+        if field is None:
+            continue
+        first = field.partition(".")[2].partition(".")[0].partition("[")[0]
+        known = _fields(kind)
+        if first and known is not None and first not in known:
+            raise ContractError(
+                f"the run id {template!r} of agent {name} names {first!r}, which its input does not have",
+                known=f"fields: {', '.join(sorted(known))}",
+            )
+    if "{" not in template:
+        raise ContractError(
+            f"the run id {template!r} of agent {name} is the same for every input",
+            next_step='name a field of the input: run_id="ticket-{ticket.id}"',
+        )
+
+
+def _fields(kind: Any) -> frozenset[str] | None:
+    if isinstance(kind, type) and issubclass(kind, dict):
+        return None
+    notes = getattr(kind, "__annotations__", None)
+    if not isinstance(kind, type) or not notes:
+        return None
+    known: set[str] = set()
+    for base in kind.__mro__:
+        known |= set(getattr(base, "__annotations__", {})) | set(vars(base))
+    return frozenset(known)
+
+
+def _fill(template: str, given: Any) -> str:
+    """The template with the input's fields. Every placeholder's first name stands for the input itself."""
+    parts: list[str] = []
+    for text, field, spec, conversion in string.Formatter().parse(template):
+        parts.append(text)
+        if field is not None:
+            path = field.replace("[", ".").replace("]", "").split(".")[1:]
+            value = functools.reduce(_get, path, given)
+            shown = str(value) if conversion != "r" else repr(value)
+            parts.append(format(shown, spec or ""))
+    return "".join(parts)
+
+
+def _get(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) else getattr(value, name)
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    return dict(inspect.getclosurevars(function).nonlocals)

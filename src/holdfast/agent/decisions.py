@@ -1,0 +1,201 @@
+"""`run.decide`: a model call as a journaled read with a decision record.
+
+What the model saw is stored as a digest and the *new* part only: a conversation that grows by one
+message stores that message, not the whole history again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.engine.ends import describe
+from holdfast.engine.instance import Ending
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.errors import ContractError, OperationFailed
+from holdfast.model import records as r
+from holdfast.model.canonical import digest
+from holdfast.model.outcome import Outcome
+from holdfast.model.values import codec_for
+from holdfast.policies import READ_RETRY, Retry, milliseconds
+
+R = TypeVar("R")
+DEFAULT_TIMEOUT = timedelta(minutes=5)
+SEEN_LIMIT = 64 * 1024
+
+
+class Decisions(msgspec.Struct, frozen=True):
+    """Settings of one decision."""
+
+    step: str | None = None
+    timeout: timedelta | None = None
+    retry: Retry | None = None
+
+
+async def decide(
+    scope: Scope,
+    settings: Decisions,
+    function: Callable[..., Awaitable[R]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> R:
+    """Ask, record and give the answer; on replay give the recorded one."""
+    instance = scope.instance
+    instance.check()
+    name, codec = _named(function), codec_for(_returns(function))
+    step = scope.step(name, settings.step)
+    seen = _seen(args, kwargs)
+    seen_digest = digest(instance.engine.identity.secret, seen)
+    recorded = instance.history.answers.get(step)
+    if recorded is None:
+        recorded = await _ask(scope, step, function, args, kwargs, settings, seen)
+        instance.ride(recorded)
+    await instance.take_turn(scope, step)
+    if not isinstance(recorded, r.DecisionRecorded) or recorded.digest != seen_digest:
+        instance.end(Ending("diverged", f"{step} was asked something else"))
+        raise instance.divergence(f"{step} was asked something else when it was recorded")
+    if recorded.status == "failed":
+        raise OperationFailed(
+            f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
+            outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason),
+        )
+    return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
+
+
+async def _ask(
+    scope: Scope,
+    step: str,
+    function: Callable[..., Awaitable[R]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    settings: Decisions,
+    seen: bytes,
+) -> r.DecisionRecorded:
+    """Call the model under its time limit, again by full jitter while it fails. Each try is on record."""
+    instance, seams = scope.instance, scope.instance.engine.seams
+    retry = settings.retry or READ_RETRY
+    limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT) / 1000
+    began, why = instance.now().up, ""
+    tries = instance.history.decisions_begun.get(step, 0)
+    while tries < retry.attempts and instance.now().up - began < milliseconds(retry.elapsed):
+        if why:
+            await seams.clock.sleep(seams.rng.uniform(0, retry.ceiling_ms(tries - 1)) / 1000)
+        tries += 1
+        instance.check()
+        instance.ride(r.DecisionStarted(step=step, function=_named(function), number=tries, **instance.stamp()))
+        try:
+            value = await _limited(function, args, kwargs, limit)
+            stored, _ = codec_for(_returns(function)).round_trip(value)
+        except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
+            why = describe(error)
+            continue
+        return _record(scope, step, function, seen, began, stored=stored, value=value)
+    return _record(scope, step, function, seen, began, why=why or "its tries are spent")
+
+
+async def _limited(
+    function: Callable[..., Awaitable[R]], args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+) -> R:
+    token = SCOPE.set(None)  # what a model client starts is not a branch of the run
+    try:
+        async with asyncio.timeout(seconds):
+            return await function(*args, **kwargs)
+    finally:
+        SCOPE.reset(token)
+
+
+def _record(
+    scope: Scope,
+    step: str,
+    function: Callable[..., Any],
+    seen: bytes,
+    began: int,
+    *,
+    stored: bytes = b"null",
+    value: object = None,
+    why: str = "",
+) -> r.DecisionRecorded:
+    instance = scope.instance
+    usage = getattr(value, "usage", None)
+    confidence = getattr(value, "confidence", None)
+    return r.DecisionRecorded(
+        step=step,
+        function=_named(function),
+        digest=digest(instance.engine.identity.secret, seen),
+        seen=r.Raw(_new_part(instance.seen_by_models, function, seen)),
+        status="failed" if why else "succeeded",
+        reason=why,
+        result=r.Raw(stored),
+        why=str(getattr(value, "why", "") or ""),
+        confidence=float(confidence) if isinstance(confidence, (int, float)) else None,
+        input_tokens=_count(usage, "input_tokens", "prompt_tokens"),
+        output_tokens=_count(usage, "output_tokens", "completion_tokens"),
+        cost=float(getattr(usage, "cost", 0) or 0),
+        ms=instance.now().up - began,
+        **instance.stamp(),
+    )
+
+
+def _count(usage: object, *names: str) -> int:
+    for name in names:
+        if isinstance(number := getattr(usage, name, None), int):
+            return number
+    return 0
+
+
+def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    """What the model was shown, as JSON. Objects without a JSON form are shown by their text."""
+    return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=_shown)
+
+
+def _shown(value: object) -> object:
+    for name in ("model_dump", "to_dict", "dict"):
+        if callable(method := getattr(value, name, None)):
+            return method()
+    return str(value)
+
+
+def _new_part(before: dict[str, bytes], function: Callable[..., Any], seen: bytes) -> bytes:
+    """Only what was not shown to the same function before: the rest is in earlier records."""
+    name = _named(function)
+    previous = before.get(name, b"")
+    before[name] = seen
+    same = 0
+    for ours, theirs in zip(seen, previous, strict=False):
+        if ours != theirs:
+            break
+        same += 1
+    new = seen[same:] if same > 64 else seen
+    if len(new) > SEEN_LIMIT:
+        return msgspec.json.encode({"cut": len(new), "start": new[:1000].decode("utf-8", "replace")})
+    if same > 64:
+        return msgspec.json.encode({"as_before": same, "then": new.decode("utf-8", "replace")})
+    return seen
+
+
+def _named(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise ContractError(
+            "run.decide takes a named function", next_step="write it as: async def rule(ticket) -> Ruling"
+        )
+    return name
+
+
+def _returns(function: Callable[..., Any]) -> Any:
+    annotations = inspect.get_annotations(inspect.unwrap(function))
+    if "return" not in annotations:
+        raise ContractError(
+            f"{_named(function)} has no return annotation, so its recorded answer could not be read back",
+            next_step=f"write: async def {_named(function)}(...) -> Ruling",
+        )
+    try:
+        return typing.get_type_hints(function)["return"]
+    except NameError:
+        return Any

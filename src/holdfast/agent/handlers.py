@@ -1,0 +1,189 @@
+"""Handlers of a tool: verify, observe, expect, compensate and a computed claim.
+
+All have one signature: the operation, then any of the tool's parameters by name. Registration checks
+the names and gives the original function back, so that it can be unit-tested.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
+
+import msgspec
+
+from holdfast.agent.signatures import Shape, is_async, shape_of
+from holdfast.engine.tooling import Code
+from holdfast.errors import ContractError
+from holdfast.model.contract import Contract
+from holdfast.model.view import Operation
+from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+Kind = Literal["verify", "observe", "expect", "compensate", "claim"]
+_PURE: Final = {"expect", "claim"}  # computed while the intent is made: synchronous, and without the operation
+DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
+
+
+class Handlers(Generic[R]):
+    """The decorator behind `@tool.verify` and its kin, with or without settings."""
+
+    def __init__(self, tool: Tool[Any, R], kind: Kind) -> None:
+        self._tool = tool
+        self._kind: Kind = kind
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        settle_window: timedelta | None = ...,
+        check_first: bool = ...,
+        deadline: timedelta | None = ...,
+        every: timedelta | None = ...,
+        timeout: timedelta = ...,
+        restores: bool = ...,
+        absent_safe: bool = ...,
+    ) -> Callable[[F], F]: ...
+
+    def __call__(self, function: F | None = None, /, **settings: Any) -> Any:
+        """Register a handler.
+
+        For `verify`: `settle_window` is how long after a call the effect may still land or become
+        visible (unknown: absence is never believed); `check_first` verifies before the first attempt;
+        `deadline` is how long to go on after absence could be believed, `every` how often.
+        For `compensate`: `restores` says that it restores the world, `absent_safe` that it is harmless
+        where the effect is absent. `timeout` limits each call of the handler.
+        """
+        if function is not None:
+            return self._register(function, {})
+        return lambda later: self._register(later, settings)
+
+    def _register(self, function: F, settings: dict[str, Any]) -> F:
+        tool, kind = self._tool, self._kind
+        where = f"{kind} of tool {tool.name}"
+        _refuse_contradictions(tool.contract, kind, settings, where)
+        shape = shape_of(function, where)
+        parameters = _checked_parameters(shape, tool.shape, kind, where)
+        if kind in _PURE and is_async(function):
+            raise ContractError(
+                f"{where} is async", next_step="it is computed while the intent is made: use a plain def"
+            )
+        timeout = settings.pop("timeout", DEFAULT_TIMEOUT)
+        tool.contract = _with_clauses(tool.contract, kind, settings, where)
+        tool.handlers[kind] = Code(function, is_async(function), milliseconds(timeout), parameters)
+        return function
+
+
+def _refuse_contradictions(contract: Contract, kind: Kind, settings: dict[str, Any], where: str) -> None:
+    if contract.effect == "read" and kind != "claim":
+        raise ContractError(
+            f"{where}: a read changes nothing, so there is nothing to {kind}",
+            next_step='drop the handler, or drop effect="read"',
+        )
+    known = {
+        "verify": {"settle_window", "check_first", "deadline", "every", "timeout"},
+        "observe": {"timeout"},
+        "compensate": {"restores", "absent_safe", "timeout"},
+    }.get(kind, set[str]())
+    if unknown := settings.keys() - known:
+        raise ContractError(
+            f"{where} does not take {', '.join(sorted(unknown))}",
+            known=f"it takes {', '.join(sorted(known)) or 'no settings'}",
+        )
+    if contract.claim and kind == "claim":
+        raise ContractError(f"{where}: claim= names parameters already", next_step="keep one of the two")
+
+
+def _checked_parameters(shape: Shape, tool: Shape, kind: Kind, where: str) -> frozenset[str]:
+    names = list(shape.types)
+    if kind not in _PURE:
+        if not names:
+            raise ContractError(f"{where} takes no operation", next_step="its first parameter is the operation")
+        _check_operation(shape.types[names[0]], tool, where)
+        names = names[1:]
+    for name in names:
+        if name not in tool.types and name in shape.required:
+            raise ContractError(
+                f"{where} asks for {name!r}, which {tool.name} does not have",
+                known=f"after the operation it may take any of: {', '.join(tool.types) or 'nothing'}",
+                next_step="use those names",
+            )
+        _check_types(shape, tool, name, where)
+    return frozenset(name for name in names if name in tool.types)
+
+
+def _check_operation(annotation: Any, tool: Shape, where: str) -> None:
+    """The operation's annotation has to fit what the tool returns."""
+    if annotation is Any or annotation is inspect.Parameter.empty:
+        return
+    if (typing.get_origin(annotation) or annotation) is not Operation:
+        raise ContractError(
+            f"{where}: its first parameter is the operation, and is annotated {annotation!r}",
+            next_step=f"annotate it as Operation[{getattr(tool.returns, '__name__', tool.returns)}]",
+        )
+    given = typing.get_args(annotation)
+    if given and tool.returns is not inspect.Signature.empty and given[0] not in (Any, tool.returns):
+        fits = tool.returns is None and given[0] is type(None)
+        if not fits and not isinstance(given[0], TypeVar):
+            raise ContractError(
+                f"{where} expects the result type {given[0]!r}, and {tool.name} returns {tool.returns!r}",
+                next_step="make the two agree",
+            )
+
+
+def _check_types(shape: Shape, tool: Shape, name: str, where: str) -> None:
+    here, there = shape.types.get(name, Any), tool.types.get(name, Any)
+    if Any not in (here, there) and here != there and isinstance(here, type) and isinstance(there, type):
+        if not issubclass(there, here):
+            raise ContractError(
+                f"{where} annotates {name} as {here.__name__}, and {tool.name} as {there.__name__}",
+                next_step="make the two agree",
+            )
+
+
+def _with_clauses(contract: Contract, kind: Kind, settings: dict[str, Any], where: str) -> Contract:
+    replace = msgspec.structs.replace
+    match kind:
+        case "verify":
+            spans = {
+                name: _span(settings.get(name), f"{where}: {name}") for name in ("settle_window", "deadline", "every")
+            }
+            return replace(
+                contract,
+                verifies=True,
+                check_first=bool(settings.get("check_first", False)),
+                settle_ms=spans["settle_window"],
+                verify_deadline_ms=_or(spans["deadline"], contract.verify_deadline_ms),
+                verify_every_ms=max(1, _or(spans["every"], contract.verify_every_ms)),
+            )
+        case "observe":
+            return replace(contract, observes=True)
+        case "expect":
+            return replace(contract, expects=True)
+        case "compensate":
+            return replace(
+                contract, compensates=True, restores=bool(settings.get("restores")),
+                absent_safe=bool(settings.get("absent_safe")),
+            )  # fmt: skip
+        case "claim":
+            return contract
+
+
+def _span(value: timedelta | None, where: str) -> int | None:
+    if value is None:
+        return None
+    if value < timedelta(0):
+        raise ContractError(f"{where} is negative", next_step="it is a duration")
+    return milliseconds(value)
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

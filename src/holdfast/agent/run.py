@@ -1,0 +1,220 @@
+"""`Run`: what agent code holds in its hand. Everything it offers is journaled and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+from uuid import UUID
+
+from holdfast.agent.decisions import Decisions, decide
+from holdfast.agent.model_calls import ToolBox, call_by_model
+from holdfast.engine import timers, values
+from holdfast.engine.scopes import SCOPE, Scope, branch_task
+from holdfast.errors import UsageError
+from holdfast.model.outcome import Outcome
+from holdfast.policies import Retry, milliseconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+
+
+class Run:
+    """One run of an agent, as its code sees it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._root = scope
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return self._root.instance.run
+
+    @property
+    def tools(self) -> ToolBox:
+        """The tools of this app, for a model: `run.tools.schemas("openai")`."""
+        return ToolBox(self._root.instance.engine.tools)
+
+    # --- models ------------------------------------------------------------------------------------------
+
+    async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Ask a model (any async function with a return annotation) and record the decision.
+
+        On replay the recorded answer is given and the model is not asked. Tokens and cost are read
+        from the result's `usage`, why and confidence from fields of those names.
+        """
+        return await decide(self._scope(), Decisions(), function, args, kwargs)
+
+    def options(
+        self, *, step: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
+    ) -> Decide:
+        """`run.options(timeout=...).decide(...)`: settings for one decision."""
+        return Decide(self, Decisions(step, timeout, retry))
+
+    async def call(self, name: str, arguments: str | bytes | dict[str, Any]) -> Outcome[Any]:
+        """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it."""
+        return await call_by_model(self._scope(), name, arguments)
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    @overload
+    async def gather(self, a: Awaitable[T1], b: Awaitable[T2], /) -> tuple[T1, T2]: ...
+    @overload
+    async def gather(self, a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], /) -> tuple[T1, T2, T3]: ...
+    @overload
+    async def gather(self, *branches: Awaitable[T]) -> list[T]: ...
+    async def gather(self, *branches: Awaitable[Any]) -> Any:
+        """Run several branches at once, each with stable step names. The first error cancels the others."""
+        scope = self._scope()
+        tasks = [branch_task(scope.child(), _plain(branch)) for branch in branches]
+        return await _all(tasks)
+
+    async def map(
+        self,
+        function: Callable[[T], Awaitable[R]],
+        rows: Iterable[T],
+        *,
+        id: Callable[[T], object],  # noqa: A002 - the spelling users write
+    ) -> list[R]:
+        """Run `function` over `rows` at once; `id` names each branch by its row, so that order may change."""
+        scope = self._scope()
+        tasks = [branch_task(scope.child(str(id(row))), _plain(function(row))) for row in rows]
+        return await _all(tasks)
+
+    @contextlib.asynccontextmanager
+    async def task_group(self) -> AsyncIterator[asyncio.TaskGroup]:
+        """An `asyncio.TaskGroup` whose tasks are branches, numbered by creation."""
+        self._scope()
+        async with asyncio.TaskGroup() as group:
+            yield group
+
+    @contextlib.contextmanager
+    def branch(self, name: str) -> Any:
+        """Name the steps inside: `with run.branch("refund"):`."""
+        scope = self._scope()
+        inner = scope.child(name)
+        inner.task, inner.parent = scope.task, None  # the same task, under another name
+        scope.children.discard(inner)
+        token = SCOPE.set(inner)
+        try:
+            yield
+        finally:
+            SCOPE.reset(token)
+
+    # --- journaled values, time and events -------------------------------------------------------------------
+
+    async def now(self) -> datetime:
+        """The present time in UTC, as it was the first time."""
+        scope = self._scope()
+        ms: int = await values.value(scope, "now", scope.instance.engine.seams.clock.wall_ms)
+        return datetime.fromtimestamp(ms / 1000, UTC)
+
+    async def random(self) -> float:
+        """A random number from 0 to 1, as it was the first time."""
+        scope = self._scope()
+        number: float = await values.value(scope, "random", lambda: scope.instance.engine.seams.rng.uniform(0, 1))
+        return number
+
+    async def uuid(self) -> UUID:
+        """A random identifier, as it was the first time."""
+        scope = self._scope()
+        text: str = await values.value(scope, "uuid", scope.instance.engine.seams.rng.token)
+        return UUID(text)
+
+    async def version(self, change: str, *, newest: int = 1) -> int:
+        """Which side of a code change this run is on: 0 if it passed this point before the change, else `newest`.
+
+        A run that was begun by older code has no marker here and keeps the old way.
+        """
+        return await values.version(self._scope(), change, newest)
+
+    async def sleep(self, duration: timedelta) -> None:
+        """A durable pause; a long one holds no process."""
+        await timers.sleep(self._scope(), _ms(duration, "sleep"))
+
+    async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:
+        """The next event of that name (and key) from `holdfast signal`; early events are kept.
+
+        Raises `TimeoutError` when the time is over.
+        """
+        ms = None if timeout is None else _ms(timeout, "wait_for")
+        received = await timers.wait_for_event(self._scope(), event, key, ms)
+        if received is None:
+            raise TimeoutError(f"no event {event!r} came within {timeout}")
+        from holdfast.model.values import codec_for  # noqa: PLC0415 - kept beside its only use
+
+        return codec_for(Any).decode(bytes(received.payload))
+
+    @contextlib.asynccontextmanager
+    async def timeout(self, duration: timedelta) -> AsyncIterator[None]:
+        """A journaled time limit: where it ended the body once, replay ends it at the same point.
+
+        Raises `TimeoutError`.
+        """
+        scope = self._scope()
+        limit = timers.TimeLimit(scope, _ms(duration, "timeout"))
+        try:
+            async with limit.running():
+                yield
+        except TimeoutError:
+            raise TimeoutError(f"the time limit of {duration} ended this part of run {self.id}") from None
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _scope(self) -> Scope:
+        scope = SCOPE.get()
+        if scope is None or scope.instance is not self._root.instance:
+            raise UsageError(
+                f"run {self.id} was used outside its own branches",
+                next_step="use it in the agent's function and in what that awaits or starts",
+            )
+        return scope
+
+
+class Decide:
+    """One decision with settings of its own."""
+
+    def __init__(self, run: Run, settings: Decisions) -> None:
+        self._run = run
+        self._settings = settings
+
+    async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `Run.decide`, with these settings."""
+        return await decide(self._run._scope(), self._settings, function, args, kwargs)  # noqa: SLF001 - one class in two parts
+
+
+async def _plain(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+async def _all(tasks: list[asyncio.Task[R]]) -> list[R]:
+    """All results in order; the first error cancels the rest and is raised when they have ended."""
+    if not tasks:
+        return []
+    try:
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending)
+    failed = next((task for task in tasks if task in done and (task.cancelled() or task.exception())), None)
+    if failed is not None:
+        failed.result()
+    return [task.result() for task in tasks]
+
+
+def _ms(duration: timedelta, what: str) -> int:
+    if duration < timedelta(0):
+        raise UsageError(f"{what}({duration}) is negative", next_step="give a duration of zero or more")
+    return milliseconds(duration)

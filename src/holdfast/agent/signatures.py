@@ -1,0 +1,87 @@
+"""Signatures of tools and handlers: read once at registration, bound cheaply at each call."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import ContractError
+
+_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The parameters of a function by name, with their types, and which must be given."""
+
+    name: str
+    signature: inspect.Signature
+    positional: tuple[str, ...]
+    types: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    required: frozenset[str]
+    returns: Any
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would."""
+        if len(args) <= len(self.positional):
+            bound = dict(zip(self.positional, args, strict=False))
+            if not kwargs and len(bound) == len(self.types):
+                return bound
+            if kwargs.keys() <= self.types.keys() and bound.keys().isdisjoint(kwargs):
+                bound.update(kwargs)
+                if self.required <= bound.keys():
+                    return {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
+        self.signature.bind(*args, **kwargs)  # says what is wrong, in the usual words
+        raise TypeError(f"{self.name}() cannot be called with these arguments")
+
+
+def shape_of(function: Callable[..., Any], what: str) -> Shape:
+    """Read a signature. Raises `ContractError` for parameters that cannot be named."""
+    name = getattr(function, "__qualname__", repr(function))
+    signature = inspect.signature(function)
+    for parameter in signature.parameters.values():
+        if parameter.kind not in _NAMED:
+            raise ContractError(
+                f"{what} {name}: the parameter {parameter} has no name that can be recorded",
+                next_step="give every parameter a name; no *args, **kwargs or positional-only parameters",
+            )
+    hints = _hints(function)
+    parameters = signature.parameters
+    return Shape(
+        name=name,
+        signature=signature,
+        positional=tuple(n for n, p in parameters.items() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        types={n: hints.get(n, Any) for n in parameters},
+        defaults={n: p.default for n, p in parameters.items() if p.default is not p.empty},
+        required=frozenset(n for n, p in parameters.items() if p.default is p.empty),
+        returns=hints.get("return", inspect.Signature.empty),
+    )
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):  # an annotation that exists for the type checker only
+        return {
+            name: note for name, note in getattr(function, "__annotations__", {}).items() if not isinstance(note, str)
+        }
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+def check_names(names: tuple[str, ...], shape: Shape, where: str) -> None:
+    """Refuse names of parameters that do not exist, and say which do."""
+    for name in names:
+        if name not in shape.types:
+            raise ContractError(
+                f"{where} names the parameter {name!r}, which {shape.name} does not have",
+                known=f"its parameters are {', '.join(shape.types) or 'none'}",
+                next_step="name one of them",
+            )

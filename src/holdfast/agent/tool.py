@@ -1,0 +1,334 @@
+"""`@tool`: a plain function whose effect the runtime records before it is attempted.
+
+The function keeps its signature, docstring and types. Undeclared means a plain write: attempted
+once, never repeated on a guess.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from holdfast.agent.handlers import Handlers
+from holdfast.agent.signatures import Shape, check_names, is_async, shape_of
+from holdfast.engine.scopes import SCOPE
+from holdfast.engine.steps import Call, Told, operate, read
+from holdfast.engine.tooling import Code
+from holdfast.errors import ContractError, OutsideRun
+from holdfast.model import records as r
+from holdfast.model.canonical_restore import restore
+from holdfast.model.contract import Contract, Effect, Key, Natural, Once, OnUnknown, Rejection, default_retry
+from holdfast.model.outcome import Outcome
+from holdfast.model.values import ResultCodec, codec_for
+from holdfast.policies import Budget, Retry, milliseconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DEFAULT_TIMEOUT = timedelta(seconds=60)
+
+
+class Tool(Generic[P, R]):
+    """A tool. Call it inside a run; `outcome` does not raise on a failure; `options` sets one call's settings."""
+
+    def __init__(self, function: Callable[P, Any], contract: Contract, redact: frozenset[str]) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self.shape: Shape = shape_of(function, "tool")
+        self.__signature__ = self.shape.signature
+        self.name = contract.tool
+        self.contract = contract
+        self.redact = redact
+        self.body = Code(function, is_async(function), contract.timeout_ms)
+        self.handlers: dict[str, Code] = {}
+        self.codec: ResultCodec = codec_for(_result_type(self.shape))
+        self.where = _place(function)
+
+    def __repr__(self) -> str:
+        """The tool's name and kind."""
+        return f"<tool {self.name} ({self.contract.effect})>"
+
+    # --- calling -----------------------------------------------------------------------------------------
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Perform it as a step of the present run, and give its result.
+
+        Raises `Rejected` or another `OperationFailed` where nothing landed, `OutsideRun` outside a run.
+        """
+        return _result_of(self, self.shape.bind(args, kwargs), None)
+
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Outcome[R]]:
+        """Perform it, and give its outcome; a failure is not raised."""
+        return outcome_of(self, self.shape.bind(args, kwargs), None)
+
+    def options(
+        self,
+        *,
+        step: str | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        on_unknown: OnUnknown | None = None,
+    ) -> Tool[P, R]:
+        """The same tool with other settings for this call; `step` names the step explicitly, once per run."""
+        contract = msgspec.structs.replace(
+            self.contract,
+            timeout_ms=self.contract.timeout_ms if timeout is None else milliseconds(timeout),
+            retry=retry or self.contract.retry,
+            on_unknown=on_unknown or self.contract.on_unknown,
+        )
+        return _Configured(self, contract, step)
+
+    # --- handlers ----------------------------------------------------------------------------------------
+
+    @property
+    def verify(self) -> Handlers[R]:
+        """Register how the world is read back: `@send_email.verify(settle_window=...)`."""
+        return Handlers(self, "verify")
+
+    @property
+    def observe(self) -> Handlers[R]:
+        """Register how the preconditions are read: `@close_ticket.observe`."""
+        return Handlers(self, "observe")
+
+    @property
+    def expect(self) -> Handlers[R]:
+        """Register what evidence a success will leave: a synchronous function that returns JSON values."""
+        return Handlers(self, "expect")
+
+    @property
+    def compensate(self) -> Handlers[R]:
+        """Register what makes amends: `@book.compensate(restores=True)`."""
+        return Handlers(self, "compensate")
+
+    @property
+    def claim(self) -> Handlers[R]:
+        """Register a computed business key: a synchronous function that returns text."""
+        return Handlers(self, "claim")
+
+    # --- what the engine asks ------------------------------------------------------------------------------
+
+    @property
+    def claims(self) -> bool:
+        """Whether it declares a business key."""
+        return bool(self.contract.claim) or "claim" in self.handlers
+
+    def business_key(self, arguments: Mapping[str, Any]) -> str:
+        """The name of the one real-world effect that these arguments stand for."""
+        if (code := self.handlers.get("claim")) is not None:
+            return str(code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments}))
+        parts = [arguments[name] for name in self.contract.claim]
+        return str(parts[0]) if len(parts) == 1 else msgspec.json.encode(parts, enc_hook=str).decode()
+
+    def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
+        """The evidence that a success will leave."""
+        code = self.handlers["expect"]
+        value = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
+        return r.Raw(msgspec.json.encode(value))
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation."""
+        return restore(stored, self.shape.types)
+
+
+class _Configured(Tool[P, R]):
+    """A tool with one call's settings. It shares handlers, so a verifier registered later still counts."""
+
+    def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None) -> None:
+        self.__dict__.update(tool.__dict__)
+        self.contract = contract
+        self._step = step
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        return _result_of(self, self.shape.bind(args, kwargs), self._step)
+
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Outcome[R]]:
+        return outcome_of(self, self.shape.bind(args, kwargs), self._step)
+
+
+# --- calls ---------------------------------------------------------------------------------------------------
+
+
+async def _result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None) -> R:
+    outcome = await outcome_of(tool, arguments, step)
+    if outcome.status == "succeeded" and not outcome.code:
+        return outcome.value  # type: ignore[return-value]  # a success carries R, which may be None
+    raise outcome.error()
+
+
+async def outcome_of(
+    tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, model: bool = False
+) -> Outcome[R]:
+    """Perform a call as a step of the present run."""
+    scope = SCOPE.get()
+    if scope is None:
+        raise OutsideRun(
+            f"{tool.name} was called outside a run, so its effect could not be recorded; nothing was sent",
+            next_step=f"call it from an @agent function run by Holdfast, or {tool.name}.__wrapped__(...) to bypass the runtime",
+        )
+    call = Call(tool, arguments, step, model)
+    if tool.contract.effect == "read":
+        return _read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
+    told = await operate(scope, call)
+    return operation_outcome(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)
+
+
+def _read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
+    ok = record.status == "succeeded"
+    value = tool.codec.decode(record.result) if ok else None
+    return Outcome(
+        record.status, f"{run}/{record.step}", tool.name, reason=record.reason, code=record.code, arguments=arguments,
+        value=value,  # type: ignore[arg-type]  # decoded by R's own annotation
+    )  # fmt: skip
+
+
+def operation_outcome(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str
+) -> Outcome[R]:
+    """The outcome as the caller is told it."""
+    from holdfast.agent.outcomes import outcome_from  # noqa: PLC0415 - outcomes needs this module's types
+
+    return outcome_from(tool, arguments, told, run, namespace)
+
+
+# --- declaring -------------------------------------------------------------------------------------------------
+
+
+@overload
+def tool(function: Callable[P, Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    effect: Effect = ...,
+    idempotency: Key | Natural | None = ...,
+    claim: str | tuple[str, ...] = ...,
+    once: Once | None = ...,
+    timeout: timedelta = ...,
+    retry: Retry | None = ...,
+    budget: Budget | None = ...,
+    on_unknown: OnUnknown = ...,
+    rejections: Collection[int] = ...,
+    not_sent: Collection[int] = ...,
+    redact: Collection[str] = ...,
+    name: str | None = ...,
+) -> _Decorator: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Declare a tool. Without arguments it is a plain write: attempted once, never repeated on a guess.
+
+    - `effect`: "read" or "write". Reads are retried and journaled with one record.
+    - `idempotency`: `Key(ttl=...)` where the system dedupes on `current_operation().key`,
+      `Natural(within=...)` where repeating changes nothing.
+    - `claim`: the parameters that name one real-world effect across all runs (an invoice number).
+    - `once`: `Once("to", "subject", within=...)`: what counts as a repeat when a model asks again.
+    - `timeout`, `retry`, `budget`: limits that survive a crash.
+    - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
+      (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
+    - `on_unknown`: "suspend" (default) or "raise".
+    - `redact`: parameters whose values are never stored.
+
+    Raises `ContractError` where the clauses contradict each other, naming the fix.
+    """
+    if function is not None:
+        return _declared(function)
+    return lambda later: _declared(later, **clauses)
+
+
+class _Decorator:
+    """What `@tool(...)` gives: it keeps the types of async and sync functions alike."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+    def __call__(self, function: Callable[P, Any], /) -> Tool[P, Any]:
+        """Declare `function`."""
+        return _declared(function)
+
+
+def _declared(
+    function: Callable[..., Any],
+    *,
+    effect: Effect = "write",
+    idempotency: Key | Natural | None = None,
+    claim: str | tuple[str, ...] = (),
+    once: Once | None = None,
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    retry: Retry | None = None,
+    budget: Budget | None = None,
+    on_unknown: OnUnknown = "suspend",
+    rejections: Collection[int] = (),
+    not_sent: Collection[int] = (),
+    redact: Collection[str] = (),
+    name: str | None = None,
+) -> Tool[..., Any]:
+    shape = shape_of(function, "tool")
+    claims = (claim,) if isinstance(claim, str) else tuple(claim)
+    contract = Contract(
+        tool=name or function.__name__,
+        effect=effect,
+        idempotency=idempotency,
+        timeout_ms=milliseconds(timeout),
+        retry=retry or default_retry(effect),
+        budget=budget or Budget(),
+        on_unknown=on_unknown,
+        rejections=(*_answers(rejections, "rejected"), *_answers(not_sent, "not_sent")),
+        claim=claims,
+        once=once,
+    )
+    _check(contract, shape)
+    check_names(claims, shape, f"tool {contract.tool}: claim=")
+    check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
+    check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
+    return Tool(function, contract, frozenset(redact))
+
+
+def _check(contract: Contract, shape: Shape) -> None:
+    """Refuse clauses that contradict each other."""
+    where = f"tool {contract.tool}"
+    if contract.effect not in ("read", "write"):
+        raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
+    if contract.timeout_ms <= 0:
+        raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
+    if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once):
+        raise ContractError(
+            f"{where} is a read, and a read changes nothing: idempotency, claim and once do not apply to it",
+            next_step='drop them, or drop effect="read"',
+        )
+    double = {a.status for a in contract.rejections if a.means == "rejected"} & {
+        a.status for a in contract.rejections if a.means == "not_sent"
+    }
+    if double:
+        raise ContractError(
+            f"{where}: status {min(double)} is declared both as a refusal and as not sent",
+            next_step="a refusal is final, not-sent is tried again: choose one",
+        )
+    if contract.once is not None and not contract.once.parameters:
+        raise ContractError(f"{where}: Once() names no parameter", next_step='name what makes a repeat: Once("to")')
+    key = contract.key
+    if key is not None and key.ttl is not None and milliseconds(key.ttl) <= contract.timeout_ms:
+        raise ContractError(
+            f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
+            next_step="a retry could never be deduped: shorten timeout=, or drop the key",
+        )
+    del shape
+
+
+def _answers(statuses: Iterable[int], means: Literal["rejected", "not_sent"]) -> tuple[Rejection, ...]:
+    return tuple(Rejection(status, means) for status in sorted(statuses))
+
+
+def _result_type(shape: Shape) -> Any:
+    return Any if shape.returns is inspect.Signature.empty else shape.returns
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where it is defined, for errors that name two places."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

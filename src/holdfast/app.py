@@ -1,0 +1,276 @@
+"""`Holdfast`: the app. The only place that wires the floors together.
+
+`async with Holdfast("desk.db", agents=[...]) as desk` in async code, `with Holdfast(...) as desk` in
+scripts and notebooks. A bare path is a SQLite journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.tool import Tool
+from holdfast.engine.engine import Engine
+from holdfast.engine.runner import Conclusion, Input, drive_run
+from holdfast.engine.seams import Seams, system_seams
+from holdfast.engine.settings import Settings
+from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.service import Service
+from holdfast.journal import host
+from holdfast.journal.port import Journal, Worker
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.model.ids import checked_run_id
+
+if TYPE_CHECKING:
+    from holdfast.sync import SyncHoldfast
+
+T = TypeVar("T")
+R = TypeVar("R")
+AnyAgent = Agent[Any, Any]
+AnyTool = Tool[Any, Any]
+
+
+class Done(msgspec.Struct, Generic[T, R], frozen=True):
+    """How one run of `desk.map` ended. `error` is None where it completed with `result`."""
+
+    run: str
+    input: T
+    result: R | None = None
+    error: Exception | None = None
+
+    @property
+    def status(self) -> str:
+        """`completed`, `suspended` or `stopped`; `refused` where it could not be started."""
+        if self.error is None:
+            return "completed"
+        if isinstance(self.error, RunSuspended):
+            return "suspended"
+        return "stopped" if isinstance(self.error, RunStopped) else "refused"
+
+
+class RunHandle(Generic[R]):
+    """A run that was started in the background: await `result()`."""
+
+    def __init__(self, run: str, ending: asyncio.Task[R]) -> None:
+        self.run = run
+        self._ending = ending
+
+    async def result(self) -> R:
+        """What the agent returned. Raises `RunSuspended`, `RunStopped` or what the agent raised."""
+        return await asyncio.shield(self._ending)
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._ending.done()
+
+
+class Holdfast:
+    """An app: agents and their tools over one journal."""
+
+    def __init__(
+        self,
+        journal: str | os.PathLike[str] | Journal,
+        *,
+        agents: Iterable[AnyAgent] = (),
+        tools: Iterable[AnyTool] = (),
+        settings: Settings | None = None,
+        seams: Seams | None = None,
+        worker: Callable[[str], Worker] = host.this_process,
+    ) -> None:
+        self._journal = _journal(journal)
+        self._seams = seams or system_seams()
+        self._settings = settings or Settings()
+        self._worker = worker
+        self.agents = gather_agents(agents)
+        self.tools = gather_tools(self.agents.values(), tools)
+        self._engine: Engine | None = None
+        self._running: dict[str, asyncio.Task[Conclusion]] = {}
+
+    # --- open and close --------------------------------------------------------------------------------------
+
+    async def open(self) -> Holdfast:
+        """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
+        engine = Engine(self._journal, self._seams, self._settings, self.tools, self.agents, self._worker)
+        try:
+            await engine.open()
+        except BaseException:
+            await self._journal.close()
+            raise
+        self._engine = engine
+        return self
+
+    async def aclose(self) -> None:
+        """Let calls in flight end within the grace time, suspend what runs, and let go of the journal."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        await engine.shut_down(list(self._running.values()))
+        await engine.close()
+
+    async def __aenter__(self) -> Holdfast:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> SyncHoldfast:
+        from holdfast.sync import SyncHoldfast  # noqa: PLC0415 - the synchronous face stands on this module
+
+        self._sync = SyncHoldfast(self)
+        return self._sync.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sync.close()
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine. Raises `UsageError` before `open` and after `aclose`."""
+        if self._engine is None:
+            raise UsageError("the app is not open", next_step="use: async with Holdfast(...) as desk")
+        return self._engine
+
+    @property
+    def service(self) -> Service:
+        """The use cases that the command line and other interfaces offer."""
+        return Service(self.engine)
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> R:
+        """Run the agent on one input, or join or report the run of that id; call it as often as you like.
+
+        Raises `RunSuspended` where it waits for a person, an event or a distant time, `RunStopped` where
+        it stopped earlier, `ParameterMismatch` where the id exists with another input, and whatever the
+        agent itself raised.
+        """
+        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        conclusion = await self._conclude(name, agent, agent.stored_input(given, self.engine.identity.secret))
+        return self._result(agent, conclusion)
+
+    def start(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> RunHandle[R]:
+        """Start it in the background."""
+        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name)))
+
+    async def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncIterator[Done[T, R]]:
+        """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
+
+        Never raises for one run: each `Done` says how it ended.
+        """
+        if concurrency < 1:
+            raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
+        rest = iter(inputs)
+        pending: set[asyncio.Task[Done[T, R]]] = set()
+        try:
+            while True:
+                while len(pending) < concurrency and (given := next(rest, _NONE)) is not _NONE:
+                    pending.add(asyncio.get_running_loop().create_task(self._one(agent, given)))  # type: ignore[arg-type]  # the sentinel was excluded
+                if not pending:
+                    return
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in pending:
+                task.cancel()
+
+    async def resume(self, run_id: str) -> Any:
+        """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
+        await self.service.reopen_if_stopped(run_id)
+        conclusion = await self._conclude(run_id, None, None)
+        row = (await self.engine.journal.runs(run=run_id))[0]
+        return self._result(self.agents[row.agent], conclusion)
+
+    async def drive(self, run_id: str) -> Conclusion:
+        """Drive an existing run once, and say how it ended. What workers do."""
+        return await self._conclude(run_id, None, None)
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    async def _one(self, agent: Agent[T, R], given: T) -> Done[T, R]:
+        name = ""
+        try:
+            name = agent.run_id_for(given)
+            return Done(name, given, await self.run(agent, given, run_id=name))
+        except JournalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one run's error is that run's result here
+            return Done(name, given, error=error)
+
+    async def _conclude(self, run: str, agent: AnyAgent | None, given: Input | None) -> Conclusion:
+        """Join the run in this process, or drive it; while another process has it, wait for that one."""
+        while True:
+            task = self._running.get(run)
+            if task is None:
+                task = asyncio.get_running_loop().create_task(drive_run(self.engine, run, agent, given))
+                self._running[run] = task
+                task.add_done_callback(lambda _: self._running.pop(run, None))
+            elif given is not None:
+                await self._same_input(run, given)
+            try:
+                return await asyncio.shield(task)
+            except RunBusy:
+                await self.engine.seams.clock.sleep(self._settings.poll_ms / 1000)
+
+    async def _same_input(self, run: str, given: Input) -> None:
+        instance = self.engine.instances.get(run)
+        started = instance.history.started if instance is not None else None
+        if started is not None and started.digest != given.digest:
+            raise ParameterMismatch(
+                f"run {run} is running with another input", run=run, known="nothing was sent for this call",
+                next_step="a run id names one input: use another id",
+            )  # fmt: skip
+
+    def _result(self, agent: Agent[Any, R], conclusion: Conclusion) -> R:
+        run = conclusion.run
+        if conclusion.status == "completed":
+            return agent.codec.decode(conclusion.result)  # type: ignore[return-value]  # decoded by R's own annotation
+        if conclusion.status == "suspended":
+            raise RunSuspended(
+                f"run {run} waits: {conclusion.reason}", run=run, known="everything done so far is recorded",
+                next_step=_answer(conclusion),
+            )  # fmt: skip
+        if isinstance(conclusion.error, (Exception,)):
+            raise conclusion.error
+        raise RunStopped(
+            f"run {run} stopped ({conclusion.reason}): {conclusion.detail}", run=run, reason=conclusion.reason,
+            known="its outcomes stand; it can go on under the same id",
+            next_step=f"holdfast show {run}; after a fix: holdfast resume {run}",
+        )  # fmt: skip
+
+
+_NONE = object()
+
+
+def _answer(conclusion: Conclusion) -> str:
+    """The command that answers what a suspended run waits for."""
+    person = next((wait for wait in conclusion.waits if wait.kind == "person"), None)
+    if person is not None:
+        return f"holdfast resolve {conclusion.run}/{person.step} --happened | --did-not-happen, then holdfast resume {conclusion.run}"
+    if "paused" in conclusion.reason:
+        return f"holdfast unpause {conclusion.run}"
+    return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"
+
+
+def _journal(journal: str | os.PathLike[str] | Journal) -> Journal:
+    if not isinstance(journal, (str, os.PathLike)):
+        return journal
+    text = os.fspath(journal)
+    if "://" in text and not text.startswith("sqlite://"):
+        raise UsageError(
+            f"{text!r} is no journal this version can open",
+            next_step="give a path for SQLite: desk.db, or sqlite:///var/lib/desk.db",
+        )
+    return SqliteJournal(Path(text.removeprefix("sqlite://")))

@@ -1,0 +1,126 @@
+"""The circuit breaker and the shared retry budget of each tool, seen by all processes.
+
+The state is one small hint per tool in the journal: it is written on failures and on the first success
+after them, never on the quiet path, and losing it costs a few extra calls at most. An open breaker
+makes nothing failed: it only makes attempts wait. Verification does not pass through it.
+
+The figures follow common practice: consecutive failures open it, the pause doubles while probes fail,
+and retries spend from a bucket that refills slowly, so that an outage is not answered by a storm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+
+FAILURES_TO_OPEN: Final = 5
+FORGET_MS: Final = 30_000
+FIRST_PAUSE_MS: Final = 1_000
+LONGEST_PAUSE_MS: Final = 60_000
+BUCKET: Final = 50.0
+REFILL_PER_MS: Final = 0.002
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Failures in a row, when the last one was, until when the breaker is open, and what retries may spend."""
+
+    failures: int = 0
+    last_ms: int = 0
+    open_until_ms: int = 0
+    opened: int = 0
+    tokens: float = BUCKET
+
+
+CLOSED: Final = State()
+
+
+def after_failure(state: State, now_ms: int) -> State:
+    """One more call failed or stayed without an answer."""
+    fresh = state.failures if now_ms - state.last_ms <= FORGET_MS else 0
+    failures = fresh + 1
+    opens = failures >= FAILURES_TO_OPEN
+    pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(state.opened, 16))
+    return msgspec.structs.replace(
+        state,
+        failures=failures,
+        last_ms=now_ms,
+        open_until_ms=now_ms + pause if opens else state.open_until_ms,
+        opened=state.opened + 1 if opens else 0,
+    )
+
+
+def after_retry(state: State, now_ms: int) -> State:
+    """One retry was spent from the shared bucket."""
+    left = tokens_now(state, now_ms) - 1
+    return msgspec.structs.replace(state, tokens=max(0.0, left), last_ms=now_ms)
+
+
+def tokens_now(state: State, now_ms: int) -> float:
+    """What the bucket holds now, refilled since it was last touched."""
+    return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
+
+
+def wait_ms(state: State, now_ms: int, *, retry: bool) -> int:
+    """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
+    wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
+    if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
+        wait = max(wait, int(short / REFILL_PER_MS) + 1)
+    return wait
+
+
+class Breakers:
+    """The hints of this process, refreshed while anything fails."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._states: dict[str, tuple[State, bytes | None]] = {}
+
+    def wait_ms(self, tool: str, *, retry: bool) -> int:
+        """How long an attempt of this tool has to wait now."""
+        if tool not in self._states:
+            return 0
+        return wait_ms(self._states[tool][0], self._engine.seams.clock.wall_ms(), retry=retry)
+
+    async def refresh(self) -> None:
+        """Read the hints of all tools of this app."""
+        for tool in self._engine.tools:
+            await self._read(tool)
+
+    async def failed(self, tool: str) -> None:
+        """A call failed without a proof of refusal."""
+        await self._change(tool, failure=True)
+
+    async def retried(self, tool: str) -> None:
+        """A retry is about to be made."""
+        await self._change(tool, failure=False)
+
+    async def succeeded(self, tool: str) -> None:
+        """A call came back: after failures, the breaker closes."""
+        if tool in self._states and self._states[tool][0].failures:
+            state, stored = self._states[tool]
+            closed = msgspec.structs.replace(state, failures=0, open_until_ms=0, opened=0)
+            await self._write(tool, closed, stored)
+
+    async def _change(self, tool: str, *, failure: bool) -> None:
+        for _ in range(3):
+            state, stored = await self._read(tool)
+            now = self._engine.seams.clock.wall_ms()
+            after = after_failure(state, now) if failure else after_retry(state, now)
+            if await self._write(tool, after, stored):
+                return
+
+    async def _read(self, tool: str) -> tuple[State, bytes | None]:
+        stored = await self._engine.journal.hint(f"breaker/{tool}")
+        state = CLOSED if stored is None else msgspec.json.decode(stored, type=State)
+        if stored is not None or tool in self._states:
+            self._states[tool] = (state, stored)
+        return state, stored
+
+    async def _write(self, tool: str, state: State, previous: bytes | None) -> bool:
+        body = msgspec.json.encode(state)
+        self._states[tool] = (state, body)
+        return await self._engine.journal.put_hint(f"breaker/{tool}", body, previous)

@@ -1,0 +1,106 @@
+"""Commands from outside: final when they are in the ledger, applied by whoever holds the run's lease."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.engine.instance import Ending, Instance
+from holdfast.errors import UsageError
+from holdfast.journal.port import Entry, Post
+from holdfast.model import records as r
+from holdfast.model.run import RunHistory
+from holdfast.model.transitions import MOVES
+
+LATE: Final = "late"
+Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen"]
+
+
+class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One order. `record` is what it adds to the run, where it is about one operation."""
+
+    word: Word = "late"
+    by: str = ""
+    note: str = ""
+    record: r.Resolved | r.LateReport | None = None
+
+
+def command_stream(run: str) -> str:
+    """The ledger stream of orders for one run."""
+    return f"run/{run}"
+
+
+def command_post(run: str, word: Word, body: bytes, key: str = "") -> Post:
+    """An order as a ledger entry. `key` makes it one of a kind."""
+    del word  # it stands in the body; named here so that a reader of the caller sees it
+    return Post(command_stream(run), key, body)
+
+
+def records_for(history: RunHistory, entry: Entry, stamp: dict[str, int]) -> tuple[r.Record, ...]:
+    """What one order adds to the run. An order that does not fit any more is recorded as refused."""
+    command = msgspec.json.decode(entry.body, type=Command)
+    applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
+    record = command.record
+    if record is None:
+        return (applied,)
+    operation = history.operations.get(record.step)
+    if operation is None or operation.phase not in MOVES[type(record)][0]:
+        state = "not in this run" if operation is None else operation.phase
+        return (msgspec.structs.replace(applied, note=f"refused: {record.step} is {state}"),)
+    if isinstance(record, r.LateReport):
+        return (applied, _dated(record, stamp))
+    return (applied, msgspec.structs.replace(record, entry=entry.id, **stamp))
+
+
+def _dated(report: r.LateReport, stamp: dict[str, int]) -> r.LateReport:
+    """A report of another process carries that process's clock: it counts from when we learned it."""
+    return msgspec.structs.replace(report, **stamp)
+
+
+async def take_commands(instance: Instance) -> None:
+    """Apply every order that came since the last look."""
+    entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
+    for entry in entries:
+        if entry.id <= instance.history.entry_seen or instance.sealed is not None:
+            continue
+        records = records_for(instance.history, entry, instance.stamp())
+        await instance.append(*records)
+        for record in records:
+            if isinstance(record, r.CommandApplied):
+                _act(instance, record)
+            elif isinstance(record, (r.Resolved, r.LateReport)):
+                instance.settled(record.step)
+    if entries:
+        instance.wake()
+        instance.consider_rest()
+
+
+def _act(instance: Instance, command: r.CommandApplied) -> None:
+    match command.command:
+        case "cancel":
+            instance.end(Ending("cancelled", command.note or f"cancelled by {command.by}"))
+        case "pause":
+            instance.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {instance.run}"))
+        case _:
+            return
+
+
+def checked_resolution(history: RunHistory, step: str, word: str) -> None:
+    """Refuse a person's word that cannot apply. Raises `UsageError` saying what can."""
+    operation = history.operations.get(step)
+    if operation is None:
+        known = ", ".join(sorted(history.operations)) or "none"
+        raise UsageError(f"run {history.run} has no operation {step}", known=f"its operations: {known}")
+    if operation.phase not in {"unknown", "gated"}:
+        basis = f" ({operation.basis})" if operation.basis else ""
+        raise UsageError(
+            f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
+            next_step=f"holdfast why {history.run}/{step}",
+        )
+    maybe = any(a.standing(operation.absent_through) in {"ambiguous", "open"} for a in operation.attempts)
+    if word == "happened" and not operation.attempts and not maybe:
+        raise UsageError(
+            f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
+            next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",
+        )

@@ -1,0 +1,90 @@
+"""`current_operation()`: what a tool can learn about the operation it performs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final
+
+from holdfast.errors import OutsideRun, SendByPassed
+from holdfast.model.ids import marker
+
+
+class CurrentOperation:
+    """The operation that the running tool performs.
+
+    Reading `key` or `marker` is noticed: a keyed tool that never looks at its key was not deduped,
+    and is treated as a plain write from then on.
+    """
+
+    __slots__ = (
+        "_key",
+        "_left_ms",
+        "attempt",
+        "expected",
+        "id",
+        "key_read",
+        "observed",
+        "run",
+        "sends",
+        "step",
+        "tool",
+    )
+
+    def __init__(self, run: str, step: str, tool: str, key: str, attempt: int, left_ms: Callable[[], int]) -> None:
+        self.run = run
+        self.step = step
+        self.tool = tool
+        self.id = f"{run}/{step}"
+        self.attempt = attempt
+        self.observed: Any = None
+        self.expected: Any = None
+        self.key_read = False
+        self.sends = 0
+        self._key = key
+        self._left_ms = left_ms
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for every attempt of this operation, and for no other one."""
+        self.key_read = True
+        return self._key
+
+    @property
+    def marker(self) -> str:
+        """The key in a form that can be planted in the effect and found again by `verify`."""
+        self.key_read = True
+        return marker(self._key)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the send-by deadline of this attempt; negative once it has passed."""
+        return self._left_ms() / 1000
+
+    def check_send(self) -> None:
+        """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.
+
+        A process that was paused may wake up hours later in the middle of a tool; by then another
+        attempt may have been made. Inner retries of a client library count as sends.
+        """
+        left = self._left_ms()
+        self.sends += 1
+        if left <= 0:
+            raise SendByPassed(
+                f"{self.id}, attempt {self.attempt}: the send-by deadline passed {-left / 1000:.1f} s ago",
+                next_step="nothing to do: the runtime decides what happens to the operation",
+            )
+
+
+AT: Final[ContextVar[CurrentOperation | None]] = ContextVar("holdfast_operation", default=None)
+
+
+def current_operation() -> CurrentOperation:
+    """The operation that this tool performs now. Raises `OutsideRun` elsewhere."""
+    operation = AT.get()
+    if operation is None:
+        raise OutsideRun(
+            "current_operation() was called where no tool is being performed",
+            next_step="call it inside a @tool function; in a unit test use holdfast.testing.operation(key=...)",
+        )
+    return operation

@@ -1,0 +1,122 @@
+"""Effects of other operations that a new one may meet: business keys, and repeats by a model.
+
+Both are ledger streams, so they outlive the runs that wrote them. A business key is a claim: its
+generation is taken by compare-and-set in the same commit as the attempt it allows. `outside` numbers
+the outside key: it moves on only where the former effect is proven not to stand, so that a released
+claim is retried under the key that the system already knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from holdfast.journal.port import Entry, Post
+from holdfast.model.operation import OperationState
+from holdfast.model.records import NOTHING, Raw
+
+State = Literal["taken", "succeeded", "released", "ended"]
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ledger entry about an effect: which operation, with which arguments, in which state."""
+
+    operation: str
+    digest: str
+    state: State
+    generation: int = 0
+    outside: int = 0
+    result: Raw = NOTHING
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a business key or was last to say the same words. `since_ms` is the wall clock of its first note."""
+
+    note: Note
+    since_ms: int
+
+    @property
+    def stands(self) -> bool:
+        """Whether its effect stands, or may still come to stand."""
+        return self.note.state in {"taken", "succeeded"}
+
+
+_NOTES = msgspec.json.Decoder(Note)
+
+
+def claim_stream(tool: str, business_key: str) -> str:
+    """The ledger stream of one business key."""
+    return f"claim/{tool}/{business_key}"
+
+
+def repeat_stream(tool: str, words: str) -> str:
+    """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
+    return f"once/{tool}/{words}"
+
+
+def last_holder(entries: Iterable[Entry]) -> Holder | None:
+    """The newest generation of a claim, in its newest state."""
+    newest: Holder | None = None
+    for entry in entries:
+        note = _NOTES.decode(entry.body)
+        if newest is None or note.generation >= newest.note.generation:
+            began = entry.at_ms if newest is None or note.generation > newest.note.generation else newest.since_ms
+            newest = Holder(note, began)
+    return newest
+
+
+def last_write(entries: Iterable[Entry], within_ms: int | None, now_ms: int) -> Holder | None:
+    """The newest write with the same words that is not older than `within_ms`."""
+    newest: Holder | None = None
+    for entry in entries:
+        note = _NOTES.decode(entry.body)
+        same = newest is not None and newest.note.operation == note.operation
+        newest = Holder(note, newest.since_ms if newest is not None and same else entry.at_ms)
+    if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
+        return None
+    return newest
+
+
+def first_use_ms(entries: Iterable[Entry], outside: int) -> int | None:
+    """The wall clock at which an outside key was first used."""
+    uses = [entry.at_ms for entry in entries if _NOTES.decode(entry.body).outside == outside]
+    return min(uses, default=None)
+
+
+def next_claim(holder: Holder | None) -> tuple[int, int]:
+    """The generation to take, and the outside key's number: a new one only after a proven end."""
+    if holder is None:
+        return 1, 1
+    note = holder.note
+    return note.generation + 1, note.outside + (0 if note.state == "released" else 1)
+
+
+def taken(stream: str, operation: str, digest: str, generation: int, outside: int) -> Post:
+    """The claim itself: the first to post it holds the key."""
+    note = Note(operation, digest, "taken", generation, outside)
+    return Post(stream, f"{generation}/taken", msgspec.json.encode(note))
+
+
+def ended(stream: str, operation: str, state: OperationState) -> Post:
+    """What became of a claimed effect."""
+    intent = state.intent
+    by_person = state.basis is not None and state.basis.by == "person"
+    released = state.phase == "cancelled" or (state.phase == "failed" and by_person)
+    word: State = "succeeded" if state.phase == "succeeded" else "released" if released else "ended"
+    result = state.result if word == "succeeded" else NOTHING
+    note = Note(operation, intent.digest, word, intent.generation, intent.outside, result)
+    return Post(stream, f"{intent.generation}/{word}", msgspec.json.encode(note))
+
+
+def said(stream: str, operation: str, digest: str) -> Post:
+    """A write with these words was begun."""
+    return Post(stream, f"{operation}/taken", msgspec.json.encode(Note(operation, digest, "taken")))
+
+
+def said_and_done(stream: str, operation: str, state: OperationState) -> Post:
+    """What became of a write with these words."""
+    word: State = "succeeded" if state.phase == "succeeded" else "ended"
+    note = Note(operation, state.intent.digest, word, result=state.result if word == "succeeded" else NOTHING)
+    return Post(stream, f"{operation}/{word}", msgspec.json.encode(note))

@@ -1,0 +1,68 @@
+"""How a call ended: from a return value or an exception to an `End`.
+
+The tool's own words count first, then the answers it declared as refusals, then the table of
+well-known exceptions, where only failures before the first byte was written are not-sent. Anything
+unknown is ambiguous: on a write, guessing is how effects are repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.engine.tooling import Codec
+from holdfast.engine.wellknown import classify
+from holdfast.engine.wellknown_answers import retry_after, status_code
+from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
+from holdfast.model.contract import Contract
+from holdfast.model.records import End, Raw
+
+
+def end_of_value(codec: Codec, value: Any) -> End:
+    """The end of a call that returned. A result that cannot make the round trip is lost, not the effect."""
+    try:
+        stored, _ = codec.round_trip(value)
+    except ValueError as error:
+        return End("returned", why=f"the result could not be stored: {error}", lost=True)
+    return End("returned", result=Raw(stored))
+
+
+def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> End:
+    """The end of a call that raised, after it said `sends` times that it was about to send."""
+    why = describe(error)
+    match error:
+        case NotSent():
+            return End("not_sent", why=why, retry_after_ms=_ms(error.retry_after))
+        case Rejected():
+            return End("rejected", why=error.message, code=error.code)
+        case KeyInProgress():
+            return End("key_in_progress", why=why)
+        case Ambiguous() | asyncio.CancelledError():
+            return End("ambiguous", why=why)
+        case _:
+            kind = classify(error).kind if sends <= 1 else "ambiguous"  # an earlier send may have landed
+            return _declared(contract, error, why) or End(kind, why=why)
+
+
+def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
+    """What the tool declared about this answer, if it is one."""
+    status = status_code(error)
+    if status is None:
+        return None
+    for answer in contract.rejections:
+        if answer.status == status:
+            wait = _ms(retry_after(error)) if answer.means == "not_sent" else None
+            return End(answer.means, why=why, code=str(status), retry_after_ms=wait)
+    return None
+
+
+def describe(error: BaseException) -> str:
+    """One line for records and people: the kind of error and its text, cut to a readable length."""
+    text = str(error).replace("\0", "").encode("utf-8", "replace").decode()
+    name = type(error).__name__
+    line = f"{name}: {text}" if text else name
+    return line if len(line) <= 500 else line[:497] + "..."
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else max(0, int(seconds * 1000))

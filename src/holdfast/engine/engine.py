@@ -1,0 +1,226 @@
+"""The engine of one process: its journal, tools and agents, its lease, and the runs it drives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from holdfast.engine.breaker import Breakers
+from holdfast.engine.commands import LATE, command_post
+from holdfast.engine.executor import late
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Ending, Instance
+from holdfast.engine.scopes import Scope, numbering_factory
+from holdfast.engine.seams import Seams
+from holdfast.engine.settings import Settings
+from holdfast.engine.tooling import Codec, ToolCode
+from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.journal.port import Identity, Journal, Worker
+from holdfast.model import records as r
+from holdfast.model.run import RunHistory
+from holdfast.model.secret import resolver_from
+
+LOG: Final = logging.getLogger("holdfast")
+
+
+class AgentCode(Protocol):
+    """One agent, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in records and commands."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What the author calls this version of the code; empty where nothing is said."""
+        ...
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """How long a run may take from its start, in milliseconds."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its result."""
+        ...
+
+    def begin(self, scope: Scope, stored_input: bytes) -> Any:
+        """The coroutine of one instance."""
+        ...
+
+
+class Engine:
+    """Everything one process needs to drive runs. Open it before use; close it at the end."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        seams: Seams,
+        settings: Settings,
+        tools: Mapping[str, ToolCode],
+        agents: Mapping[str, AgentCode],
+        worker: Callable[[str], Worker],
+    ) -> None:
+        self.journal: Final = journal
+        self.seams: Final = seams
+        self.settings: Final = settings
+        self.tools: Final = tools
+        self.agents: Final = agents
+        self.worker: Final = worker(seams.rng.token())
+        self.breakers: Final = Breakers(self)
+        self.pauses: dict[str, str] = {}
+        self.instances: dict[str, Instance] = {}
+        self.identity: Identity = Identity("", b"", "")
+        self.closing = False
+        self._beat_up = 0
+        self._keeping: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._unread_keys: set[str] = set()
+        self._factory: Any = None
+        self.resolver = resolver_from(os.environ)
+
+    # --- open and close ------------------------------------------------------------------------------------
+
+    async def open(self) -> Identity:
+        """Open the journal, take a lease for this process, number tasks of agent code, keep house."""
+        self.identity = await self.journal.open()
+        for notice in self.identity.notices:
+            LOG.info(notice)
+        await self._beat()
+        await self._read_pauses()
+        loop = asyncio.get_running_loop()
+        self._factory = loop.get_task_factory()
+        loop.set_task_factory(numbering_factory(self._factory))
+        self._beating = loop.create_task(self._keep_lease(), name="holdfast-lease")
+        self._keeping = loop.create_task(self._keep_house(), name="holdfast-house")
+        return self.identity
+
+    async def shut_down(self, driving: list[asyncio.Task[Any]]) -> None:
+        """Seal every instance, let calls in flight end within the grace time, and suspend what runs."""
+        for instance in list(self.instances.values()):
+            instance.end(Ending("shutdown", "the process shuts down"))
+        if driving:
+            await asyncio.wait(driving, timeout=2 * self.settings.grace_ms / 1000)
+
+    async def close(self) -> None:
+        """Stop keeping house and let go of the journal."""
+        if self.closing:
+            return
+        self.closing = True
+        for task in (self._keeping, *list(self._background)):
+            await _cancelled(task)
+        await _cancelled(self._beating)
+        asyncio.get_running_loop().set_task_factory(self._factory)
+        await self.journal.close()
+
+    def background(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
+        """Run something that outlives its caller; it is cancelled when the engine closes."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    # --- the lease of this process ---------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        asked = self.journal.now().ms
+        await self.journal.beat(self.worker, self.settings.lease_ms)
+        self._beat_up = asked  # counted from before the request left
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await self.seams.clock.sleep(self.settings.lease_ms / 3000)
+            try:
+                await self._beat()
+            except HoldfastError as error:
+                LOG.warning("the lease could not be renewed: %s", error)
+
+    async def lease_is_trusted(self, instance: Instance) -> None:
+        """Return once this process may act: its lease holds for longer than the margin."""
+        limit = self.settings.lease_ms - self.settings.margin_ms
+        if self.journal.now().ms - self._beat_up < limit:
+            return
+        await self._beat()
+        instance.check()
+
+    # --- keeping house -----------------------------------------------------------------------------------------
+
+    async def _keep_house(self) -> None:
+        """Look at what came from outside: commands for our runs, pauses, breakers."""
+        tick = 0
+        while True:
+            await self.seams.clock.sleep(self.settings.poll_ms / 1000)
+            tick += 1
+            try:
+                await self.look(everything=tick % 8 == 0)
+            except JournalUnavailable as error:
+                LOG.warning("the journal cannot be read: %s", error)
+
+    async def look(self, *, everything: bool = True) -> None:
+        """Take commands for the runs driven here; with `everything` also pauses and breakers."""
+        from holdfast.engine.commands import take_commands  # noqa: PLC0415 - commands needs the engine's types
+
+        for instance in list(self.instances.values()):
+            if instance.sealed is None:
+                await take_commands(instance)
+        if everything:
+            await self._read_pauses()
+            await self.breakers.refresh()
+
+    async def _read_pauses(self) -> None:
+        entries = await self.journal.entries("pause/")
+        pauses: dict[str, str] = {}
+        for entry in entries:
+            note = msgspec.json.decode(entry.body, type=dict[str, str])
+            pauses[entry.stream.removeprefix("pause/")] = note.get("why", "") if note["word"] == "pause" else ""
+        before, self.pauses = self.pauses, {tool: why for tool, why in pauses.items() if why}
+        if before != self.pauses:
+            for instance in self.instances.values():
+                instance.wake()
+
+    # --- what instances ask for ----------------------------------------------------------------------------------
+
+    def deadline_of(self, history: RunHistory) -> int | None:
+        """The wall clock at which the run's time is over."""
+        if history.started is None or (agent := self.agents.get(history.started.agent)) is None:
+            return None
+        return None if agent.deadline_ms is None else history.started.at + agent.deadline_ms
+
+    def watch_late(self, flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
+        """File what a call answers after its attempt was given up."""
+
+        def report(_: asyncio.Future[Any]) -> None:
+            if not self.closing:
+                self.background(late(flight, number, call), "holdfast-late")
+
+        call.add_done_callback(report)
+
+    async def file_late(self, run: str, report: r.LateReport) -> None:
+        """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner."""
+        body = msgspec.json.encode({"record": report})
+        await self.journal.post(command_post(run, LATE, body, f"late/{report.step}/{report.number}/{report.up}"))
+
+    def report_unread_key(self, tool: str) -> None:
+        """A keyed tool never looked at its key: nothing was deduped."""
+        if tool not in self._unread_keys:
+            self._unread_keys.add(tool)
+            LOG.warning(
+                "%s declares an idempotency key and never read current_operation().key: "
+                "its writes are treated as plain ones from now on. Pass the key to the system, or drop idempotency=Key(...)",
+                tool,
+            )
+
+
+async def _cancelled(task: asyncio.Task[Any] | None) -> None:
+    if task is None or task is asyncio.current_task():
+        return
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)

@@ -1,0 +1,365 @@
+"""The executor: performs one move after another until an operation is settled.
+
+First attempts, retries and recovery after a crash all run this one loop. `decide` says what to do; the
+methods here do it, record what came of it, and ask again. Nothing else touches the world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.calls import Answer, call_tool
+from holdfast.engine.ends import describe, end_of_error, end_of_value
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Pause
+from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.tooling import within
+from holdfast.errors import HoldfastError, LedgerTaken
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.decide import decide
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
+from holdfast.model.transitions import apply
+from holdfast.model.weigh import key_left_ms, until_believable_ms
+
+_RESTING: Final = {"person", "paused", "trust", "claim", "verify", "retry", "breaker"}
+_VERDICTS: Final[dict[type, VerdictKind]] = {
+    Happened: "happened",
+    DidNotHappen: "did_not_happen",
+    CannotTell: "cannot_tell",
+    Conflict: "conflict",
+}
+
+
+async def drive(flight: Flight) -> OperationState:
+    """Perform moves until the operation has a final outcome, or its instance stops driving."""
+    instance = flight.instance
+    while not flight.operation.final:
+        if instance.draining or (flight.journaled and instance.sealed is not None):
+            break
+        move = decide(flight.operation, flight.situation(), instance.now())
+        await _perform(flight, move)
+    return flight.operation
+
+
+async def _perform(flight: Flight, move: m.Move) -> None:
+    match move:
+        case m.Attempt():
+            await _attempt(flight)
+        case m.Settle():
+            await _settle(flight, move)
+        case m.Wait():
+            await _wait(flight, move)
+        case m.Verify():
+            await _verify(flight)
+        case m.Observe():
+            await _observe(flight)
+        case m.Reuse():
+            await _reuse(flight, move)
+        case m.Park():
+            await _park(flight, move.why, move.rule)
+        case m.Gate() | m.Hold() | m.Compensate() | m.Done():
+            await _park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
+
+
+# --- attempts ----------------------------------------------------------------------------------------
+
+
+async def _attempt(flight: Flight) -> None:
+    """Record the intent and the attempt, durably; call the tool; classify and record its end."""
+    instance = flight.instance
+    if flight.operation.attempts:
+        await instance.engine.breakers.retried(flight.operation.intent.tool)
+    if flight.journaled:
+        await instance.engine.lease_is_trusted(instance)
+    crash = instance.engine.seams.crash
+    started = _started(flight)
+    crash.reached("before_intent")
+    try:
+        await flight.note(started, posts=taking_posts(flight))
+    except LedgerTaken:
+        await look_elsewhere(flight)
+        return
+    crash.reached("after_intent")
+    answer = await call_tool(flight, started)
+    await _ended(flight, started.number, answer)
+
+
+def _started(flight: Flight) -> r.AttemptStarted:
+    operation, contract = flight.operation, flight.contract()
+    first = not flight.recorded
+    situation, now = flight.situation(), flight.instance.now()
+    left = key_left_ms(operation, situation, now) if contract.key is not None else contract.timeout_ms
+    intent = flight.intent
+    if first and flight.observed != r.NOTHING:
+        intent = msgspec.structs.replace(intent, observed=flight.observed)
+    return r.AttemptStarted(
+        step=flight.step,
+        number=len(operation.attempts) + 1,
+        token=flight.instance.lease.token,
+        send_by=max(1, min(contract.timeout_ms, left)),
+        intent=intent if first or flight.taking is not None else None,
+        observed=r.NOTHING if first else flight.observed,
+        approval=operation.approval,
+        **flight.instance.stamp(),
+    )
+
+
+async def _ended(flight: Flight, number: int, answer: Answer) -> None:
+    """File the end of a call. Where it settles the operation, both are one record."""
+    instance, tool = flight.instance, flight.tool
+    assert tool is not None, flight.step
+    flight.reading = "unread"
+    end = (
+        end_of_value(tool.codec, answer.value)
+        if answer.error is None
+        else end_of_error(flight.contract(), answer.error, answer.sends)
+    )
+    if not answer.key_read:
+        end = msgspec.structs.replace(end, key_read=False)
+        instance.engine.report_unread_key(tool.name)
+    ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, **instance.stamp())
+    trial = apply(flight.operation, ended, instance.history.boot)
+    move = decide(trial, flight.situation(), instance.now())
+    instance.engine.seams.crash.reached("before_outcome")
+    if isinstance(move, m.Settle) and move.status in {"succeeded", "failed"} and answer.over:
+        await _record_outcome(flight, move, trial, end)
+    else:
+        await flight.note(ended, ride=end.kind != "rejected")
+    instance.engine.seams.crash.reached("after_outcome")
+    if not flight.journaled or end.kind in {"returned", "rejected"}:
+        await instance.engine.breakers.succeeded(tool.name)
+    elif end.kind in {"ambiguous", "not_sent"}:
+        await instance.engine.breakers.failed(tool.name)
+
+
+# --- outcomes ------------------------------------------------------------------------------------------
+
+
+async def _settle(flight: Flight, move: m.Settle) -> None:
+    await _record_outcome(flight, move, flight.operation, None)
+
+
+async def _record_outcome(flight: Flight, move: m.Settle, operation: OperationState, end: r.End | None) -> None:
+    """Record the outcome, with the end of the last attempt where it comes with it."""
+    result, lost, why = _result(move, operation)
+    bare = None
+    if end is not None:
+        bare = msgspec.structs.replace(end, result=r.NOTHING)
+    record = r.OperationSettled(
+        step=flight.step,
+        status=move.status,
+        basis=move.basis,
+        rule=move.rule if move.rule != "returned" else "",
+        reason=move.reason or why,
+        code=move.code,
+        result=result,
+        lost=lost,
+        unverified=move.unverified,
+        number=len(operation.attempts) if end is not None else 0,
+        end=bare,
+        **flight.instance.stamp(),
+    )
+    records: tuple[r.OperationRecord, ...] = (record,)
+    if not flight.recorded and flight.journaled:
+        records = (_planned(flight), record)
+    posts = settling_posts(
+        flight, msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
+    )
+    unread = any(a.end is not None and not a.end.key_read for a in operation.attempts)
+    rides = move.status == "succeeded" and flight.contract().rides and not (unread and not flight.contract().verifies)
+    await flight.note(*records, ride=rides, posts=posts)
+    flight.instance.settled(flight.step)
+
+
+def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str]:
+    """The stored result of a success, whether it was lost, and why."""
+    if move.status != "succeeded":
+        return r.NOTHING, False, ""
+    if move.attempt:
+        end = operation.attempts[move.attempt - 1].end
+        assert end is not None, operation
+        return end.result, end.lost, end.why if end.lost else ""
+    return operation.found or r.NOTHING, operation.lost, ""
+
+
+def _planned(flight: Flight, waits_for: str = "") -> r.OperationPlanned:
+    return r.OperationPlanned(
+        step=flight.step, intent=flight.operation.intent, waits_for=waits_for, **flight.instance.stamp()
+    )
+
+
+async def _park(flight: Flight, why: str, rule: str) -> None:
+    record = r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp())
+    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, why), record)
+    await flight.note(*records)
+    flight.instance.settled(flight.step)
+
+
+async def _reuse(flight: Flight, move: m.Reuse) -> None:
+    """Answer with an outcome that stands already."""
+    holder = flight.holder
+    assert holder is not None, flight.step
+    record = r.OutcomeReused(
+        step=flight.step,
+        source=move.source,
+        why=move.rule,
+        result=holder.note.result,
+        intent=None if flight.recorded else flight.operation.intent,
+        age_ms=max(0, flight.instance.engine.seams.clock.wall_ms() - holder.since_ms),
+        **flight.instance.stamp(),
+    )
+    await flight.note(record)
+    flight.instance.settled(flight.step)
+
+
+# --- reading the world -----------------------------------------------------------------------------------
+
+
+async def _verify(flight: Flight) -> None:
+    """Read the world back and record the verdict. An error of the verifier is no verdict."""
+    instance, tool = flight.instance, flight.tool
+    assert tool is not None, flight.step
+    before = flight.operation
+    believable = until_believable_ms(before, flight.situation(), instance.now()) == 0
+    instance.engine.seams.crash.reached("before_verify")
+    verdict = await _ask(flight, "verify")
+    instance.engine.seams.crash.reached("after_verify")
+    kind = _VERDICTS.get(type(verdict))
+    if kind is None:
+        kind, verdict = "cannot_tell", CannotTell(f"verify answered {type(verdict).__name__}, which is no verdict")
+    stored, lost = r.NOTHING, False
+    if isinstance(verdict, Happened):
+        end = end_of_value(tool.codec, verdict.result)
+        stored, lost = end.result, end.lost
+    absent = kind == "did_not_happen" and believable
+    record = r.Verified(
+        step=flight.step,
+        verdict=kind,
+        believable=believable,
+        through=len(before.attempts) if absent else 0,
+        evidence=verdict.evidence[:2000],
+        result=stored,
+        lost=lost,
+        missing=verdict.missing if isinstance(verdict, Happened) else (),
+        **instance.stamp(),
+    )
+    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, "verification"), record)
+    await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
+
+
+async def _ask(flight: Flight, handler: str) -> Any:
+    tool = flight.tool
+    assert tool is not None, flight.step
+    try:
+        return await within(tool.handlers[handler], flight.decoded(), (flight.view(),), flight.instance.engine.seams)
+    except Exception as error:  # noqa: BLE001  # a verifier's own error is no evidence
+        return CannotTell(describe(error))
+
+
+async def _observe(flight: Flight) -> None:
+    """Read the preconditions: the first reading is kept, later ones are compared with it."""
+    tool = flight.tool
+    assert tool is not None, flight.step
+    seams = flight.instance.engine.seams
+    try:
+        value = await within(tool.handlers["observe"], flight.decoded(), (flight.view(),), seams)
+        observed = r.Raw(msgspec.json.encode(value, order="deterministic"))
+    except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
+        flight.reading = "unreadable"
+        await _reobserved(flight, r.Raw(msgspec.json.encode(describe(error))))
+        return
+    known = flight.operation.observed
+    flight.observed = observed
+    flight.reading = "same" if known in (r.NOTHING, observed) else "changed"
+    if flight.reading == "changed":
+        await _reobserved(flight, observed)
+
+
+async def _reobserved(flight: Flight, observed: r.Raw) -> None:
+    assert flight.reading in {"changed", "unreadable"}, flight.reading
+    if not flight.recorded:
+        return
+    voided = bool(flight.operation.approval) and flight.reading == "changed"
+    reading = "changed" if flight.reading == "changed" else "unreadable"
+    await flight.note(
+        r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
+    )
+    if voided:
+        flight.reading = "same"
+
+
+# --- waiting ------------------------------------------------------------------------------------------------
+
+
+async def _wait(flight: Flight, move: m.Wait) -> None:
+    instance = flight.instance
+    if move.why in {"retry", "verify"} and not move.drawn:
+        await _schedule(flight, move)
+        return
+    if move.why == "call":
+        live = {call for call in flight.calls.values() if not call.done()}
+        await asyncio.wait(live, timeout=instance.engine.settings.slice_ms / 1000)
+        return
+    if move.why == "claim":
+        await _await_holder(flight)
+        return
+    ms = None if move.until_woken else move.high_ms
+    due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
+    if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
+        due = flight.operation.wait.until if flight.operation.wait else None
+        asks = f"{flight.id}: {flight.operation.reason or move.rule}"
+        pause = Pause("person", flight.step, due, asks)
+    else:
+        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
+    seconds = min(instance.engine.settings.slice_ms, ms if ms is not None else 2**31) / 1000
+    if flight.journaled:
+        await instance.rest(flight.step, pause, seconds)
+    else:
+        await instance.engine.seams.clock.sleep(seconds)
+
+
+async def _schedule(flight: Flight, move: m.Wait) -> None:
+    """Draw the pause and record it, so that a restart keeps the schedule."""
+    instance = flight.instance
+    ms = int(instance.engine.seams.rng.uniform(move.low_ms, move.high_ms))
+    stamp = instance.stamp()
+    record = r.WaitScheduled(step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, **stamp)
+    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, move.why), record)
+    await flight.note(*records, ride=True)
+
+
+async def _await_holder(flight: Flight) -> None:
+    """Another operation holds the business key: wait for it, and in the end for a person."""
+    instance = flight.instance
+    if not flight.recorded:
+        await flight.note(_planned(flight, f"the claim of {flight.elsewhere.source if flight.elsewhere else '?'}"))
+    poll = instance.engine.settings.poll_ms
+    due = instance.engine.seams.clock.wall_ms() + poll
+    await instance.rest(flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000)
+    await look_elsewhere(flight)
+
+
+async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
+    """A call ended after its attempt had been given up: what it says is evidence."""
+    tool, instance = flight.tool, flight.instance
+    if tool is None or call.cancelled():
+        return
+    error = call.exception()
+    end = end_of_error(flight.contract(), error) if error else end_of_value(tool.codec, call.result())
+    report = r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
+    try:
+        await instance.append(report)
+    except (HoldfastError, AssertionError):
+        await instance.engine.file_late(instance.run, report)
+        return
+    operation = flight.operation
+    contradicts = (end.kind == "returned") != (operation.phase == "succeeded")
+    if operation.final and contradicts and end.kind in {"returned", "rejected"}:
+        evidence = f"attempt {number} reported late: {end.kind} {end.why}".strip()
+        await instance.append(r.Contradicted(step=flight.step, evidence=evidence, **instance.stamp()))
+    instance.wake(flight.step)

@@ -1,0 +1,179 @@
+"""One operation on its way: what the executor holds in memory beside the records."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.elsewhere import Holder
+from holdfast.engine.instance import Instance
+from holdfast.engine.tooling import ToolCode
+from holdfast.journal.port import Post
+from holdfast.model import records as r
+from holdfast.model.contract import Contract, contract_digest, stricter
+from holdfast.model.ids import claim_identity, idempotency_key, operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
+from holdfast.model.transitions import apply
+from holdfast.model.view import Operation
+
+
+class Flight:
+    """An operation being driven by this process.
+
+    `tool` is None where the app does not have it any more. Reads are not journaled step by step:
+    their state lives here until they end.
+    """
+
+    __slots__ = ("arguments", "calls", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
+                 "reading", "state", "step", "taking", "tool", "waiting_since")  # fmt: skip
+
+    def __init__(
+        self,
+        instance: Instance,
+        step: str,
+        tool: ToolCode | None,
+        draft: OperationState | None,
+        *,
+        journaled: bool = True,
+    ) -> None:
+        self.instance = instance
+        self.step = step
+        self.tool = tool
+        self.state = draft
+        self.journaled = journaled
+        self.calls: dict[int, asyncio.Future[Any]] = {}
+        self.reading: Reading = "unread"
+        self.observed: r.Raw = r.NOTHING
+        self.elsewhere: Elsewhere | None = None
+        self.holder: Holder | None = None
+        self.taking: tuple[int, int] | None = None
+        self.key_age_ms = 0
+        self.waiting_since = instance.claimed_up
+        self.arguments: dict[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        """The operation's full name."""
+        return operation_id(self.instance.run, self.step)
+
+    @property
+    def operation(self) -> OperationState:
+        """The operation as it stands now."""
+        if self.journaled and (recorded := self.instance.history.operations.get(self.step)) is not None:
+            return recorded
+        assert self.state is not None, self.step
+        return self.state
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the journal knows this operation already."""
+        return self.journaled and self.step in self.instance.history.operations
+
+    @property
+    def intent(self) -> r.Intent:
+        """The intent, with the generation of the business key that this process is about to take."""
+        intent = self.operation.intent
+        if self.taking is None or self.operation.attempts:
+            return intent
+        return msgspec.structs.replace(intent, generation=self.taking[0], outside=self.taking[1])
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of this operation."""
+        return key_of(self.instance.engine.identity.namespace, self.instance.run, self.step, self.intent)
+
+    def contract(self) -> Contract:
+        """The clauses that hold for the next attempt: the stricter of what was stored and what is declared now."""
+        stored = self._stored_contract()
+        if self.tool is None:
+            return msgspec.structs.replace(stored, verifies=False, observes=False) if stored else Contract("?")
+        present = self.tool.contract
+        return present if stored is None else stricter(stored, present)
+
+    def _stored_contract(self) -> Contract | None:
+        digest = self.operation.contract
+        if self.tool is not None and contract_digest(self.tool.contract) == digest:
+            return None
+        record = self.instance.history.contracts.get(digest)
+        return msgspec.json.decode(record.clauses, type=Contract) if record is not None else None
+
+    def situation(self) -> Situation:
+        """Everything that `decide` has to know beside the operation."""
+        instance, engine = self.instance, self.instance.engine
+        operation = self.operation
+        settings = engine.settings
+        return Situation(
+            contract=self.contract(),
+            claimed_up=instance.claimed_up,
+            tool="gone" if self.tool is None else "present",
+            distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
+            began_doubtful=engine.identity.trust == "doubtful" and not operation.attempts,
+            stop=stop_of(instance),
+            paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
+            breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
+            elsewhere=self.elsewhere,
+            live=frozenset(number for number, call in self.calls.items() if not call.done()),
+            reading=self.reading,
+            key_age_ms=self.key_age_ms,
+            deaths_allowed=settings.deaths_allowed,
+            clock_error_ms=settings.clock_error_ms,
+            slow_verify_ms=settings.slow_verify_ms,
+        )
+
+    async def note(self, *records: r.OperationRecord, ride: bool = False, posts: tuple[Post, ...] = ()) -> None:
+        """Record what happened to this operation. A read keeps it in memory."""
+        if not self.journaled:
+            for record in records:
+                self.state = apply(self.state, record, self.instance.history.boot)
+            return
+        stored: tuple[r.Record, ...] = records
+        if not self.recorded and self.tool is not None:
+            stored = (*self.instance.contract_record(self.tool.contract), *records)
+        if ride and not posts:
+            self.instance.ride(*stored)
+        else:
+            await self.instance.append(*stored, posts=posts)
+
+    def decoded(self) -> dict[str, Any]:
+        """The arguments as the tool's annotations read them."""
+        if self.arguments is None:
+            assert self.tool is not None, self.step
+            self.arguments = self.tool.restore(bytes(self.operation.intent.arguments))
+        return self.arguments
+
+    def view(self, value: Any = None) -> Operation[Any]:
+        """The operation as handlers see it."""
+        operation = self.operation
+        intent = operation.intent
+        return Operation(
+            id=self.id,
+            run=self.instance.run,
+            step=self.step,
+            tool=intent.tool,
+            key=self.key,
+            status=operation.status,
+            arguments=self.decoded(),
+            attempts=len(operation.attempts),
+            started_ms=operation.attempts[0].at if operation.attempts else 0,
+            observed=msgspec.json.decode(operation.observed),
+            expected=msgspec.json.decode(intent.expected),
+            value=value,
+        )
+
+
+def stop_of(instance: Instance) -> Stop:
+    """What ends the sending of the whole run, if anything does."""
+    if instance.history.cancelled is not None:
+        return "cancel"
+    deadline = instance.engine.deadline_of(instance.history)
+    return "deadline" if deadline is not None and instance.engine.seams.clock.wall_ms() >= deadline else ""
+
+
+def key_of(namespace: str, run: str, step: str, intent: r.Intent) -> str:
+    """The idempotency key of an operation: from its business key where it has one, else from its own name."""
+    if intent.claim:
+        return idempotency_key(namespace, claim_identity(intent.tool, intent.claim, intent.outside))
+    return idempotency_key(namespace, operation_id(run, step))

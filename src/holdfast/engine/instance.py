@@ -1,0 +1,299 @@
+"""One instance of a run: the records, who waits for what, and the order in which code is told things.
+
+An instance lives from a claim of the run to its end, suspension or loss. It is the only thing that
+appends to the run, and once it is sealed nothing goes through it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import msgspec
+
+from holdfast.engine.scopes import Scope
+from holdfast.errors import LeaseLost, ReplayDiverged, Sealed
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog
+from holdfast.journal.port import Lease, Post, RunChange
+from holdfast.model import records as r
+from holdfast.model.contract import Contract, contract_digest
+from holdfast.model.run import Delivery, RunHistory
+from holdfast.model.situation import Now
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does."""
+
+    kind: str
+    step: str = ""
+    due: int | None = None
+    asks: str = ""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why an instance ends before its agent returns."""
+
+    kind: str  # suspended, diverged, lost, shutdown, cancelled, quarantined
+    reason: str = ""
+    due: int | None = None
+    waits: tuple[Pause, ...] = ()
+
+
+class Instance:
+    """A run as this process drives it."""
+
+    def __init__(self, engine: Engine, history: RunHistory, log: RunLog) -> None:
+        self.engine: Final = engine
+        self.run: Final = history.run
+        self.history: Final = history
+        self.log: Final = log
+        self.lease: Final[Lease] = log.lease
+        self.claimed_up = engine.journal.now().ms
+        self.root: Final = Scope(self)
+        self.sealed: Sealed | None = None
+        self.draining = False
+        self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.turn = 0
+        self.expected: set[str] = {
+            step for step, operation in history.operations.items() if not operation.intent.compensates
+        }
+        self.drivers: dict[str, asyncio.Task[None]] = {}
+        self.troubled: set[str] = {
+            *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
+            *(delivery.step for delivery in history.deliveries if delivery.told == "left"),
+        }
+        self.seen_by_models: dict[str, bytes] = {}
+        self.failures: dict[str, BaseException] = {}
+        self.resting: dict[str, Pause] = {}
+        self.pauses: dict[int, Pause] = {}
+        self.wakers: dict[str, asyncio.Future[None]] = {}
+        self.watchers: dict[str, list[asyncio.Future[None]]] = {}
+        self._turns: dict[int, list[asyncio.Future[None]]] = {}
+        self._gate: list[asyncio.Future[None]] = []
+        self._rest_scheduled = False
+        self._stored_contracts: set[str] = set(history.contracts)
+
+    # --- time and records ------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        """This moment on the journal's clock and on the wall."""
+        instant = self.engine.journal.now()
+        return Now(instant.boot, instant.ms, self.engine.seams.clock.wall_ms())
+
+    def stamp(self) -> dict[str, int]:
+        """The two clocks, for a record that is being made."""
+        return {"at": self.engine.seams.clock.wall_ms(), "up": self.engine.journal.now().ms}
+
+    async def append(self, *records: r.Record, change: RunChange | None = None, posts: tuple[Post, ...] = ()) -> None:
+        """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
+        while self.log.alone is not None:
+            await asyncio.shield(self.log.alone)
+        bodies = [encode(record) for record in records]
+        try:
+            if posts:
+                await self.log.append(bodies, change, posts)
+                self._add(records)
+            else:
+                self._add(records)
+                await self.log.append(bodies, change)
+        except LeaseLost as error:
+            self.end(Ending("lost", str(error)))
+            raise
+
+    def ride(self, *records: r.Record) -> None:
+        """Record with the next thing that waits; order is kept."""
+        self.log.ride([encode(record) for record in records])
+        self._add(records)
+
+    def _add(self, records: Iterable[r.Record]) -> None:
+        for record in records:
+            self.history.add(record)
+            if isinstance(record, r.CallerLeft) or self._became_unknown(record):
+                self.troubled.add(record.step)
+
+    def _became_unknown(self, record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked]:
+        settled = isinstance(record, r.OperationSettled) and record.status == "unknown"
+        return settled or isinstance(record, r.OperationParked)
+
+    def contract_record(self, contract: Contract) -> tuple[r.ContractStored, ...]:
+        """The record that stores these clauses, the first time this run uses them."""
+        digest = contract_digest(contract)
+        if digest in self._stored_contracts:
+            return ()
+        self._stored_contracts.add(digest)
+        clauses = msgspec.Raw(msgspec.json.encode(contract))
+        return (r.ContractStored(digest=digest, clauses=clauses),)
+
+    # --- the end of the instance ---------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `Sealed` once nothing may go through this instance any more."""
+        if self.sealed is not None:
+            raise self.sealed
+
+    def seal(self, reason: str) -> None:
+        """From here on every step of agent code refuses at once and does nothing."""
+        if self.sealed is None:
+            self.sealed = Sealed(f"run {self.run}: {reason}")
+
+    def end(self, ending: Ending) -> None:
+        """Ask for the instance to be torn down; the first reason counts."""
+        if not self.ending.done():
+            self.ending.set_result(ending)
+
+    # --- the order in which code is told things ----------------------------------------------------------
+
+    def reach(self, step: str) -> None:
+        """Agent code came back to a recorded operation."""
+        self.expected.discard(step)
+        if not self.expected:
+            _release(self._gate)
+
+    async def may_write(self, scope: Scope) -> None:
+        """Return once every recorded write of the run has been come back to: only then a new one may leave."""
+        while self.expected:
+            await self.wait(scope, self._gate, Pause("replay"))
+
+    async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
+        """Wait until everything that was delivered earlier has been taken; then take this delivery."""
+        index = self.history.delivered[step]
+        delivery = self.history.deliveries[index]
+        while index > self.turn:
+            await self.wait(scope, self._turns.setdefault(index, []), Pause("replay", step))
+        delivery.consumed = True
+        self._advance()
+        return delivery
+
+    def forgo(self, step: str) -> None:
+        """The caller is gone: nobody will take this delivery, so its turn is over."""
+        if (index := self.history.delivered.get(step)) is not None:
+            self.history.deliveries[index].consumed = True
+            self._advance()
+
+    def _advance(self) -> None:
+        deliveries = self.history.deliveries
+        while self.turn < len(deliveries) and deliveries[self.turn].consumed:
+            self.turn += 1
+        if self._turns and (waiting := self._turns.pop(self.turn, None)):
+            _release(waiting)
+
+    def replaying(self) -> bool:
+        """Whether the record goes on past the point that code has reached."""
+        return self.turn < len(self.history.deliveries) or bool(self.expected)
+
+    def blocker(self) -> str | None:
+        """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""
+        history = self.history
+        for step in self.troubled:
+            operation = history.operations.get(step)
+            if operation is None or operation.final:
+                continue
+            index = history.delivered.get(step)
+            told = history.deliveries[index].told if index is not None else ""
+            if operation.phase == "unknown" and told != "unknown":
+                return step
+            if told == "left" and operation.phase != "unknown":
+                return step
+        return None
+
+    # --- waiting -----------------------------------------------------------------------------------------------
+
+    async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
+        """Let a branch of agent code wait; the run may come to rest meanwhile."""
+        future = asyncio.get_running_loop().create_future()
+        waiters.append(future)
+        await self.wait_for(scope, future, pause)
+
+    async def wait_for(self, scope: Scope | None, future: asyncio.Future[Any], pause: Pause) -> None:
+        """Wait for `future` as a branch of agent code. Raises `Sealed` if the instance is sealed meanwhile."""
+        mark = id(future)
+        self.pauses[mark] = pause
+        if scope is not None:
+            scope.waiting += 1
+        self.consider_rest()
+        try:
+            await future
+        finally:
+            self.pauses.pop(mark, None)
+            if scope is not None:
+                scope.waiting -= 1
+        self.check()
+
+    async def rest(self, step: str, pause: Pause, seconds: float | None) -> None:
+        """A driver waits until it is woken or `seconds` have passed; the run may come to rest meanwhile."""
+        waker = self.wakers.get(step)
+        if waker is None or waker.done():
+            waker = self.wakers[step] = asyncio.get_running_loop().create_future()
+        self.resting[step] = pause
+        self.consider_rest()
+        try:
+            await asyncio.wait({waker}, timeout=seconds)
+        finally:
+            self.resting.pop(step, None)
+            if waker.done():
+                self.wakers.pop(step, None)
+
+    def wake(self, step: str | None = None) -> None:
+        """Let the drivers (or one of them) look at their situation again."""
+        for name, waker in list(self.wakers.items()):
+            if (step is None or name == step) and not waker.done():
+                waker.set_result(None)
+
+    def settled(self, step: str) -> None:
+        """Tell whoever waits for this operation that something about it is final."""
+        _release(self.watchers.pop(step, []))
+
+    # --- rest: when every branch waits ---------------------------------------------------------------------------
+
+    def consider_rest(self) -> None:
+        """Look, after this pass of the loop, whether everything waits."""
+        if not self._rest_scheduled and self.sealed is None:
+            self._rest_scheduled = True
+            asyncio.get_running_loop().call_soon(self._check_rest)
+
+    def _check_rest(self) -> None:
+        self._rest_scheduled = False
+        if self.sealed is not None or self.ending.done() or not self.root.at_rest():
+            return
+        if any(step not in self.resting for step in self.drivers):
+            return
+        pauses = [*self.resting.values(), *self.pauses.values()]
+        if any(pause.kind == "replay" for pause in pauses):
+            self.end(Ending("diverged", "every branch waits, and recorded steps have not come back"))
+            return
+        horizon = self.engine.seams.clock.wall_ms() + self.engine.settings.hold_ms
+        dues = [pause.due for pause in pauses if pause.due is not None]
+        waits = tuple(pause for pause in pauses if pause.kind != "operation")
+        if waits and all(due > horizon for due in dues):
+            self.end(Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits))
+
+    def divergence(self, why: str) -> ReplayDiverged:
+        """The error that shows what the record holds and the code did not come back to."""
+        missing = sorted(self.expected) or [
+            delivery.step for delivery in self.history.deliveries if not delivery.consumed
+        ]
+        shown = "\n".join(f"- recorded, not reached: {self.run}/{step}" for step in missing[:20])
+        return ReplayDiverged(
+            f"run {self.run}: {why}",
+            run=self.run,
+            difference=shown,
+            next_step=f"holdfast replay {self.run} shows both sides; restore the code (or add a version marker), "
+            f"then holdfast resume {self.run}",
+        )
+
+
+def _release(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
+
+
+def _sentences(waits: Iterable[Pause]) -> list[str]:
+    render: Callable[[Pause], str] = lambda pause: pause.asks or f"{pause.step} waits ({pause.kind})"  # noqa: E731  # one line, used once
+    return list(dict.fromkeys(render(pause) for pause in waits))

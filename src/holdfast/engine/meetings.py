@@ -1,0 +1,114 @@
+"""Where a new operation meets the effects of others: reading and writing claims and repeats."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.elsewhere import (
+    Holder,
+    claim_stream,
+    ended,
+    first_use_ms,
+    last_holder,
+    last_write,
+    next_claim,
+    repeat_stream,
+    said,
+    said_and_done,
+    taken,
+)
+from holdfast.engine.flight import Flight
+from holdfast.errors import ParameterMismatch
+from holdfast.journal.port import Post
+from holdfast.model.operation import OperationState
+from holdfast.model.situation import Elsewhere
+from holdfast.policies import milliseconds
+
+
+async def look_elsewhere(flight: Flight) -> None:
+    """Read who holds the business key, or who said the same words, before the first attempt."""
+    if flight.operation.attempts:
+        return
+    if flight.operation.intent.claim:
+        await _look_at_claim(flight)
+    if flight.elsewhere is None and flight.operation.intent.words:
+        await _look_at_words(flight)
+
+
+async def _look_at_claim(flight: Flight) -> None:
+    intent = flight.operation.intent
+    entries = await flight.instance.engine.journal.entries(claim_stream(intent.tool, intent.claim))
+    holder = last_holder(entries)
+    flight.holder, flight.elsewhere = holder, None
+    if holder is not None and holder.stands and holder.note.operation != flight.id:
+        if holder.note.digest != intent.digest:
+            raise ParameterMismatch(
+                f"{flight.id}: {intent.tool} {intent.claim!r} is already {holder.note.operation}, with other arguments",
+                run=flight.instance.run,
+                known=f"{holder.note.operation} is {holder.note.state}; nothing was sent for this call",
+                next_step=f"holdfast show {holder.note.operation.partition('/')[0]}",
+            )
+        flight.elsewhere = _standing(flight, "claim", holder)
+        return
+    flight.taking = next_claim(holder)
+    first = first_use_ms(entries, flight.taking[1])
+    flight.key_age_ms = 0 if first is None else max(0, flight.instance.engine.seams.clock.wall_ms() - first)
+
+
+async def _look_at_words(flight: Flight) -> None:
+    """Calls in agent code are deliberate; only what a model chose meets the repeat guard."""
+    intent, tool = flight.operation.intent, flight.tool
+    once = tool.contract.once if tool is not None else None
+    if once is None or intent.origin != "model" or once.then == "allow":
+        return
+    engine = flight.instance.engine
+    entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
+    within = milliseconds(once.within) if once.within is not None else None
+    holder = last_write(
+        [entry for entry in entries if not _mine(entry.key, flight)], within, engine.seams.clock.wall_ms()
+    )
+    if holder is None or not holder.stands or holder.note.digest != intent.digest:
+        return
+    flight.holder = holder
+    flight.elsewhere = msgspec.structs.replace(_standing(flight, "guard", holder), then=once.then)
+
+
+def _mine(entry_key: str, flight: Flight) -> bool:
+    return entry_key.rpartition("/")[0] == flight.id
+
+
+def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:
+    waited = flight.instance.now().up - flight.waiting_since
+    return Elsewhere(
+        "claim" if by == "claim" else "guard",
+        "succeeded" if holder.note.state == "succeeded" else "pending",
+        holder.note.operation,
+        waited_out=waited >= flight.instance.engine.settings.claim_wait_ms,
+    )
+
+
+def taking_posts(flight: Flight) -> tuple[Post, ...]:
+    """The ledger entries that go with the first attempt."""
+    intent = flight.intent
+    if flight.operation.attempts or not flight.journaled:
+        return ()
+    posts: list[Post] = []
+    if intent.claim:
+        stream = claim_stream(intent.tool, intent.claim)
+        posts.append(taken(stream, flight.id, intent.digest, intent.generation, intent.outside))
+    if intent.words:
+        posts.append(said(repeat_stream(intent.tool, intent.words), flight.id, intent.digest))
+    return tuple(posts)
+
+
+def settling_posts(flight: Flight, settled: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with a final outcome of an operation that was attempted."""
+    intent = settled.intent
+    if not settled.final or not settled.attempts or not flight.journaled:
+        return ()
+    posts: list[Post] = []
+    if intent.claim:
+        posts.append(ended(claim_stream(intent.tool, intent.claim), flight.id, settled))
+    if intent.words:
+        posts.append(said_and_done(repeat_stream(intent.tool, intent.words), flight.id, settled))
+    return tuple(posts)

@@ -1,0 +1,324 @@
+"""One instance of a run from its claim to its end: load, replay, drive, and let go."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.engine.commands import take_commands
+from holdfast.engine.ends import describe
+from holdfast.engine.engine import LOG, AgentCode, Engine
+from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.scopes import branch_task
+from holdfast.engine.steps import recover
+from holdfast.errors import (
+    AmbiguousStep,
+    HoldfastError,
+    JournalError,
+    LeaseLost,
+    ParameterMismatch,
+    ReplayDiverged,
+    ResultLost,
+    RunBusy,
+    Sealed,
+    UnknownRun,
+    UsageError,
+)
+from holdfast.journal.codec import decode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Busy, Claimed, RunChange
+from holdfast.model import records as r
+from holdfast.model.run import RunHistory
+
+PAGE: Final = 1000
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What a run is started with: the stored form and its keyed digest."""
+
+    stored: bytes
+    digest: str
+
+
+class Conclusion(msgspec.Struct, frozen=True):
+    """How one drive of a run ended. `error` is what agent code raised, for the caller's traceback."""
+
+    run: str
+    status: Literal["completed", "suspended", "stopped"]
+    reason: str = ""
+    detail: str = ""
+    result: bytes = b"null"
+    due: int | None = None
+    waits: tuple[Pause, ...] = ()
+    error: BaseException | None = None
+
+
+async def load(engine: Engine, run: str) -> RunHistory:
+    """The history of a run, read page by page so that memory holds no more than the fold."""
+    history = RunHistory(run)
+    after = 0
+    while rows := await engine.journal.read(run, after, PAGE):
+        for row in rows:
+            history.add(decode(row.body))
+        after = rows[-1].seq
+        if len(rows) < PAGE:
+            break
+    return history
+
+
+async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None) -> Conclusion:
+    """Claim the run and drive it until it ends or nothing can go on.
+
+    With `agent` and `given` a missing run is begun. Raises `UnknownRun`, `RunBusy` while another
+    process drives it, and `ParameterMismatch` where the input differs from the recorded one.
+    """
+    engine.seams.crash.reached("before_claim")
+    claimed = await engine.journal.claim(run, engine.worker.id, agent.name if agent and given else None)
+    engine.seams.crash.reached("after_claim")
+    if claimed is None:
+        raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+    if isinstance(claimed, Busy):
+        raise RunBusy(
+            f"run {run} is driven by another process (pid {claimed.owner.pid})",
+            run=run,
+            known="it goes on there; starting it again is safe and joins it",
+            next_step=f"wait for it, or look at it with: holdfast show {run}",
+        )
+    try:
+        return await _drive_claimed(engine, claimed, agent, given)
+    except LeaseLost as error:
+        raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
+
+
+async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None) -> Conclusion:
+    run = claimed.lease.run
+    history = await load(engine, run)
+    log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+    instance = Instance(engine, history, log)
+    try:
+        agent = _agent_of(engine, history, agent)
+        _check_input(history, given)
+        if history.status in {"completed", "stopped", "undone"}:
+            return await _let_go(instance, history)
+        await _begin(instance, agent, given)
+    except HoldfastError:
+        if not isinstance(log, LeaseLost):
+            await _release_only(instance, claimed)
+        raise
+    engine.instances[run] = instance
+    try:
+        return await _drive_instance(instance, agent)
+    finally:
+        engine.instances.pop(run, None)
+
+
+def _agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
+    name = history.started.agent if history.started else agent.name if agent else ""
+    if agent is not None and history.started is not None and agent.name != name:
+        raise ParameterMismatch(
+            f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
+            next_step="give the run another id",
+        )  # fmt: skip
+    found = agent or engine.agents.get(name)
+    if found is None:
+        raise UsageError(
+            f"the agent {name!r} of run {history.run} is not known to this app",
+            known=f"known agents: {', '.join(sorted(engine.agents)) or 'none'}",
+            next_step="name the file or module that defines it",
+        )
+    return found
+
+
+def _check_input(history: RunHistory, given: Input | None) -> None:
+    if given is None or history.started is None or history.started.digest == given.digest:
+        return
+    raise ParameterMismatch(
+        f"run {history.run} exists with another input",
+        run=history.run,
+        known=f"recorded: {bytes(history.started.input).decode()}; now: {given.stored.decode()}. Nothing was sent",
+        next_step="a run id names one input: use another id, or the same input",
+    )
+
+
+async def _begin(instance: Instance, agent: AgentCode, given: Input | None) -> None:
+    """Record the claim (and the start of a new run). Both ride with the first thing that waits."""
+    engine, history = instance.engine, instance.history
+    instance.expected -= {step for step in history.operations if _is_settled_elsewhere(history, step)}
+    claim = r.Claimed(
+        worker=engine.worker.id,
+        token=instance.lease.token,
+        boot=engine.journal.now().boot,
+        number=history.claims_without_progress + 1,
+        **instance.stamp(),
+    )
+    if history.started is None:
+        assert given is not None, instance.run
+        started = r.RunStarted(
+            agent=agent.name, input=r.Raw(given.stored), digest=given.digest, version=agent.version, **instance.stamp()
+        )
+        instance.ride(started, claim)
+    else:
+        instance.ride(claim)
+    await take_commands(instance)
+
+
+def _is_settled_elsewhere(history: RunHistory, step: str) -> bool:
+    """Compensations and the like are no steps of agent code."""
+    return bool(history.operations[step].intent.compensates)
+
+
+async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
+    history = instance.history
+    assert history.started is not None, instance.run
+    allowed = instance.engine.settings.claims_allowed
+    if history.claims_without_progress > allowed:
+        instance.end(Ending("quarantined", f"{history.claims_without_progress - 1} processes took it and got nowhere"))
+    if history.paused is not None:
+        instance.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {instance.run}"))
+    if history.cancelled is not None:
+        instance.end(Ending("cancelled", history.cancelled.note or f"cancelled by {history.cancelled.by}"))
+    if instance.ending.done():
+        return await _tear_down(instance, None)
+    task = branch_task(instance.root, agent.begin(instance.root, bytes(history.started.input)))
+    recover(instance)
+    instance.consider_rest()
+    await asyncio.wait({task, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
+    if not instance.ending.done():
+        await _drivers_end(instance)
+    if instance.ending.done() and not _finished(task):
+        return await _tear_down(instance, task)
+    return await _conclude(instance, agent, task)
+
+
+def _finished(task: asyncio.Task[object]) -> bool:
+    """Whether the agent came to an end by itself."""
+    return task.done() and not task.cancelled() and not isinstance(task.exception(), Sealed)
+
+
+async def _drivers_end(instance: Instance) -> None:
+    """The agent is done: what its callers left in flight is settled, or rests, before the run ends."""
+    while instance.drivers and not instance.ending.done():
+        instance.consider_rest()
+        await asyncio.wait({*instance.drivers.values(), instance.ending}, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
+    """The agent returned or raised."""
+    error = task.exception()
+    if error is None and instance.expected:
+        error = instance.divergence("the agent returned, and recorded operations did not come back")
+    if error is None and instance.ending.done():
+        return await _tear_down(instance, task)
+    if error is not None:
+        return await _stopped(instance, error)
+    try:
+        stored, _ = agent.codec.round_trip(task.result())
+    except ValueError as problem:
+        return await _stopped(instance, ResultLost(f"the result of run {instance.run} could not be stored: {problem}"))
+    instance.engine.seams.crash.reached("before_end")
+    instance.seal("it is complete")
+    completed = r.RunCompleted(result=r.Raw(stored), **instance.stamp())
+    await instance.append(completed, change=RunChange("completed", release=True))
+    instance.engine.seams.crash.reached("after_end")
+    return Conclusion(instance.run, "completed", result=stored)
+
+
+async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
+    """Agent code raised: the run stops, its open operations are listed, and it may be reopened."""
+    await _stop_drivers(instance)
+    diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
+    reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
+    detail = getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:]
+    instance.seal(f"it stopped: {reason}")
+    record = r.RunStopped(reason=reason, error=describe(error), detail=detail, open=_open(instance), **instance.stamp())
+    await instance.append(
+        record, change=RunChange("stopped", reason=f"{reason}: {describe(error)}"[:500], release=True)
+    )
+    return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
+
+
+def _open(instance: Instance) -> tuple[str, ...]:
+    return tuple(operation.step for operation in instance.history.open_operations())
+
+
+async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> Conclusion:
+    """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
+    ending = instance.ending.result()
+    instance.seal(ending.reason or ending.kind)
+    tasks = {task} if task is not None else set[asyncio.Task[object]]()
+    for branch in tasks:
+        branch.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
+    if ending.kind == "lost":
+        raise LeaseLost(ending.reason)
+    await _stop_drivers(instance)
+    match ending.kind:
+        case "diverged":
+            raised = task.exception() if task is not None and task.done() and not task.cancelled() else None
+            error = raised if isinstance(raised, ReplayDiverged) else instance.divergence(ending.reason)
+            return await _stopped(instance, error)
+        case "cancelled" | "quarantined":
+            return await _stopped_by_order(instance, ending)
+        case _:
+            return await _suspended(instance, ending)
+
+
+async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
+    reason: Literal["cancelled", "quarantined"] = "cancelled" if ending.kind == "cancelled" else "quarantined"
+    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
+    change = RunChange("stopped", reason=f"{reason}: {ending.reason}"[:500], release=True)
+    await instance.append(record, change=change)
+    return Conclusion(instance.run, "stopped", reason, ending.reason)
+
+
+async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
+    waits = [{"kind": p.kind, "step": p.step, "asks": p.asks, "due": p.due} for p in ending.waits]
+    running = ending.kind == "shutdown"
+    change = RunChange(
+        "running" if running else "suspended",
+        reason=ending.reason[:500],
+        due_ms=ending.due,
+        waits=msgspec.json.encode(waits),
+        release=True,
+    )
+    await instance.append(r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp()), change=change)
+    return Conclusion(instance.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
+
+
+async def _stop_drivers(instance: Instance) -> None:
+    """Let attempts that are in flight end and be recorded, for the grace time; then abandon them."""
+    instance.draining = True
+    instance.wake()
+    drivers = set(instance.drivers.values())
+    if drivers:
+        _, late = await asyncio.wait(drivers, timeout=instance.engine.settings.grace_ms / 1000)
+        for driver in late:
+            driver.cancel()
+        if late:
+            LOG.warning("run %s: %d calls were abandoned; their outcome is not known", instance.run, len(late))
+            await asyncio.wait(late)
+
+
+async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
+    """The run has ended already: give back the lease and say how it ended."""
+    status: Literal["completed", "stopped"] = "completed" if history.status == "completed" else "stopped"
+    await instance.log.append((), RunChange(status, reason=history.reason, release=True))
+    if history.completed is not None:
+        return Conclusion(history.run, "completed", result=bytes(history.completed.result))
+    stopped = history.stopped
+    detail = stopped.error if stopped else ""
+    return Conclusion(history.run, "stopped", history.reason, detail)
+
+
+async def _release_only(instance: Instance, claimed: Claimed) -> None:
+    """Nothing was done: the lease goes back, and the listing stays as it was."""
+    row = claimed.row
+    change = RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+    try:
+        await instance.log.append((), change)
+    except JournalError as error:
+        LOG.warning("the lease of run %s could not be given back: %s", instance.run, error)

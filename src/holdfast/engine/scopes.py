@@ -1,0 +1,130 @@
+"""Scopes: where a step gets a name that is stable over replay.
+
+Each concurrent branch of agent code is its own scope, numbered by creation order within its parent.
+A task factory gives plain asyncio tasks their scope when they are created; tasks made inside tools
+and model calls are not numbered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.errors import AmbiguousStep, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.engine.instance import Instance
+    from holdfast.engine.timers import TimeLimit
+
+SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=None)
+
+
+class Scope:
+    """One branch of one run instance. `waiting` is set while its task waits for the runtime."""
+
+    __slots__ = ("alive", "children", "counts", "instance", "limits", "parent", "path", "started", "task", "waiting")
+
+    def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
+        self.instance = instance
+        self.path = path
+        self.parent = parent
+        self.task: asyncio.Task[Any] | None = None
+        self.counts: dict[str, int] = {}
+        self.started = 0
+        self.limits: list[TimeLimit] = []
+        self.children: set[Scope] = set()
+        self.alive = True
+        self.waiting = 0
+
+    def step(self, name: str, explicit: str | None = None) -> str:
+        """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
+        if self.task is not None and asyncio.current_task() is not self.task:
+            raise AmbiguousStep(
+                f"two tasks call steps in one branch: {name}",
+                run=self.instance.run,
+                next_step="start the branch with run.gather, run.map or run.branch, so that its steps have stable names",
+            )
+        base = self.path + (name if explicit is None else explicit)
+        count = self.counts[base] = self.counts.get(base, 0) + 1
+        if explicit is None:
+            return f"{base}#{count}"
+        if count > 1:
+            raise UsageError(
+                f"the step {base!r} is named twice in one run", next_step="give every explicit step its own name"
+            )
+        return base
+
+    def child(self, name: str | None = None) -> Scope:
+        """A new branch below this one, named or numbered by creation order."""
+        if name is None:
+            self.started += 1
+            name = f"~{self.started}"
+        else:
+            name = _checked(name)
+            taken = self.counts[f"{self.path}{name}/"] = self.counts.get(f"{self.path}{name}/", 0) + 1
+            if taken > 1:
+                raise UsageError(f"two branches of one run are named {self.path}{name!r}", next_step="name each once")
+        scope = Scope(self.instance, f"{self.path}{name}/", self)
+        self.children.add(scope)
+        return scope
+
+    def enter(self, task: asyncio.Task[Any]) -> None:
+        """Bind the branch to its task; the branch ends with it."""
+        self.task = task
+        task.add_done_callback(self._ended)
+
+    def _ended(self, _task: asyncio.Task[Any]) -> None:
+        self.alive = False
+        if self.parent is not None:
+            self.parent.children.discard(self)
+        self.instance.consider_rest()
+
+    def at_rest(self) -> bool:
+        """Whether every leaf below and including this branch waits for the runtime (or has ended)."""
+        if self.children:
+            return all(child.at_rest() for child in self.children)
+        return not self.alive or self.waiting > 0
+
+
+def _checked(name: str) -> str:
+    if not name or "/" in name or "~" in name or any(ord(sign) < 32 for sign in name):
+        raise UsageError(f"{name!r} cannot name a branch", next_step="use text without / and ~")
+    return name
+
+
+def numbering_factory(
+    previous: Any,  # whatever task factory the loop had: asyncio types it loosely
+) -> Any:  # the same
+    """A task factory that numbers tasks made by agent code and leaves all others alone."""
+
+    def factory(
+        loop: asyncio.AbstractEventLoop,
+        coro: Coroutine[Any, Any, Any],
+        **options: Any,  # passed on as they came
+    ) -> asyncio.Task[Any]:
+        scope = SCOPE.get()
+        branch = scope.child() if scope is not None and options.get("context") is None else None
+        if branch is not None:
+            context = contextvars.copy_context()
+            context.run(SCOPE.set, branch)
+            options["context"] = context
+        task: asyncio.Task[Any] = (
+            previous(loop, coro, **options) if previous else asyncio.Task(coro, loop=loop, **options)
+        )
+        if branch is not None:
+            branch.enter(task)
+        return task
+
+    return factory
+
+
+def branch_task(scope: Scope, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Run `coro` as the task of `scope`."""
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, scope)
+    task = asyncio.get_running_loop().create_task(coro, context=context)
+    scope.enter(task)
+    return task

@@ -1,0 +1,30 @@
+"""What an app can set about how runs are driven. Durations are milliseconds inside the engine."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How this process drives runs.
+
+    `lease_ms`: how long a worker is believed alive without a sign of life. `margin_ms`: how much
+    earlier it stops trusting its own lease. `pause_bound_ms`: how long after its lease a process that
+    cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
+    shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
+    before it counts as diverged, where agent code waits for something the runtime cannot see.
+    """
+
+    lease_ms: int = 15_000
+    margin_ms: int = 2_000
+    pause_bound_ms: int = 10 * 60_000
+    clock_error_ms: int = 60_000
+    hold_ms: int = 30_000
+    poll_ms: int = 250
+    patience_ms: int = 10_000
+    grace_ms: int = 10_000
+    deaths_allowed: int = 3
+    claims_allowed: int = 5
+    slow_verify_ms: int = 15 * 60_000
+    claim_wait_ms: int = 10 * 60_000
+    slice_ms: int = 30_000

@@ -1,0 +1,247 @@
+"""The steps that agent code takes in the world: writes and reads.
+
+Each one is replayed where the record has it and performed where it has not. What code is told is
+itself in the record, so that a resumed run takes the same way as the first pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.executor import drive
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.meetings import look_elsewhere
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.tooling import ToolCode
+from holdfast.errors import ParameterMismatch, ReplayDiverged
+from holdfast.model import records as r
+from holdfast.model.canonical import digest, forms
+from holdfast.model.contract import contract_digest
+from holdfast.model.operation import OperationState
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool as agent code (or a model) makes it."""
+
+    tool: ToolCode
+    arguments: Mapping[str, Any]
+    step: str | None = None
+    model: bool = False
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the caller of an operation is told: the operation, and `outcome` or `unknown`."""
+
+    operation: OperationState
+    step: str
+    how: str = "outcome"
+
+
+async def operate(scope: Scope, call: Call) -> Told:
+    """Perform a write, or tell what the record says about it."""
+    instance, tool = scope.instance, call.tool
+    instance.check()
+    step, draft = _draft(scope, call)
+    recorded = instance.history.operations.get(step)
+    if recorded is not None:
+        _same(instance, step, recorded.intent, draft.intent)
+        instance.reach(step)
+    else:
+        _not_a_read(instance, step)
+        await instance.may_write(scope)
+        await _clear(scope)
+        flight = Flight(instance, step, tool, draft)
+        flight.arguments = dict(call.arguments)
+        _start(instance, flight)
+    return await _told(scope, step, tool)
+
+
+def _draft(scope: Scope, call: Call) -> tuple[str, OperationState]:
+    """The step's name and the operation as it would be recorded. Raises `ArgumentError` before anything is."""
+    tool, engine = call.tool, scope.instance.engine
+    identity, stored, executable = forms(call.arguments, tool.redact)
+    step = scope.step(tool.name, call.step)
+    contract = contract_digest(tool.contract)
+    intent = r.Intent(
+        tool=tool.name,
+        arguments=r.Raw(stored),
+        digest=digest(engine.identity.secret, identity),
+        contract=contract,
+        origin="model" if call.model else "code",
+        claim=tool.business_key(call.arguments) if tool.claims else "",
+        words=_words(tool, call.arguments, engine.identity.secret) if tool.contract.once is not None else "",
+        expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
+        executable=executable,
+    )
+    return step, OperationState(step, intent, "planned", contract)
+
+
+def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
+    once = tool.contract.once
+    names = once.parameters if once is not None else ()
+    identity, _, _ = forms({name: arguments[name] for name in names if name in arguments}, frozenset())
+    return digest(secret, identity)
+
+
+def _same(instance: Instance, step: str, recorded: r.Intent, now: r.Intent) -> None:
+    """A step that comes back with other arguments is never a silent replay."""
+    if recorded.tool == now.tool and recorded.digest == now.digest:
+        return
+    instance.end(Ending("diverged", f"{step} came back with other arguments"))
+    raise ReplayDiverged(
+        f"{instance.run}/{step} came back as another call",
+        run=instance.run,
+        difference=f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
+        f"+ now:      {now.tool} {bytes(now.arguments).decode()}",
+        next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
+    ) from ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=instance.run)
+
+
+def _not_a_read(instance: Instance, step: str) -> None:
+    if step in instance.history.answers:
+        instance.end(Ending("diverged", f"{step} was a read when it was recorded"))
+        raise instance.divergence(f"{step} is recorded as a read, and is a write now")
+
+
+async def _clear(scope: Scope) -> None:
+    """A new write waits while another one is unknown, or was left by its caller in mid-flight."""
+    instance = scope.instance
+    while (blocker := instance.blocker()) is not None:
+        await instance.wait(scope, instance.watchers.setdefault(blocker, []), Pause("operation", blocker))
+
+
+def _start(instance: Instance, flight: Flight) -> None:
+    """Drive an operation in a task of its own, which no cancelled caller can interrupt."""
+
+    async def body() -> None:
+        try:
+            if flight.operation.intent.claim or flight.operation.intent.words:
+                await look_elsewhere(flight)
+            await drive(flight)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
+            instance.failures[flight.step] = error
+        finally:
+            instance.drivers.pop(flight.step, None)
+            instance.settled(flight.step)
+            instance.consider_rest()
+
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, None)  # a driver is no branch of agent code
+    instance.drivers[flight.step] = asyncio.get_running_loop().create_task(body(), context=context)
+
+
+def recover(instance: Instance) -> None:
+    """Settle every open operation from its records, whether or not code comes back to it."""
+    for operation in instance.history.open_operations():
+        tool = instance.engine.tools.get(operation.intent.tool)
+        _start(instance, Flight(instance, operation.step, tool, None))
+
+
+async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
+    """Wait for what the code is to be told about `step`, in its turn."""
+    instance = scope.instance
+    try:
+        while True:
+            if step in instance.failures:
+                raise instance.failures.pop(step)
+            if step in instance.history.delivered and step not in instance.drivers:
+                break
+            operation = instance.history.operations.get(step)
+            if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
+                await _tell_unknown(instance, step)
+                break
+            watchers = instance.watchers.setdefault(step, [])
+            await instance.wait(scope, watchers, Pause("operation", step))
+        delivery = await instance.take_turn(scope, step)
+    except asyncio.CancelledError:
+        _leave(instance, step)
+        raise
+    if delivery.told == "left":
+        await _left_again(scope, step)
+    return Told(instance.history.operations[step], step, delivery.told)
+
+
+async def _tell_unknown(instance: Instance, step: str) -> None:
+    if step not in instance.history.delivered:
+        await instance.append(r.Delivered(step=step, told="unknown", **instance.stamp()))
+
+
+def _leave(instance: Instance, step: str) -> None:
+    """The caller was cancelled while the operation was in flight: it goes on without it."""
+    if instance.sealed is None and step in instance.history.operations:
+        instance.ride(r.CallerLeft(step=step, **instance.stamp()))
+        instance.forgo(step)
+
+
+async def _left_again(scope: Scope, step: str) -> None:
+    """On replay the caller is cancelled at the same point: by its own timer where it has one, else by us."""
+    instance = scope.instance
+    if scope.limits and scope.limits[-1].fired:
+        scope.limits[-1].fire()
+    pause = Pause("left", step, instance.engine.seams.clock.wall_ms())
+    forever: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = asyncio.get_running_loop().call_later(
+        instance.engine.settings.patience_ms / 1000, lambda: forever.done() or forever.set_result(None)
+    )
+    try:
+        await instance.wait_for(scope, forever, pause)
+    finally:
+        timer.cancel()
+    raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
+
+
+# --- reads ---------------------------------------------------------------------------------------------
+
+
+async def read(scope: Scope, call: Call) -> r.ReadRecorded:
+    """Perform a read, or answer from the record. One record, which rides."""
+    instance, tool = scope.instance, call.tool
+    instance.check()
+    step, draft = _draft(scope, call)
+    recorded = instance.history.answers.get(step)
+    if recorded is not None:
+        await instance.take_turn(scope, step)
+        if not isinstance(recorded, r.ReadRecorded) or recorded.digest != draft.intent.digest:
+            _other_read(instance, step, draft.intent)
+        assert isinstance(recorded, r.ReadRecorded), recorded
+        return recorded
+    if step in instance.history.operations:
+        instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
+        raise instance.divergence(f"{step} is recorded as a write, and is a read now")
+    flight = Flight(instance, step, tool, draft, journaled=False)
+    flight.arguments = dict(call.arguments)
+    operation = await drive(flight)
+    instance.check()
+    record = r.ReadRecorded(
+        step=step,
+        tool=tool.name,
+        arguments=draft.intent.arguments,
+        digest=draft.intent.digest,
+        status="succeeded" if operation.phase == "succeeded" else "failed",
+        reason=operation.reason,
+        code=operation.code,
+        result=operation.result,
+        attempts=len(operation.attempts),
+        **instance.stamp(),
+    )
+    instance.ride(record)
+    await instance.take_turn(scope, step)
+    return record
+
+
+def _other_read(instance: Instance, step: str, now: r.Intent) -> None:
+    instance.end(Ending("diverged", f"{step} came back as another read"))
+    raise ReplayDiverged(
+        f"{instance.run}/{step} came back as another read",
+        run=instance.run,
+        difference=f"+ now: {now.tool} {bytes(now.arguments).decode()}",
+        next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
+    )

@@ -1,0 +1,115 @@
+"""What the engine needs of a tool: its contract, its code, its handlers and its result codec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.engine.seams import Seams
+from holdfast.model.contract import Contract
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A function and how to call it. `parameters` None: it takes every argument by name."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    timeout_ms: int = 30_000
+    parameters: frozenset[str] | None = None
+
+
+class Codec(Protocol):
+    """How results are stored and given back."""
+
+    def round_trip(self, value: Any) -> tuple[bytes, Any]:
+        """The stored form and what it decodes to. Raises `ValueError` where the trip fails."""
+        ...
+
+    def decode(self, stored: bytes) -> Any:
+        """The value of a stored form. Raises `ValueError`."""
+        ...
+
+
+class ToolCode(Protocol):
+    """One tool, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in steps, records and commands."""
+        ...
+
+    @property
+    def contract(self) -> Contract:
+        """What is declared about it."""
+        ...
+
+    @property
+    def body(self) -> Code:
+        """The function itself."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its results."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[str, Code]:
+        """Its handlers by name: verify, observe, expect, compensate, claim."""
+        ...
+
+    @property
+    def redact(self) -> frozenset[str]:
+        """Parameters whose values are never stored."""
+        ...
+
+    @property
+    def claims(self) -> bool:
+        """Whether it declares a business key."""
+        ...
+
+    def business_key(self, arguments: Mapping[str, Any]) -> str:
+        """The name of the one real-world effect that these arguments stand for."""
+        ...
+
+    def expected(self, arguments: Mapping[str, Any]) -> msgspec.Raw:
+        """The evidence that a success will leave, as JSON."""
+        ...
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation."""
+        ...
+
+
+def begin(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> asyncio.Future[Any]:
+    """Start a call and return its future. Synchronous code runs in a thread."""
+    wanted = code.parameters
+    named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
+    if not code.is_async:
+        return seams.threads.call(lambda: code.function(*first, **named))
+    return asyncio.get_running_loop().create_task(code.function(*first, **named), context=contextvars.copy_context())
+
+
+async def within(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> Any:
+    """Call a handler under its time limit. Raises `TimeoutError`, or whatever the handler raises."""
+    call = begin(code, arguments, first, seams)
+    try:
+        done, _ = await asyncio.wait({call}, timeout=code.timeout_ms / 1000)
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+    if not done:
+        call.cancel()
+        call.add_done_callback(_ignore)
+        raise TimeoutError(f"no answer within {code.timeout_ms / 1000:g} s")
+    return call.result()
+
+
+def _ignore(call: asyncio.Future[Any]) -> None:
+    """Fetch a late error, so that asyncio does not report it as forgotten."""
+    if not call.cancelled():
+        call.exception()

@@ -1,0 +1,42 @@
+"""Journaled values: the time, chance, identifiers, and which side of a code change a run is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.engine.instance import Ending
+from holdfast.engine.scopes import Scope
+from holdfast.model import records as r
+
+T = TypeVar("T", int, float, str)
+
+
+async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | None = None) -> T:
+    """What `fresh` gave the first time this step was taken."""
+    instance = scope.instance
+    instance.check()
+    name = scope.step(what, step)
+    recorded = instance.history.answers.get(name)
+    if recorded is None:
+        stored = r.Raw(msgspec.json.encode(fresh()))
+        recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
+        instance.ride(recorded)
+    await instance.take_turn(scope, name)
+    if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
+        instance.end(Ending("diverged", f"{name} came back as {what}"))
+        raise instance.divergence(f"{name} came back as {what}")
+    answer: T = msgspec.json.decode(recorded.value)
+    return answer
+
+
+async def version(scope: Scope, change: str, newest: int) -> int:
+    """0 where the record already goes on past this point without a marker: the old code passed here."""
+    instance = scope.instance
+    name = f"{scope.path}version:{change}#{scope.counts.get(f'{scope.path}version:{change}', 0) + 1}"
+    if name not in instance.history.answers and instance.replaying():
+        scope.counts[f"{scope.path}version:{change}"] = scope.counts.get(f"{scope.path}version:{change}", 0) + 1
+        return 0
+    return await value(scope, f"version:{change}", lambda: newest)

@@ -1,0 +1,186 @@
+"""The use cases: what a person can ask of a journal. The command line and every other face call these."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, records_for
+from holdfast.engine.engine import Engine
+from holdfast.engine.runner import load
+from holdfast.engine.timers import event_stream
+from holdfast.errors import LeaseLost, UnknownRun, UsageError
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunStatus
+from holdfast.model import records as r
+from holdfast.model.ids import split_operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+
+PAUSES: Final = "pause/"
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of an order: applied at once, or left for the process that drives the run."""
+
+    run: str
+    at_once: bool
+    note: str = ""
+
+
+class Service:
+    """Use cases over one open engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
+        """The listing, by run id."""
+        return await self._engine.journal.runs(status=status, limit=limit, after=after)
+
+    async def row(self, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        rows = await self._engine.journal.runs(run=run)
+        if not rows:
+            raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+        return rows[0]
+
+    async def history(self, run: str) -> RunHistory:
+        """Everything the records say about a run. Raises `UnknownRun`."""
+        await self.row(run)
+        return await load(self._engine, run)
+
+    async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
+        """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        if step not in history.operations:
+            known = ", ".join(sorted(history.operations)) or "none"
+            raise UsageError(f"run {run} has no operation {step}", known=f"its operations: {known}")
+        return history, history.operations[step]
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    async def resolve(
+        self,
+        operation: str,
+        word: Literal["happened", "did_not_happen", "retry"],
+        *,
+        by: str,
+        evidence: str = "",
+        result: Any = None,
+    ) -> Applied:
+        """A person's word on an operation that no rule could decide. It is final when it is in the ledger."""
+        run, step = split_operation_id(operation)
+        history, state = await self.operation(operation)
+        checked_resolution(history, step, word)
+        stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
+        record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
+        key = f"resolve/{step}/{len(state.attempts)}/{state.checks}"
+        entry = await self._post(run, Command("resolve", by, evidence, record), key)
+        if not entry.fresh:
+            first = msgspec.json.decode(entry.body, type=Command)
+            raise UsageError(
+                f"{operation} was already resolved by {first.by}", known=f"their word: {first.record}",
+                next_step=f"holdfast why {operation}",
+            )  # fmt: skip
+        return await self._apply(run)
+
+    async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Call the run off: nothing more is sent; what is unsent is cancelled."""
+        return await self._order(run, "cancel", by, why)
+
+    async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Let the run rest before its next step."""
+        return await self._order(run, "pause", by, why)
+
+    async def unpause(self, run: str, *, by: str) -> Applied:
+        """Let the run go on."""
+        return await self._order(run, "unpause", by, "")
+
+    async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
+        """No run sends through this tool until it is unpaused."""
+        body = {"word": "pause", "by": by, "why": why or f"paused by {by}"}
+        await self._engine.journal.post(Post(PAUSES + tool, "", msgspec.json.encode(body)))
+        await self._engine.look()
+
+    async def unpause_tool(self, tool: str, *, by: str) -> None:
+        """Runs may send through this tool again."""
+        await self._engine.journal.post(Post(PAUSES + tool, "", msgspec.json.encode({"word": "unpause", "by": by})))
+        await self._engine.look()
+
+    async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> Entry:
+        """An event for a run. It is kept until the run waits for it; `once` makes a repeat of it harmless."""
+        await self.row(run)
+        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, msgspec.json.encode(payload)))
+        await self._apply(run)
+        return entry
+
+    async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
+        """Let a stopped run go on under the same id after a fix. Its outcomes hold."""
+        if (await self.row(run)).status != "stopped":
+            return False
+        claimed = await self._claim(run)
+        if claimed is None:
+            return False
+        history, log = await self._open(claimed)
+        record = r.RunReopened(by=by, note=note, **self._stamp())
+        await log.append([encode(record)], RunChange("running", release=True))
+        history.add(record)
+        return True
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    async def _order(self, run: str, word: Word, by: str, why: str) -> Applied:
+        await self.row(run)
+        await self._post(run, Command(word, by, why), "")
+        return await self._apply(run)
+
+    async def _post(self, run: str, command: Command, key: str) -> Entry:
+        return await self._engine.journal.post(Post(command_stream(run), key, msgspec.json.encode(command)))
+
+    async def _apply(self, run: str) -> Applied:
+        """Whoever takes the lease of an idle run applies what waits for it; here, that may be us."""
+        if run in self._engine.instances:
+            await self._engine.look(everything=False)
+            return Applied(run, at_once=True)
+        claimed = await self._claim(run)
+        if claimed is None:
+            return Applied(run, at_once=False, note="the process that drives the run applies it")
+        row = claimed.row
+        history, log = await self._open(claimed)
+        entries = await self._engine.journal.entries(command_stream(run), history.entry_seen)
+        bodies: list[bytes] = []
+        for entry in entries:
+            for record in records_for(history, entry, self._stamp()):
+                history.add(record)
+                bodies.append(encode(record))
+        await log.append(bodies, self._after(row, history))
+        return Applied(run, at_once=True)
+
+    def _after(self, row: RunRow, history: RunHistory) -> RunChange:
+        """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
+        if row.status != "suspended" and row.status != "running":
+            return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+        if history.paused is not None:
+            return RunChange("suspended", f"paused by {history.paused.by}", None, row.waits, release=True)
+        return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), row.waits, release=True)
+
+    async def _claim(self, run: str) -> Claimed | None:
+        claimed = await self._engine.journal.claim(run, self._engine.worker.id)
+        return claimed if isinstance(claimed, Claimed) else None
+
+    async def _open(self, claimed: Claimed) -> tuple[RunHistory, RunLog]:
+        engine, lease = self._engine, claimed.lease
+        history = await load(engine, lease.run)
+        log = RunLog(engine.journal, lease, claimed.last, genesis(engine.identity.namespace, lease.run))
+        if history.started is None:
+            raise LeaseLost(f"run {lease.run} has no record of its start")
+        return history, log
+
+    def _stamp(self) -> dict[str, int]:
+        return {"at": self._engine.seams.clock.wall_ms(), "up": self._engine.journal.now().ms}

@@ -1,0 +1,30 @@
+"""Records to JSON text and back. The only place that knows how they are spelled on disk."""
+
+from __future__ import annotations
+
+from typing import Final, Union
+
+import msgspec
+
+from holdfast.errors import JournalError
+from holdfast.model.records import Record
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Union[Record])  # noqa: UP007  # a run-time union of an alias
+
+
+def encode(record: Record) -> bytes:
+    """One JSON object in UTF-8, without spaces."""
+    return _ENCODER.encode(record)
+
+
+def decode(body: bytes) -> Record:
+    """The record of a stored body. Raises `JournalError` for what this version does not know."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        kind = body[:80].decode("utf-8", "replace")
+        raise JournalError(
+            f"a record cannot be read: {error} ({kind}...)",
+            next_step="open the journal with the version of holdfast that wrote it; `holdfast verify` shows whether it was changed",
+        ) from error

@@ -1,0 +1,71 @@
+"""Outcomes in words: as an error for agent code, as text for a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import (
+    OperationCancelled,
+    OperationFailed,
+    OutcomeUnknown,
+    PreconditionsChanged,
+    Rejected,
+    ResultLost,
+)
+from holdfast.model.outcome import Outcome
+
+LOST = "result lost"
+
+
+def error_of(outcome: Outcome[Any]) -> Exception:
+    """The error that a plain `await` raises for an outcome without a result."""
+    name = f"{outcome.tool} ({outcome.operation})"
+    if outcome.code == LOST:
+        return ResultLost(
+            f"{name} succeeded, but {outcome.reason}",
+            known="the effect is done and counted",
+            next_step="give the tool a return annotation that its result fits",
+        )
+    if outcome.status == "unknown":
+        return OutcomeUnknown(
+            f"{name}: {outcome.reason or 'nobody can tell whether it happened'}",
+            outcome=outcome,
+            known="intent and attempt are recorded, the outcome is not",
+            next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen, or the inbox",
+        )
+    if outcome.status == "cancelled":
+        return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
+    if outcome.code == "stale":
+        return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
+    if outcome.basis is not None and outcome.basis.by == "returned":
+        return Rejected(outcome.reason or "refused", code=outcome.code, outcome=outcome)
+    return OperationFailed(
+        f"{name} failed: {outcome.reason}", outcome=outcome, next_step=f"holdfast why {outcome.operation}"
+    )
+
+
+def text_of(outcome: Outcome[Any]) -> str:
+    """One text for a model: what is true now, and whether something was done again."""
+    match outcome.status:
+        case "succeeded":
+            shown = _shown(outcome.value)
+            if outcome.reused:
+                return f"Already done, not done again ({outcome.reason}). Result: {shown}"
+            return shown
+        case "failed":
+            code = f" [{outcome.code}]" if outcome.code else ""
+            return f"Failed{code}: {outcome.reason}. Nothing was changed."
+        case "cancelled":
+            return f"Called off before anything was sent: {outcome.reason}."
+        case "unknown":
+            return f"It is not known whether this happened: {outcome.reason}. Do not repeat it; a person was asked."
+        case _:
+            return "Accepted, and not finished yet. Do not repeat it."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value, enc_hook=str).decode()

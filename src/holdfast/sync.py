@@ -1,0 +1,75 @@
+"""The synchronous face: the same app, its loop in a thread of its own. For scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.agent.agent import Agent
+
+if TYPE_CHECKING:
+    from holdfast.app import Done, Holdfast
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class SyncHoldfast:
+    """`with Holdfast("desk.db", agents=[desk]) as app: app.run(desk, ticket)`."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-loop", daemon=True)
+
+    def open(self) -> SyncHoldfast:
+        """Start the loop and open the app."""
+        self._thread.start()
+        try:
+            self._wait(self._app.open())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Close the app and stop the loop."""
+        try:
+            self._wait(self._app.aclose())
+        finally:
+            self._stop()
+
+    def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> R:
+        """As `Holdfast.run`."""
+        return self._wait(self._app.run(agent, given, run_id=run_id))
+
+    def resume(self, run_id: str) -> Any:
+        """As `Holdfast.resume`."""
+        return self._wait(self._app.resume(run_id))
+
+    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[Done[T, R]]:
+        """As `Holdfast.map`."""
+        done = self._app.map(agent, inputs, concurrency=concurrency)
+        try:
+            while True:
+                try:
+                    yield self._wait(done.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._wait(done.aclose())  # type: ignore[attr-defined]  # an async generator, typed as an iterator
+
+    def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
