@@ -40,20 +40,22 @@ async def read(index: int) -> dict[str, object]:
     return payload(index)
 
 
-@tool(idempotency=Key.forever())
-async def last(*, deadly: bool) -> bool:
-    """Step N+1: it ends its process the first time, and is timed the second time."""
-    assert current_operation().key
+@tool(effect="read")
+async def last() -> bool:
+    """Step N+1: it ends its process the first time, and is timed the second time.
+
+    A read, which begins at once after a crash: a write would first wait for its retry.
+    """
     entered["last"] = time.perf_counter()
     if os.environ.get("BENCH_DIE") == "1":
         os.kill(os.getpid(), signal.SIGKILL)
-    return deadly
+    return True
 
 
 STEPS: Final = {"plain": plain, "riding": riding, "read": read}
 
 
-@agent
+@agent()
 async def work(_run: Run, job: tuple[str, int]) -> int:
     """Call one tool so many times, one after the other."""
     kind, count = job
@@ -63,15 +65,16 @@ async def work(_run: Run, job: tuple[str, int]) -> int:
     return count
 
 
-@agent
+@agent()
 async def doomed(_run: Run, job: tuple[str, int]) -> int:
-    """`work`, and then the step in which the process dies."""
+    """`work`, then a write whose outcome is waited for (what rode before it is durable), then death."""
     entered.setdefault("agent", time.perf_counter())
     kind, count = job
     step = STEPS[kind]
-    for index in range(count):
+    for index in range(count - 1):
         await step(index)
-    await last(deadly=True)
+    await plain(count)
+    await last()
     return count
 
 
@@ -94,7 +97,7 @@ async def many(desk: Holdfast, kind: Kind, steps: int, runs: int) -> None:
     if runs == 1:
         await desk.run(work, (kind, steps), run_id="run-0")
         return
-    handles = [await desk.start(work, (kind, steps), run_id=f"run-{number}") for number in range(runs)]
+    handles = [desk.start(work, (kind, steps), run_id=f"run-{number}") for number in range(runs)]
     await asyncio.gather(*(handle.result() for handle in handles))
 
 

@@ -1,0 +1,68 @@
+"""A program that makes so many steps of one kind and prints how many SQL statements that took.
+
+Run by the tests beside it, under strace: `python steps.py JOURNAL KIND STEPS`.
+"""
+
+import asyncio
+import functools
+import json
+import sqlite3
+import sys
+
+from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast.journal.sqlite import background
+
+statements: list[str] = []
+
+
+@tool
+async def plain(index: int) -> int:
+    return index
+
+
+@tool(idempotency=Key.forever())
+async def keyed(index: int) -> int:
+    assert current_operation().key
+    return index
+
+
+@tool(effect="read")
+async def read(index: int) -> int:
+    return index
+
+
+STEPS = {"plain": plain, "keyed": keyed, "read": read}
+
+
+@agent()
+async def work(_run: Run, job: tuple[str, int]) -> int:
+    kind, count = job
+    for index in range(count):
+        await STEPS[kind](index)
+    return count
+
+
+def count_statements() -> None:
+    """Every connection made from here on reports each statement that SQLite starts to execute."""
+    connect = sqlite3.connect
+
+    @functools.wraps(connect)
+    def observed(*arguments, **settings):
+        connection = connect(*arguments, **settings)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    sqlite3.connect = observed
+
+
+async def main(path: str, kind: str, count: int) -> None:
+    async with Holdfast(path, agents=[work]) as desk:
+        await desk.run(work, (kind, count), run_id="counted")
+
+
+if __name__ == "__main__":
+    # Riding records are also stored after a few milliseconds; a slow machine would then count more than a fast one.
+    background.TICK_S = 60
+    count_statements()
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.stdout.write(json.dumps(statements))
