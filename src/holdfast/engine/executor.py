@@ -41,9 +41,35 @@ async def drive(flight: Flight) -> OperationState:
     while not flight.operation.final:
         if instance.draining or (flight.journaled and instance.sealed is not None):
             break
+        await _account_for_owner(flight)
         move = decide(flight.operation, flight.situation(), instance.now())
         await _perform(flight, move)
     return flight.operation
+
+
+async def _account_for_owner(flight: Flight) -> None:
+    """An attempt of an earlier owner has no end on record: find out whether its process still lives.
+
+    Its call is over when that process is proven dead, or when a process that cannot be observed has been
+    silent for longer than the declared bound. Until then absence is never believed.
+    """
+    instance, attempts = flight.instance, flight.operation.attempts
+    if not flight.journaled or not attempts or attempts[-1].over_up is not None:
+        return
+    last = attempts[-1]
+    if last.token == instance.lease.token:
+        return
+    owner = instance.history.owners[last.token].worker
+    state = await instance.engine.journal.fate(owner)
+    bound = instance.engine.settings.pause_bound_ms
+    over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > bound)
+    if last.end is not None and not over:
+        return
+    why = "its process died" if state.fate == "dead" else "its owner lost the lease"
+    end = last.end or r.End("lost", why=why)
+    await flight.note(
+        r.AttemptEnded(step=flight.step, number=last.number, end=end, over=over, **instance.stamp()), ride=True
+    )
 
 
 async def _perform(flight: Flight, move: m.Move) -> None:

@@ -96,6 +96,7 @@ class Instance:
         bodies = [encode(record) for record in records]
         try:
             if posts:
+                self.history.check(records)
                 await self.log.append(bodies, change, posts)
                 self._add(records)
             else:
@@ -107,8 +108,8 @@ class Instance:
 
     def ride(self, *records: r.Record) -> None:
         """Record with the next thing that waits; order is kept."""
+        self._add(records)  # first: a record that does not fit must never reach the journal
         self.log.ride([encode(record) for record in records])
-        self._add(records)
 
     def _add(self, records: Iterable[r.Record]) -> None:
         for record in records:

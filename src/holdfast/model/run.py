@@ -6,7 +6,8 @@ first record that answers a step is its delivery, whatever is learned later.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -20,6 +21,11 @@ Answer: TypeAlias = r.ReadRecorded | r.DecisionRecorded | r.ValueRecorded | r.Ti
 
 _ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived)
 _PROGRESS: Final = (r.AttemptEnded, r.OperationSettled, *_ANSWERS)
+
+
+def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
+    """Whether the record is about one operation, rather than about the run."""
+    return type(record) in MOVES
 
 
 class Delivery(msgspec.Struct):
@@ -62,8 +68,8 @@ class RunHistory:
         self.records += 1
         if isinstance(record, _PROGRESS):
             self.claims_without_progress = 0
-        if type(record) in MOVES:
-            self._operation(record)  # type: ignore[arg-type]  # the table's keys are the operation records
+        if is_about_operation(record):
+            self._operation(record)
         elif isinstance(record, _ANSWERS):
             self.answers[record.step] = record
             self._deliver(record.step)
@@ -71,6 +77,14 @@ class RunHistory:
                 self.events_taken.add(record.entry)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
+
+    def check(self, records: Iterable[r.Record]) -> None:
+        """Raise `IllegalTransition` if these records do not fit, without taking them."""
+        trial: dict[str, OperationState] = {}
+        for record in records:
+            if is_about_operation(record):
+                before = trial.get(record.step, self.operations.get(record.step))
+                trial[record.step] = apply(before, record, self.boot)
 
     def open_operations(self) -> list[OperationState]:
         """Operations without a final outcome, in order of their first record."""
