@@ -42,6 +42,10 @@ _INSERT = {size: _insert_sql(size) for size in _SIZES}
 _SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
 
 
+_Places = dict[int, tuple[int, int]]
+"""Where runs that are driven from here go on: the token, and the seq that comes next under it."""
+
+
 class Item:
     """What waits for the next commit: one write, or one piece of `work` on the database.
 
@@ -71,11 +75,11 @@ class BatchWriter:
     def __init__(self, database: Database, wall_ms: Callable[[], int]) -> None:
         self._database = database
         self._wall_ms = wall_ms
-        self._next: dict[int, int] = {}  # run -> the seq of its next record, for runs driven from here
+        self._next: _Places = {}
 
     def commit(self, items: Sequence[Item]) -> None:
         """Commit what may be committed; afterwards each item has its result or its error."""
-        ahead: dict[int, int] = {}
+        ahead: _Places = {}
         plain: list[Item] = []
         rest: list[Item] = []
         count = self._sort(items, ahead, plain, rest)
@@ -108,7 +112,7 @@ class BatchWriter:
                 item.error = lease_lost(write)
         return landed
 
-    def _sort(self, items: Sequence[Item], ahead: dict[int, int], plain: list[Item], rest: list[Item]) -> int:
+    def _sort(self, items: Sequence[Item], ahead: _Places, plain: list[Item], rest: list[Item]) -> int:
         """Part plain appends, for the one INSERT, from all that needs more; how many rows are plain.
 
         Order within each run is kept: what follows a write in `rest` goes there too.
@@ -127,15 +131,17 @@ class BatchWriter:
                 count += len(write.rows)
         return count
 
-    def _in_order(self, item: Item, write: Write, ahead: dict[int, int]) -> bool:
+    def _in_order(self, item: Item, write: Write, ahead: _Places) -> bool:
         """Whether the write goes on where the run's stored chain ends; else it is refused."""
-        run = write.lease.row
-        expected = ahead.get(run) or self._next.get(run) or self._stored_next(run)
+        run, token = write.lease.row, write.lease.token
+        place = ahead.get(run) or self._next.get(run)
+        # Under another token others may have written meanwhile, so what is known of the run is void.
+        expected = place[1] if place and place[0] == token else self._stored_next(run)
         first = write.rows[0].seq
         if first != expected:
             item.error = out_of_order(write, expected)
             return False
-        ahead[run] = first + len(write.rows)
+        ahead[run] = (token, first + len(write.rows))
         return True
 
     def _stored_next(self, run: int) -> int:
@@ -161,7 +167,7 @@ class BatchWriter:
             count -= size
         return stored
 
-    def _perform(self, item: Item, ahead: dict[int, int]) -> None:
+    def _perform(self, item: Item, ahead: _Places) -> None:
         """Do one item inside the open transaction; a refusal is its own and has changed nothing."""
         try:
             if item.work is not None:
@@ -171,7 +177,7 @@ class BatchWriter:
         except HoldfastError as error:
             item.error = error
 
-    def _write(self, item: Item, write: Write, ahead: dict[int, int]) -> None:
+    def _write(self, item: Item, write: Write, ahead: _Places) -> None:
         database, run = self._database, write.lease.row
         if database.rows("select token from run where id = ?", (run,)) != [(write.lease.token,)]:
             raise lease_lost(write)
@@ -186,6 +192,9 @@ class BatchWriter:
             ledger.insert(database, post, self._wall_ms())
         if write.change is not None:
             _change_run(database, write, write.change, self._wall_ms())
+            if write.change.release:
+                ahead.pop(run, None)
+                self._next.pop(run, None)
 
     def _spilled(self, row: Row) -> Row:
         """The row with a large body laid beside it. A body that looks like a pointer is laid aside too."""

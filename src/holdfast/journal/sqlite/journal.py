@@ -28,11 +28,12 @@ from holdfast.journal.port import (
 from holdfast.journal.sqlite import hints, ledger, runs
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.failures import explain
 from holdfast.journal.sqlite.group import GroupCommit
 from holdfast.journal.sqlite.opening import Mode, Parts, Settings
 from holdfast.journal.sqlite.pace import Pace
 from holdfast.journal.sqlite.runs import Query, Roll
-from holdfast.journal.sqlite.store import Store, explain
+from holdfast.journal.sqlite.store import Store
 
 T = TypeVar("T")
 

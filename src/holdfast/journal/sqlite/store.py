@@ -15,17 +15,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
+from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import Identity, Post, Trust
 from holdfast.journal.rules import trust_entry
 from holdfast.journal.sqlite import anchor, ledger, opening
 from holdfast.journal.sqlite.batch import BatchWriter, Item
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, kept_locked
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
-
-LOCK_LIMIT_S = 30.0
-"""How long a write waits for other processes before it is reported as impossible."""
 
 _log = logging.getLogger("holdfast.journal")
 
@@ -52,21 +50,29 @@ class Store:
         opening.check_place(self.settings)
         path = self.settings.path
         try:
-            self._lock.open()
-            if not self._lock.take(LOCK_LIMIT_S):
-                raise _kept_locked(path)
-            try:
-                self._files = files = opening.open_files(self.settings)
-                self._save_anchor(files)
-            finally:
-                self._lock.release()
+            return self._open(path)
         except DatabaseFailure as failure:
+            self._let_go()
             raise explain(failure, path) from failure
         except OSError as error:
+            self._let_go()
             raise JournalUnavailable(
                 f"{error.filename or path} cannot be opened: {error.strerror}",
                 next_step="check that the file and its directory can be read and written",
             ) from error
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _open(self, path: Path) -> Identity:
+        self._lock.open()
+        if not self._lock.take(LOCK_LIMIT_S):
+            raise kept_locked(path)
+        try:
+            self._files = files = opening.open_files(self.settings)
+            self._save_anchor(files)
+        finally:
+            self._lock.release()
         self.failure = None
         # A descriptor that only names the file. Closing an ordinary one would drop SQLite's locks on it.
         self._watch = os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else -1
@@ -75,18 +81,20 @@ class Store:
 
     def close(self) -> None:
         """Bring the log into the file, write the anchor, and let go. Safe to call twice."""
-        files, self._files = self._files, None
-        if files is None:
-            return
-        taken = self._lock.take(LOCK_LIMIT_S)
-        with contextlib.suppress(DatabaseFailure, JournalError):
-            if self.failure is None and taken:
+        files = self._files
+        if files is not None and self._lock.take(LOCK_LIMIT_S) and self.failure is None:
+            with contextlib.suppress(DatabaseFailure, JournalError, OSError):
                 files.writer.rows("pragma wal_checkpoint(passive)")
                 self._save_anchor(files)
-        # In this order the log stays, at its full size: a reader that is the last to close removes nothing.
-        for connection in (files.writer, files.reader):
-            with contextlib.suppress(DatabaseFailure):
-                connection.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            # In this order the log stays, at its full size: who only reads and closes last removes nothing.
+            for connection in (files.writer, files.reader):
+                with contextlib.suppress(DatabaseFailure):
+                    connection.close()
         if self._watch >= 0:
             os.close(self._watch)
             self._watch = -1
@@ -116,10 +124,16 @@ class Store:
             return True
         if not (self._lock.take(LOCK_LIMIT_S) if patient else self._lock.try_take()):
             if patient:
-                _fail(items, _kept_locked(self.settings.path))
+                _fail(items, kept_locked(self.settings.path))
             return patient
         try:
             return self._settle(self._batch, items, patient=patient)
+        except Exception as error:  # noqa: BLE001 -- our own bug: whoever waits must hear of it, not hang
+            self._roll_back()
+            self.failure = JournalError(f"{self.settings.path}: the journal failed: {error!r}")
+            self.failure.__cause__ = error
+            _fail(items, self.failure)
+            return True
         finally:
             self._lock.release()
 
@@ -135,7 +149,7 @@ class Store:
         self.anchor_is_old = True
         self._written_pages += 2 + len(items)
         if self.failure is None and not self._still_has_a_name():
-            self.failure = _file_gone(self.settings.path)
+            self.failure = file_gone(self.settings.path)
             _fail(items, self.failure)
         return True
 
@@ -148,7 +162,10 @@ class Store:
             return
         if failure.kind in ("refused", "full") and len(items) > 1:
             for item in items:  # one bad write fails alone
-                self._settle(batch, [item], patient=True)
+                if self.failure is None:
+                    self._settle(batch, [item], patient=True)
+                else:
+                    _fail([item], self.failure)
             return
         error = explain(failure, self.settings.path)
         if failure.kind in ("damaged", "broken"):
@@ -228,11 +245,11 @@ class Store:
             return
         try:
             if self.settings.path.stat().st_ino != self._files.inode:
-                self.failure = _file_gone(self.settings.path)
+                self.failure = file_gone(self.settings.path)
                 return
             self._save_anchor(self._files)
         except FileNotFoundError:
-            self.failure = _file_gone(self.settings.path)
+            self.failure = file_gone(self.settings.path)
         except (JournalUnavailable, DatabaseFailure, OSError) as error:
             _log.warning("the anchor was not renewed: %s", error)
         finally:
@@ -270,55 +287,6 @@ class Store:
             mark = opening.measure(self._files.reader, self.settings, fresh)
             anchor.save(self.settings.anchor, mark)
         return identity
-
-
-def explain(failure: DatabaseFailure, path: Path) -> JournalError:
-    """What a failure of SQLite means to a person."""
-    match failure.kind:
-        case "full":
-            return JournalUnavailable(
-                f"{path}: no space left on the disk",
-                known="nothing was written; what was acknowledged is safe",
-                next_step="make room; the journal goes on by itself",
-            )
-        case "readonly":
-            return JournalUnavailable(
-                f"{path} cannot be written: {failure}",
-                known="nothing was written",
-                next_step="check the permissions of the file and its directory, and the mount",
-            )
-        case "damaged":
-            return JournalUnavailable(
-                f"{path} is damaged: {failure}",
-                known="nothing more is written to it",
-                next_step="keep a copy of the file, run holdfast verify, and restore a backup if need be",
-            )
-        case "busy":
-            return _kept_locked(path)
-        case "refused":
-            return RecordRefused(f"{path} refused a record: {failure}", known="nothing of it was written")
-        case "broken":
-            return JournalUnavailable(
-                f"{path}: the disk failed: {failure} (SQLite code {failure.code})",
-                known="what was acknowledged is safe; the journal takes no more writes through this process",
-                next_step="look at the disk, then start the process again",
-            )
-
-
-def _kept_locked(path: Path) -> JournalUnavailable:
-    return JournalUnavailable(
-        f"{path} has been locked by another process for {LOCK_LIMIT_S:.0f} s",
-        known="nothing was written",
-        next_step=f"find out who holds it (fuser {path} {path}-lock)",
-    )
-
-
-def _file_gone(path: Path) -> JournalUnavailable:
-    return JournalUnavailable(
-        f"{path} was deleted, moved or replaced while it was open",
-        known="what was acknowledged before is in the file that was there then",
-        next_step="put the file back, or start the process again with the new one",
-    )
 
 
 def _fail(items: Sequence[Item], error: JournalError) -> None:

@@ -1,0 +1,62 @@
+"""What a failing disk, file or lock means to the person who has to do something about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
+from holdfast.journal.sqlite.driver import DatabaseFailure
+
+LOCK_LIMIT_S = 30.0
+"""How long a write waits for other processes before it is reported as impossible."""
+
+
+def explain(failure: DatabaseFailure, path: Path) -> JournalError:
+    """What a failure of SQLite means to a person."""
+    match failure.kind:
+        case "full":
+            return JournalUnavailable(
+                f"{path}: no space left on the disk",
+                known="nothing was written; what was acknowledged is safe",
+                next_step="make room; the journal goes on by itself",
+            )
+        case "readonly":
+            return JournalUnavailable(
+                f"{path} cannot be written: {failure}",
+                known="nothing was written",
+                next_step="check the permissions of the file and its directory, and the mount",
+            )
+        case "damaged":
+            return JournalUnavailable(
+                f"{path} is damaged: {failure}",
+                known="nothing more is written to it",
+                next_step="keep a copy of the file, run holdfast verify, and restore a backup if need be",
+            )
+        case "busy":
+            return kept_locked(path)
+        case "refused":
+            return RecordRefused(f"{path} refused a record: {failure}", known="nothing of it was written")
+        case "broken":
+            return JournalUnavailable(
+                f"{path}: the disk failed: {failure} (SQLite code {failure.code})",
+                known="what was acknowledged is safe; the journal takes no more writes through this process",
+                next_step="look at the disk, then start the process again",
+            )
+
+
+def kept_locked(path: Path) -> JournalUnavailable:
+    """Somebody holds the file for longer than we wait."""
+    return JournalUnavailable(
+        f"{path} has been locked by another process for {LOCK_LIMIT_S:.0f} s",
+        known="nothing was written",
+        next_step=f"find out who holds it (fuser {path} {path}-lock)",
+    )
+
+
+def file_gone(path: Path) -> JournalUnavailable:
+    """The path no longer leads to the file that is open."""
+    return JournalUnavailable(
+        f"{path} was deleted, moved or replaced while it was open",
+        known="what was acknowledged before is in the file that was there then",
+        next_step="put the file back, or start the process again with the new one",
+    )

@@ -1,0 +1,124 @@
+"""The small parts of the SQLite journal: pace, lock, driver."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal.port import Post
+from holdfast.journal.sqlite import ledger, pace
+from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.lock import FileLock
+from holdfast.journal.sqlite.pace import Pace
+from holdfast.journal.sqlite.schema import shipped, statements
+
+MS = 1_000_000
+
+
+def measured(pace_: Pace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool = True) -> None:
+    """A commit that keeps its thread waiting for `wall_ns`."""
+    times = iter([0, wall_ns])
+    monkeypatch.setattr(pace.time, "perf_counter_ns", lambda: next(times))
+    monkeypatch.setattr(pace.time, "thread_time_ns", lambda: 0)
+    started = None
+    while started is None:
+        started = pace_.start()
+    pace_.end(started, on_loop=on_loop)
+
+
+def test_a_slow_disk_is_left_to_the_thread_and_tried_again_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Pace()
+    assert some.on_loop()
+    for _ in range(3):
+        measured(some, 5 * MS, monkeypatch)
+    asked = [some.on_loop() for _ in range(3000)]
+    assert 0 < sum(asked) < 20
+    gaps = [place for place, loop in enumerate(asked) if loop]
+    assert gaps[1] - gaps[0] > gaps[0]
+    for _ in range(40):
+        measured(some, MS // 10, monkeypatch)
+    assert some.on_loop()
+
+
+def test_the_thread_s_figures_only_count_when_they_are_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Pace()
+    for _ in range(20):
+        measured(some, 50 * MS, monkeypatch, on_loop=False)
+    assert some.on_loop()
+
+
+def test_a_forced_way_is_kept() -> None:
+    assert Pace("loop").on_loop()
+    assert not Pace("thread").on_loop()
+    assert Pace("loop").start() is None
+
+
+def test_locks_exclude_each_other_within_a_process_too(tmp_path: Path) -> None:
+    one, two = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+    one.open()
+    two.open()
+    assert one.try_take()
+    assert not two.try_take()
+    assert not two.take(0.001)
+    # Opening and closing the file elsewhere must not drop it, as it would drop a lock of fcntl.
+    os.close(os.open(tmp_path / "lock", os.O_RDWR))
+    assert not two.try_take()
+    taken = threading.Thread(target=lambda: two.take(30))
+    taken.start()
+    one.release()
+    taken.join()
+    assert not one.try_take()
+    two.close()
+    assert one.try_take()
+    one.close()
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "busy"),
+        (sqlite3.SQLITE_FULL, "full"),
+        (sqlite3.SQLITE_READONLY_DBMOVED, "readonly"),
+        (sqlite3.SQLITE_CONSTRAINT_UNIQUE, "refused"),
+        (sqlite3.SQLITE_CORRUPT_VTAB, "damaged"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "broken"),
+        (sqlite3.SQLITE_CANTOPEN, "broken"),
+    ],
+)
+def test_extended_codes_have_a_kind(code: int, kind: str) -> None:
+    assert DatabaseFailure(code, "x").kind == kind
+
+
+def test_a_reading_connection_can_neither_create_nor_write(tmp_path: Path) -> None:
+    path = tmp_path / "some#file?.db"
+    with pytest.raises(DatabaseFailure):
+        StandardDatabase(path, read_only=True)
+    writer = StandardDatabase(path, read_only=False)
+    assert writer.change("create table a (n)") == -1
+    reader = StandardDatabase(path, read_only=True)
+    with pytest.raises(DatabaseFailure) as caught:
+        reader.change("insert into a values (1)")
+    assert caught.value.kind == "readonly"
+    for connection in (reader, writer):
+        connection.close()
+    with pytest.raises(DatabaseFailure):
+        writer.rows("select 1")
+
+
+def test_a_changed_ledger_entry_breaks_its_stream_only(tmp_path: Path) -> None:
+    database = StandardDatabase(tmp_path / "x.db", read_only=False)
+    for statement in statements(shipped()[0].sql):
+        database.rows(statement)
+    for number in range(3):
+        for stream in ("a", "b"):
+            ledger.put(database, Post(stream, str(number), b"%d" % number), number)
+    assert ledger.first_broken(database, "a") is None
+    database.change("update ledger set body = '9' where id = 3")
+    assert ledger.first_broken(database, "a") == 3
+    assert ledger.first_broken(database, "b") is None
+    database.close()

@@ -1,0 +1,114 @@
+"""When an owner counts as gone: proven dead, silent on this boot's clock, or of an earlier boot."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal import host
+from holdfast.journal.port import Busy, Claimed, Worker
+from holdfast.journal.sqlite import SqliteJournal
+from tests.unit.journal.journal_helpers import LONG_MS, Machine, error_of, sqlite
+
+OLD = Worker("old", machine="machine-1", boot="boot-1")
+
+
+def check(journal: SqliteJournal, what: Callable[[SqliteJournal], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await journal.open()
+        await what(journal)
+        await journal.close()
+
+    asyncio.run(main())
+
+
+async def own(journal: SqliteJournal) -> None:
+    await journal.beat(OLD, 10_000)
+    assert isinstance(await journal.claim("r", "old", "desk"), Claimed)
+
+
+def test_a_lease_ends_on_the_clock_of_its_boot(tmp_path: Path) -> None:
+    machine = Machine()
+
+    async def what(journal: SqliteJournal) -> None:
+        await own(journal)
+        machine.now_ms += 10_000
+        busy = await journal.claim("r", "new")
+        assert isinstance(busy, Busy)
+        assert busy.owner == OLD
+        machine.now_ms += 1
+        assert (await journal.fate("old")).silent_ms == 1
+        assert isinstance(await journal.claim("r", "new"), Claimed)
+
+    check(sqlite(tmp_path, machine=machine), what)
+
+
+def test_a_proven_death_ends_it_at_once(tmp_path: Path) -> None:
+    machine = Machine()
+
+    async def what(journal: SqliteJournal) -> None:
+        await own(journal)
+        machine.dead.add("old")
+        assert (await journal.fate("old")).fate == "dead"
+        assert [line.run for line in await journal.runs(wakeable=True)] == ["r"]
+        assert isinstance(await journal.claim("r", "new"), Claimed)
+
+    check(sqlite(tmp_path, machine=machine), what)
+
+
+@pytest.mark.parametrize(("name", "gone"), [("machine-1", True), ("machine-2", False)])
+def test_another_boot_is_over_on_this_machine_and_unknown_elsewhere(tmp_path: Path, name: str, gone: bool) -> None:
+    check(sqlite(tmp_path, machine=Machine()), own)
+
+    async def what(journal: SqliteJournal) -> None:
+        assert isinstance(await journal.claim("r", "new"), Claimed if gone else Busy)
+
+    check(sqlite(tmp_path, machine=Machine(name=name, boot="boot-2")), what)
+
+
+def test_an_owner_that_never_registered_is_gone(tmp_path: Path) -> None:
+    async def what(journal: SqliteJournal) -> None:
+        assert isinstance(await journal.claim("r", "ghost", "desk"), Claimed)
+        assert isinstance(await journal.claim("r", "new"), Claimed)
+
+    check(sqlite(tmp_path, machine=Machine()), what)
+
+
+def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
+    """A child registers itself with a long lease and dies: its runs are free at once."""
+    script = (
+        "import asyncio, os, signal, sys\n"
+        "from holdfast.journal import host\n"
+        "from holdfast.journal.sqlite import SqliteJournal\n"
+        "async def main():\n"
+        "    journal = SqliteJournal(sys.argv[1])\n"
+        "    await journal.open()\n"
+        f"    await journal.beat(host.this_process('child'), {LONG_MS})\n"
+        "    await journal.claim('r', 'child', 'desk')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    child = subprocess.run([sys.executable, "-c", script, str(tmp_path / "journal.db")], check=False)
+    assert child.returncode == -9
+
+    async def what(journal: SqliteJournal) -> None:
+        await journal.beat(host.this_process("me"), LONG_MS)
+        assert (await journal.fate("child")).fate == "dead"
+        assert (await journal.fate("me")).fate == "alive"
+        assert isinstance(await journal.claim("r", "me"), Claimed)
+
+    check(SqliteJournal(tmp_path / "journal.db"), what)
+
+
+def test_nothing_is_done_before_open_or_after_close(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = sqlite(tmp_path)
+        for call in (journal.runs(), journal.claim("r", "w", "desk"), journal.fate("w"), journal.hint("h")):
+            assert "open the journal first" in str(await error_of(call))
+
+    asyncio.run(main())
