@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import stat
 from dataclasses import replace
@@ -203,9 +202,9 @@ def test_a_place_without_room_for_a_file_is_reported() -> None:
 def test_a_failed_open_lets_go_of_everything(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.write_bytes(b"x" * 5000)
-    before = os.listdir("/proc/self/fd")
+    before = list(Path("/proc/self/fd").iterdir())
     refusal(SqliteJournal(path))
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
 
 
 def test_the_log_keeps_its_size_over_closing_and_the_file_is_whole_without_it(tmp_path: Path) -> None:
