@@ -35,6 +35,7 @@ DOCUMENTED = Pace()
 KEY_LIFE = timedelta(seconds=DOCUMENTED.key_ttl)
 SETTLES = timedelta(seconds=DOCUMENTED.late + DOCUMENTED.lag + 0.5)
 PATIENCE = timedelta(seconds=2)
+HTTP_CONFLICT = 409
 
 
 @tool(idempotency=Key(ttl=KEY_LIFE, in_progress="rejects"), claim="order_id", timeout=PATIENCE)
@@ -98,7 +99,7 @@ def answers() -> Generator[None]:
     except RefusedError as no:
         raise Rejected(str(no), code=no.code) from no
     except httpx2.HTTPStatusError as error:
-        if error.response.status_code == httpx2.codes.CONFLICT:
+        if error.response.status_code == HTTP_CONFLICT:
             raise KeyInProgress("payments still works on an earlier request with this key") from error
         raise
     except aiosmtplib.SMTPDataError as error:
