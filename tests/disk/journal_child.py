@@ -1,0 +1,62 @@
+"""A small journal workload for tests that watch or spoil its system calls.
+
+    python journal_child.py JOURNAL COMMITS
+
+Says on standard output what it knows: `acknowledged N` once append N returned, `refused TEXT` when one failed.
+Every third record rides, and every fifth append changes the listing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from holdfast.errors import HoldfastError
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, Post, RunChange, Worker
+from holdfast.journal.sqlite import Parts, SqliteJournal
+
+APPENDS = 12
+
+
+def say(text: str) -> None:
+    """One line by one system call, so that it also marks its place in a trace."""
+    os.write(1, f"{text}\n".encode())
+
+
+async def main(path: str, commits: str) -> None:
+    journal = SqliteJournal(path, parts=Parts(commits="thread" if commits == "thread" else "loop"))
+    identity = await journal.open()
+    say(f"open {identity.namespace}")
+    number = 0
+    for attempt in range(6):
+        try:
+            number = await work(journal, identity.namespace, number, f"w{attempt}")
+        except HoldfastError as error:
+            say(f"refused {type(error).__name__} {error}")
+    await journal.close()
+    say("closed")
+
+
+async def work(journal: SqliteJournal, namespace: str, number: int, worker: str) -> int:
+    """Go on with the run as a new worker, as one does after a refusal."""
+    await journal.beat(Worker(worker), -1)
+    claimed = await journal.claim("r", worker, "disk")
+    assert isinstance(claimed, Claimed)
+    log = RunLog(journal, claimed.lease, claimed.last, genesis(namespace, "r"))
+    for _ in range(APPENDS):
+        number += 1
+        if number % 3 == 0:
+            log.ride([b'{"rode":%d}' % number])
+        change = RunChange("running", f"step {number}") if number % 5 == 0 else None
+        posts = (Post("claims", str(number), b"1"),) if number % 4 == 0 else ()
+        filling = b"x" * (20_000 if number % 7 == 0 else 100)
+        await log.append([b'{"number":%d,"filling":"%s"}' % (number, filling)], change, posts)
+        say(f"acknowledged {number}")
+    await log.flush()
+    return number
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2]))
