@@ -60,9 +60,11 @@ class Wait(msgspec.Struct, frozen=True):
 class OperationState(msgspec.Struct, frozen=True):
     """Everything the records say about one operation.
 
-    `believable_checks` counts verifications made when an absence could already be believed, `checks`
-    all of them, `checked_since` those after the last attempt. `one_more` is a person's order for one
-    more attempt; `asked` is set for ever once a person was asked.
+    `checks` counts all verifications, `checked_since` those after the last attempt, the first of them
+    at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
+    `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
+    attempt. `one_more` is a person's order for one more attempt; `asked` stays once a person was asked
+    about something that may have landed.
     """
 
     step: str
@@ -74,10 +76,12 @@ class OperationState(msgspec.Struct, frozen=True):
     checks: int = 0
     believable_checks: int = 0
     checked_since: int = 0
+    checked_boot: str = ""
+    checked_up: int = 0
     conflict: str = ""
-    reading: Literal["", "same", "changed", "unreadable"] = ""
     observed: Raw = NOTHING
     verified_absent_first: bool = False
+    believed_absent_first: bool = False
     found: Raw | None = None
     missing: tuple[str, ...] = ()
     wait: Wait | None = None
@@ -118,8 +122,17 @@ class OperationState(msgspec.Struct, frozen=True):
 
     @property
     def key_unread(self) -> bool:
-        """Whether an attempt of a keyed tool never looked at its key, so that nothing was deduped."""
-        return any(attempt.end is not None and not attempt.end.key_read for attempt in self.attempts)
+        """Whether an attempt of a keyed tool may have landed without its key, so that nothing was deduped."""
+        return any(
+            attempt.end is not None and not attempt.end.key_read and attempt.end.kind != "not_sent"
+            for attempt in self.attempts
+        )
+
+    @property
+    def may_have_landed(self) -> bool:
+        """Whether some attempt is not proven unsent, refused or absent."""
+        harmless = {"unsent", "rejected", "absent"}
+        return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
 
     @property
     def deaths(self) -> int:

@@ -23,6 +23,8 @@ OPEN: Final[tuple[Phase, ...]] = (*WAITING, "running")
 ENDED: Final[tuple[Phase, ...]] = ("succeeded", "failed", "cancelled")
 EVERY: Final[tuple[Phase, ...]] = (*OPEN, *ENDED, "unknown")
 SAME: Final = "same"
+KEPT: Final[frozenset[Phase]] = frozenset({"running", "gated", "held", "unknown"})  # a reading does not move these
+PROVES: Final[dict[r.EndKind, int]] = {"not_sent": 1, "rejected": 2, "returned": 3}  # anything else proves nothing
 
 
 class IllegalTransition(HoldfastError):
@@ -36,21 +38,21 @@ class IllegalTransition(HoldfastError):
 
 MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
     r.OperationPlanned: ((NEW,), ("planned",)),
-    r.AttemptStarted: ((NEW, *WAITING), ("running",)),
-    r.AttemptEnded: ((*OPEN, "unknown"), ("ready", "verifying", SAME)),
-    r.LateReport: (EVERY, (SAME,)),
-    r.Verified: ((*OPEN, "unknown"), ("verifying", "ready", SAME)),
+    r.AttemptStarted: ((NEW, "planned", "ready", "verifying"), ("running",)),
+    r.AttemptEnded: ((*OPEN, "unknown"), (SAME, "ready", "verifying")),
+    r.LateReport: (EVERY, (SAME, "ready", "verifying")),
+    r.Verified: ((*OPEN, "unknown"), (SAME, "verifying")),
     r.Reobserved: (WAITING, (SAME, "gated")),
-    r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready", "verifying")),
+    r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
     r.ApprovalGranted: (("gated",), ("ready",)),
-    r.OperationHeld: (("planned", "ready", "gated"), ("held",)),
+    r.OperationHeld: (("planned", "ready", "verifying"), ("held",)),
     r.HoldReleased: (("held",), ("ready",)),
     r.OperationDeferred: (("running",), ("awaiting",)),
     r.OperationParked: (OPEN, ("gated", "unknown")),
     r.OperationSettled: ((*OPEN, "unknown"), ("succeeded", "failed", "cancelled", "unknown")),
     r.Resolved: (("unknown", "gated"), ("succeeded", "failed", "ready")),
     r.Contradicted: (ENDED, (SAME,)),
-    r.OutcomeReused: ((NEW, *WAITING), ("succeeded", "cancelled")),
+    r.OutcomeReused: ((NEW, *WAITING), ("cancelled",)),
     r.CompensationLinked: (("succeeded", "failed", "unknown"), (SAME,)),
 }
 
@@ -61,9 +63,12 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     Raises `IllegalTransition` where the table does not allow it.
     """
     before = operation.phase if operation is not None else NEW
-    if before not in MOVES[type(record)][0]:
+    come_from, lead_to = MOVES[type(record)]
+    if before not in come_from:
         raise IllegalTransition(before, record)
-    return _STEPS[type(record)](operation, record, boot)
+    after = _STEPS[type(record)](operation, record, boot)
+    assert after.phase in lead_to or (after.phase == before and SAME in lead_to), (record, after)
+    return after
 
 
 def _planned(_: None, record: r.OperationPlanned, _boot: str) -> OperationState:
@@ -74,7 +79,9 @@ def _planned(_: None, record: r.OperationPlanned, _boot: str) -> OperationState:
 
 
 def _started(operation: OperationState | None, record: r.AttemptStarted, boot: str) -> OperationState:
-    intent = operation.intent if operation is not None else record.intent
+    intent = operation.intent if operation is not None and operation.attempts else record.intent
+    if intent is None and operation is not None:
+        intent = operation.intent
     number = len(operation.attempts) + 1 if operation is not None else 1
     if intent is None or record.number != number or (operation is not None and _has_open(operation)):
         raise IllegalTransition(operation.phase if operation else NEW, record)
@@ -82,17 +89,24 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
     attempt = Attempt(record.number, record.token, boot, record.up, record.at, record.send_by, contract)
     if operation is None:
         return OperationState(
-            record.step, intent, "running", contract, (attempt,), observed=intent.observed, approval=record.approval
+            record.step,
+            intent,
+            "running",
+            contract,
+            (attempt,),
+            observed=intent.observed,
+            approval=record.approval,
         )
     return replace(
         operation,
+        intent=intent,
         phase="running",
         contract=contract,
         attempts=(*operation.attempts, attempt),
         observed=operation.observed if record.observed == r.NOTHING else record.observed,
         approval=record.approval or operation.approval,
         checked_since=0,
-        reading="",
+        believable_checks=0,
         wait=None,
         waits_for="",
         one_more=False,
@@ -101,41 +115,56 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
     over = (boot, record.up) if record.over else ("", None)
-    after = _with_end(operation, record, record.end, over)
-    if operation.phase != "running":
-        return after
-    return replace(after, phase="verifying" if record.end.kind in {"ambiguous", "lost"} else "ready")
+    return _off_the_air(operation, _with_end(operation, record, record.end, over))
 
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
-    return _with_end(operation, record, record.end, (boot, record.up), late=True)
+    return _off_the_air(operation, _with_end(operation, record, record.end, (boot, record.up), late=True))
 
 
-def _verified(operation: OperationState, record: r.Verified, _boot: str) -> OperationState:
-    absent = max(operation.absent_through, record.through)
-    if record.through > len(operation.attempts):
+def _off_the_air(before: OperationState, after: OperationState) -> OperationState:
+    """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
+    if before.phase == "running" and not _has_open(after):
+        last = after.attempts[-1].standing(after.absent_through)
+        return replace(after, phase="verifying" if last == "ambiguous" else "ready")
+    if before.phase == "awaiting" and not _doubtful(after):
+        return replace(after, phase="ready", wait=None, waits_for="")
+    return after
+
+
+def _verified(operation: OperationState, record: r.Verified, boot: str) -> OperationState:
+    absent = record.verdict == "did_not_happen"
+    if record.through > len(operation.attempts) or (record.through and not (absent and record.believable)):
         raise IllegalTransition(operation.phase, record)
-    return replace(
+    first = operation.checked_since == 0
+    after = replace(
         operation,
-        phase=operation.phase if operation.phase in {"unknown", "running"} else "verifying",
         checks=operation.checks + 1,
         checked_since=operation.checked_since + 1,
-        believable_checks=operation.believable_checks + (1 if record.believable else 0),
-        absent_through=absent,
-        conflict=record.evidence or "conflict" if record.verdict == "conflict" else "",
-        found=record.result if record.verdict == "happened" else operation.found,
-        missing=record.missing,
-        verified_absent_first=operation.verified_absent_first
-        or (not operation.attempts and record.verdict == "did_not_happen"),
-        reading="" if absent > operation.absent_through else operation.reading,
+        checked_boot=boot if first else operation.checked_boot,
+        checked_up=record.up if first else operation.checked_up,
+        believable_checks=operation.believable_checks + record.believable,
+        absent_through=max(operation.absent_through, record.through),
+        conflict=(record.evidence or "conflict") if record.verdict == "conflict" else "",
+        verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
+        believed_absent_first=operation.believed_absent_first
+        or (absent and record.believable and not operation.attempts),
         wait=None,
     )
+    if record.verdict == "happened":
+        after = replace(after, found=record.result, lost=record.lost, missing=record.missing)
+    kept = operation.phase in KEPT or (operation.phase == "awaiting" and _doubtful(after))
+    return after if kept else replace(after, phase="verifying")
 
 
 def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> OperationState:
-    if operation.approval and record.reading == "changed":
-        return replace(operation, phase="gated", observed=record.observed, approval="", reading="")
-    return replace(operation, reading=record.reading)
+    """A change voids the approval that was given for what was there before, while nothing can have landed."""
+    if operation.approval and record.reading == "changed" and not operation.may_have_landed:
+        reason = "its preconditions changed after it was approved"
+        return replace(
+            operation, phase="gated", observed=record.observed, approval="", reason=reason, waits_for="a person"
+        )
+    return operation
 
 
 def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) -> OperationState:
@@ -145,7 +174,7 @@ def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) ->
 
 
 def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
-    return replace(operation, phase="ready", approval=record.approval, waits_for="")
+    return replace(operation, phase="ready", approval=record.approval, asked=False, reason="", waits_for="")
 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
@@ -158,20 +187,30 @@ def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) ->
 
 def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str) -> OperationState:
     end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}")
-    return replace(_with_end(operation, record, end, (boot, record.up)), phase="awaiting", waits_for="its answer")
+    wait = Wait(boot, record.up, max(0, record.until - record.at), record.until, "answer", "the answer comes later")
+    ended = _with_end(operation, record, end, (boot, record.up))
+    return replace(ended, phase="awaiting", wait=wait, waits_for="its answer")
 
 
 def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
-    maybe = any(a.standing(operation.absent_through) in {"ambiguous", "open"} for a in operation.attempts)
-    phase: Phase = "unknown" if maybe else "gated"
     return replace(
-        operation, phase=phase, asked=True, reason=record.why, rule=record.rule, waits_for="a person", wait=None
+        operation,
+        phase="unknown" if operation.may_have_landed else "gated",
+        asked=True,
+        one_more=False,
+        reason=record.why,
+        rule=record.rule,
+        waits_for="a person",
+        wait=None,
     )
 
 
 def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
     if record.end is not None:
         operation = _with_end(operation, record, record.end, (boot, record.up))
+    called_off = record.status == "cancelled" and not _unsent(operation)
+    if called_off or (operation.phase == "unknown" and record.status in {"cancelled", "unknown"}):
+        raise IllegalTransition(operation.phase, record)
     return replace(
         operation,
         phase=record.status,
@@ -185,6 +224,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         missing=record.missing or operation.missing,
         settled_at=record.at,
         asked=operation.asked or record.status == "unknown",
+        one_more=False,
         wait=None,
         waits_for="a person" if record.status == "unknown" else "",
     )
@@ -194,8 +234,9 @@ def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Oper
     basis = Basis("person", record.by, record.evidence)
     if record.word == "retry":
         return replace(
-            operation, phase="ready", one_more=True, wait=None, waits_for="", conflict="", reading="", reason=""
-        )
+            operation, phase="ready", one_more=True, basis=None, conflict="", reason="", code="", settled_at=0,
+            wait=None, waits_for="",
+        )  # fmt: skip
     happened = record.word == "happened"
     return replace(
         operation,
@@ -238,24 +279,35 @@ def _has_open(operation: OperationState) -> bool:
     return any(attempt.end is None for attempt in operation.attempts)
 
 
+def _unsent(operation: OperationState) -> bool:
+    return all(attempt.standing(0) == "unsent" for attempt in operation.attempts)
+
+
+def _doubtful(operation: OperationState) -> bool:
+    return any(attempt.standing(operation.absent_through) in {"ambiguous", "open"} for attempt in operation.attempts)
+
+
 def _with_end(
     operation: OperationState,
-    record: r.OperationRecord,
+    record: r.AttemptEnded | r.LateReport | r.OperationDeferred | r.OperationSettled,
     end: r.End,
     over: tuple[str, int | None],
     *,
     late: bool = False,
 ) -> OperationState:
-    """`end` filed under its attempt. A second end must be a late report, or say when a known end was over."""
-    number: int = getattr(record, "number", 0)
+    """`end` filed under its attempt. A second end must be a late report, or say when a known end was over.
+
+    What is proven stays proven: only an end that proves more takes the place of an earlier one.
+    """
+    number = record.number
     if not 1 <= number <= len(operation.attempts):
         raise IllegalTransition(operation.phase, record)
     attempt = operation.attempts[number - 1]
-    if attempt.end is not None and attempt.over_up is not None and not late:
-        raise IllegalTransition(operation.phase, record)
     known = attempt.end
-    if known is not None and known.kind in {"returned", "rejected"} and end.kind not in {"returned", "rejected"}:
-        end = known  # what is proven stays proven
+    if known is not None and attempt.over_up is not None and not late:
+        raise IllegalTransition(operation.phase, record)
+    if known is not None and PROVES.get(known.kind, 0) > PROVES.get(end.kind, 0):
+        end = known
     ended = replace(attempt, end=end, over_boot=over[0], over_up=over[1], late=late or attempt.late)
     attempts = (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
     return replace(operation, attempts=attempts)

@@ -1,0 +1,198 @@
+"""The one function that decides what happens next to an operation.
+
+`decide` is pure and total: for every reachable state and every situation it answers with one move
+and the rule behind it. First attempts, retries, recovery after a crash and the work on a quiet day
+all come through here. The rules are tried in order and judge *all* attempts together: a clean end of
+the last attempt never hides an earlier one that may have landed.
+
+An attempt whose process died must be given its end (`AttemptEnded`, kind `lost`) by whoever proved the
+death; until then it counts as one that may have landed, and nothing is sent after it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.model.case import EVIDENCE, RULE, Case, Rule
+from holdfast.model.moves import Compensate, Done, Move, Park, Settle, Wait
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import RETURNED
+from holdfast.model.proving import (
+    next_reading,
+    nothing_landed,
+    recorded,
+    returned_after_all,
+    slow_reading,
+    verification_over,
+    verify_or_unknown,
+)
+from holdfast.model.sending import after_ambiguity, clear_to_send
+from holdfast.model.situation import Now, Situation
+from holdfast.model.weigh import elapsed_ms
+from holdfast.policies import milliseconds
+
+
+def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
+    """The next move of this operation. Pure; total; every move names its rule."""
+    if operation.final:
+        wants_amends = situation.amend and operation.phase == "succeeded" and not operation.compensated_by
+        return Compensate("the transaction was called off") if wants_amends else Done("the outcome is final")
+    case = Case(operation, situation, now)
+    parked = operation.phase == "unknown"
+    for rule in _PARKED if parked else _OPEN:
+        if (move := rule(case)) is not None:
+            return move
+    return slow_reading(case) if parked else after_ambiguity(case)
+
+
+# --- what the attempts already prove ---------------------------------------------------------------------
+
+
+def _returned(case: Case) -> Move | None:
+    """Some attempt returned, a late report included: it happened."""
+    attempt = case.weight.returned
+    if attempt is None:
+        return None
+    operation = case.operation
+    if case.contract.effect == "read" or not case.contract.expects:
+        return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
+    if operation.found is not None:
+        return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
+    if operation.conflict:
+        return Park("returned, but something else is there", why=operation.conflict)
+    if operation.absent_through >= attempt.number:
+        return Settle("returned, but absent after the window", "unknown", RULE, "returned, but not there")
+    if not case.can_verify or verification_over(case):
+        return Settle(
+            "returned, could not be read back", "succeeded", RETURNED, attempt=attempt.number, unverified=True
+        )
+    return next_reading(case)
+
+
+def _happened(case: Case) -> Move | None:
+    """A verifier found the effect itself."""
+    if case.operation.found is None:
+        return None
+    return Settle("found by verification", "succeeded", EVIDENCE)
+
+
+def _refused(case: Case) -> Move | None:
+    """Refused, and nothing else can have landed (or the refusal is the key's one stored answer)."""
+    weight, attempt = case.weight, case.weight.rejected
+    if attempt is None or attempt.end is None or weight.returned is not None:
+        return None
+    end = attempt.end
+    if not weight.ambiguous or weight.column == "read":
+        return Settle("refused, and nothing landed", "failed", RETURNED, end.why, end.code, attempt.number)
+    key = case.contract.key
+    one_answer = key is not None and key.stores == "all" and key.in_progress != "runs_twice"
+    if one_answer and weight.column == "keyed":
+        return Settle("refused: the key's one answer", "failed", RETURNED, end.why, end.code, attempt.number)
+    return None
+
+
+# --- what is waited for, whatever the attempts say -------------------------------------------------------
+
+
+def _call_open(case: Case) -> Move | None:
+    """A call of ours still runs within its time."""
+    if not any(attempt.end is None and attempt.number in case.situation.live for attempt in case.operation.attempts):
+        return None
+    return Wait("a call is still open", why="call", until_woken=True)
+
+
+def _gated(case: Case) -> Move | None:
+    """A person was asked before anything could land: only that person's word, or the end of the run, moves it."""
+    if case.operation.phase != "gated" or case.situation.stop:
+        return None
+    return Wait("a person is asked", why="person", until_woken=True)
+
+
+def _held(case: Case) -> Move | None:
+    if case.operation.phase != "held" or case.situation.stop:
+        return None
+    return Wait("held until its transaction commits", why="commit", until_woken=True)
+
+
+def _awaiting(case: Case) -> Move | None:
+    """The system accepted it and answers later; the same intent is not repeated meanwhile, nor after."""
+    if case.operation.phase != "awaiting":
+        return None
+    pause = recorded(case, "answer")
+    if pause is not None and pause.high_ms > 0:
+        return pause
+    return verify_or_unknown(case, "its answer did not come in time")
+
+
+# --- what stops the sending ------------------------------------------------------------------------------
+
+
+def _conflict(case: Case) -> Move | None:
+    """Something is there that is not ours."""
+    if not case.operation.conflict or case.operation.phase == "gated":
+        return None
+    return Park("conflict", why=case.operation.conflict)
+
+
+def _sending_ended(case: Case) -> Move | None:
+    """Cancel, deadline, budget, an aborting transaction or a refusal after an ambiguous attempt."""
+    reason = _stop_reason(case)
+    if not reason:
+        return None
+    weight = case.weight
+    if weight.column == "read":
+        return Settle("sending ended", "failed", RULE, reason)
+    if weight.unsent and case.situation.stop in {"cancel", "aborting"}:
+        return Settle("called off before it was sent", "cancelled", RULE, reason)
+    if not weight.ambiguous:
+        return Settle("sending ended, nothing landed", "failed", RULE, reason)
+    return verify_or_unknown(case, reason)
+
+
+def _stop_reason(case: Case) -> str:
+    operation, weight, retry = case.operation, case.weight, case.contract.retry
+    if case.situation.stop:
+        return _STOPS[case.situation.stop]
+    if operation.one_more or not operation.attempts:
+        return ""
+    end = operation.attempts[-1].end
+    last = end.why if end is not None else "the last one has no end on record"
+    if operation.asked:
+        return f"a person was asked before; {last}"
+    if weight.spent >= retry.attempts:
+        return f"{weight.spent} of {retry.attempts} attempts were made; {last}"
+    if case.situation.breaker_ms <= 0 and elapsed_ms(operation, case.now) >= milliseconds(retry.elapsed):
+        return f"the time for attempts is over ({retry.elapsed}); {last}"
+    if weight.rejected is not None and weight.ambiguous:
+        return "refused after an attempt that may have landed"
+    return ""
+
+
+_STOPS: Final = {
+    "cancel": "the run was cancelled",
+    "deadline": "the deadline passed",
+    "budget": "the budget is spent",
+    "aborting": "the transaction was called off",
+}
+
+
+def _tool_gone(case: Case) -> Move | None:
+    if case.situation.tool == "present":
+        return None
+    return Park("tool gone", why=f"the tool {case.operation.intent.tool} is not here any more")
+
+
+_OPEN: Final[tuple[Rule, ...]] = (
+    _returned,
+    _happened,
+    _call_open,
+    _refused,
+    _gated,
+    _held,
+    _awaiting,
+    _conflict,
+    _sending_ended,
+    _tool_gone,
+    clear_to_send,
+)
+_PARKED: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)

@@ -1,0 +1,85 @@
+"""The moves that `decide` can answer with. Each names the rule that decided; the executor performs it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from holdfast.model.outcome import Basis
+
+
+class _Move(msgspec.Struct, frozen=True, tag=True):
+    rule: str
+
+
+class Attempt(_Move, frozen=True):
+    """Send, once."""
+
+
+class Observe(_Move, frozen=True):
+    """Read the preconditions."""
+
+
+class Verify(_Move, frozen=True):
+    """Read the world back."""
+
+
+class Wait(_Move, frozen=True):
+    """Pause between `low_ms` and `high_ms`; the executor draws and records. `until_woken`: no clock ends it.
+
+    `drawn` waits are recorded already: only the rest is left. `why` names what is waited for: a retry, a
+    reading, a deferred answer, a call that runs here, the end of a call that is not on record yet, a
+    breaker, another operation's claim, a commit, the agent's code with its arguments, the end of a pause,
+    trust in the journal, or a person.
+    """
+
+    low_ms: int = 0
+    high_ms: int = 0
+    why: Literal[
+        "retry", "verify", "answer", "call", "end", "breaker", "claim", "commit", "code", "paused", "trust", "person"
+    ] = "retry"
+    drawn: bool = False
+    until_woken: bool = False
+
+
+class Gate(_Move, frozen=True):
+    """Ask a person before sending."""
+
+
+class Hold(_Move, frozen=True):
+    """Keep the effect for the commit of its transaction."""
+
+
+class Reuse(_Move, frozen=True):
+    """Answer with the outcome of `source`; nothing is sent."""
+
+    source: str = ""
+
+
+class Settle(_Move, frozen=True):
+    """Record an outcome."""
+
+    status: Literal["succeeded", "failed", "unknown", "cancelled"] = "unknown"
+    basis: Basis = Basis("rule")
+    reason: str = ""
+    code: str = ""
+    attempt: int = 0  # whose result is the result
+    unverified: bool = False
+
+
+class Compensate(_Move, frozen=True):
+    """Make amends by another operation."""
+
+
+class Park(_Move, frozen=True):
+    """Leave it to a person."""
+
+    why: str = ""
+
+
+class Done(_Move, frozen=True):
+    """Nothing is left to do."""
+
+
+Move: TypeAlias = Attempt | Observe | Verify | Wait | Gate | Hold | Reuse | Settle | Compensate | Park | Done

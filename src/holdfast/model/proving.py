@@ -1,0 +1,90 @@
+"""Rules about reading the world back: when, how often, how long, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.model.case import EVIDENCE, RULE, Case
+from holdfast.model.moves import Move, Settle, Verify, Wait
+from holdfast.model.outcome import RETURNED
+from holdfast.model.weigh import checking_ms, quiet_ms, until_believable_ms, wait_left_ms
+
+
+def verify_or_unknown(case: Case, reason: str) -> Move:
+    """Only proof can settle it: read back until that is hopeless, then ask a person."""
+    if not case.can_verify:
+        return Settle("nothing can prove it", "unknown", RULE, reason)
+    if verification_over(case):
+        return Settle("could not be proven in time", "unknown", RULE, reason)
+    return next_reading(case)
+
+
+def next_reading(case: Case) -> Move:
+    """Verify now, or wait for the moment when that can prove more."""
+    operation = case.operation
+    if (pause := recorded(case, "verify")) is not None:
+        return pause if pause.high_ms > 0 else Verify("time to read back")
+    if operation.checked_since == 0:
+        return Verify("read back at once: presence can be believed")
+    pause_ms = case.contract.verify_every_ms
+    until = until_believable_ms(operation, case.situation, case.now)
+    if until:
+        pause_ms = min(until, pause_ms)
+    pause_ms = max(1, pause_ms)
+    return Wait("until the next reading", pause_ms, pause_ms + pause_ms // 4, "verify")
+
+
+def verification_over(case: Case) -> bool:
+    """Whether the time for verification has ended, counted from when absence could first be believed.
+
+    It never ends without a reading after that moment. Where that moment cannot come (the window is
+    unknown, or a call hangs in this process), or nothing was sent yet, it counts from the first
+    reading. A call whose process is not proven dead yet is waited for: that proof is on its way.
+    """
+    operation, situation, now = case.operation, case.situation, case.now
+    limit, settle = case.contract.verify_deadline_ms, case.contract.settle_ms
+    if operation.checked_since == 0:
+        return False
+    quiet = quiet_ms(operation, situation, now)
+    if settle is None or (quiet is None and case.weight.live):
+        return checking_ms(operation, situation, now) >= limit
+    if quiet is None or operation.believable_checks == 0:
+        return False
+    return (quiet - settle if operation.may_have_landed else checking_ms(operation, situation, now)) >= limit
+
+
+def recorded(case: Case, why: Literal["retry", "verify", "answer"]) -> Wait | None:
+    """The pause on record, with what is left of it, if it is one of that kind."""
+    wait = case.operation.wait
+    if wait is None or wait.why != why:
+        return None
+    left = wait_left_ms(case.operation, case.situation, case.now)
+    return Wait(wait.rule, left, left, why, drawn=True)
+
+
+# --- once a person was asked -----------------------------------------------------------------------------
+
+
+def returned_after_all(case: Case) -> Move | None:
+    """A late report says that it happened. Where evidence is expected, only that evidence (or a person) counts."""
+    attempt = case.weight.returned
+    if attempt is None or case.contract.expects:
+        return None
+    return Settle("a late report", "succeeded", RETURNED, attempt=attempt.number)
+
+
+def nothing_landed(case: Case) -> Move | None:
+    """Nothing landed after all. A person was asked, so nothing is sent again on its own."""
+    if case.operation.may_have_landed:
+        return None
+    return Settle("proven that nothing landed", "failed", EVIDENCE, "it did not happen")
+
+
+def slow_reading(case: Case) -> Move:
+    """Parked operations are read back on a slow schedule; a person may settle them at any time."""
+    if not case.can_verify:
+        return Wait("a person is asked", why="person", until_woken=True)
+    if (pause := recorded(case, "verify")) is not None:
+        return pause if pause.high_ms > 0 else Verify("slow schedule")
+    slow = max(1, case.situation.slow_verify_ms)
+    return Wait("slow schedule", slow, slow * 2, "verify")

@@ -1,0 +1,222 @@
+"""The records of one operation: what was wanted, tried, read back, decided and said about it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from holdfast.model.outcome import Basis, VerdictKind
+from holdfast.model.records_common import NOTHING, Raw, Stamped
+
+EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progress", "lost"]
+
+
+class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wanted: durable before the first attempt. `identity` is what the key is derived from."""
+
+    tool: str
+    arguments: Raw
+    digest: str
+    contract: str
+    origin: Literal["code", "model"] = "code"
+    claim: str = ""
+    generation: int = 0
+    outside: int = 0
+    words: str = ""
+    observed: Raw = NOTHING
+    expected: Raw = NOTHING
+    executable: bool = True
+    compensates: str = ""
+
+
+class End(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one call ended. `key_read` is false where a keyed tool never looked at its key."""
+
+    kind: EndKind
+    why: str = ""
+    code: str = ""
+    result: Raw = NOTHING
+    lost: bool = False  # the result could not be stored and read back; the effect still counts
+    retry_after_ms: int | None = None
+    key_read: bool = True
+
+
+class OperationPlanned(Stamped, frozen=True):
+    """The operation exists and waits (gate, hold, breaker, schedule, claim, guard). Nothing was sent."""
+
+    step: str
+    intent: Intent
+    waits_for: str = ""
+
+
+class AttemptStarted(Stamped, frozen=True):
+    """The write-ahead record of one send. After it the effect may have landed."""
+
+    step: str
+    number: int
+    token: int
+    send_by: int  # milliseconds after `up`
+    intent: Intent | None = None
+    observed: Raw = NOTHING
+    approval: str = ""
+
+
+class AttemptEnded(Stamped, frozen=True):
+    """The call of one attempt is over, its thread included, or its process is proven dead."""
+
+    step: str
+    number: int
+    end: End
+    over: bool = True  # false: the caller gave up waiting, the call still lives
+
+
+class LateReport(Stamped, frozen=True):
+    """What a call answered after its attempt had been given up, or after its owner was fenced."""
+
+    step: str
+    number: int
+    end: End
+
+
+class Verified(Stamped, frozen=True):
+    """The world was read back. `believed`: an absence that covers attempts 1 to `through`."""
+
+    step: str
+    verdict: VerdictKind
+    believable: bool = False
+    through: int = 0
+    evidence: str = ""
+    result: Raw = NOTHING
+    lost: bool = False
+    missing: tuple[str, ...] = ()
+
+
+class Reobserved(Stamped, frozen=True):
+    """The preconditions were read again. With a gate the new reading replaces the old one."""
+
+    step: str
+    reading: Literal["same", "changed", "unreadable"]
+    observed: Raw = NOTHING
+
+
+class WaitScheduled(Stamped, frozen=True):
+    """The operation waits `ms` milliseconds, until the wall clock says about `until`."""
+
+    step: str
+    ms: int
+    until: int
+    why: str
+    rule: str = ""
+
+
+class ApprovalGranted(Stamped, frozen=True):
+    """A person approved exactly this operation."""
+
+    step: str
+    approval: str
+    by: str
+
+
+class OperationHeld(Stamped, frozen=True):
+    """The effect waits for the commit of its transaction."""
+
+    step: str
+    transaction: str
+
+
+class HoldReleased(Stamped, frozen=True):
+    """The transaction commits: the held effect may leave."""
+
+    step: str
+
+
+class OperationDeferred(Stamped, frozen=True):
+    """The system accepted and will answer later; the same intent is not repeated meanwhile."""
+
+    step: str
+    number: int
+    until: int
+    evidence: str = ""
+
+
+class OperationParked(Stamped, frozen=True):
+    """No rule can decide: a person is asked. Nothing may have been sent yet."""
+
+    step: str
+    why: str
+    rule: str = ""
+
+
+class OperationSettled(Stamped, frozen=True):
+    """The outcome. `number` and `end` fold the end of the last attempt into the same record."""
+
+    step: str
+    status: Literal["succeeded", "failed", "unknown", "cancelled"]
+    basis: Basis
+    rule: str = ""
+    reason: str = ""
+    code: str = ""
+    result: Raw = NOTHING
+    lost: bool = False
+    unverified: bool = False
+    missing: tuple[str, ...] = ()
+    number: int = 0
+    end: End | None = None
+
+
+class Resolved(Stamped, frozen=True):
+    """A named person's word on an operation that no rule could decide."""
+
+    step: str
+    word: Literal["happened", "did_not_happen", "retry"]
+    by: str
+    evidence: str = ""
+    result: Raw = NOTHING
+    entry: int = 0
+
+
+class Contradicted(Stamped, frozen=True):
+    """Evidence against a final outcome. The state stays; a review opens."""
+
+    step: str
+    evidence: str
+
+
+class OutcomeReused(Stamped, frozen=True):
+    """A call met an effect that stands already. `source` is that operation; nothing was sent."""
+
+    step: str
+    source: str
+    why: str
+    result: Raw = NOTHING
+    intent: Intent | None = None
+    age_ms: int = 0
+
+
+class CompensationLinked(Stamped, frozen=True):
+    """`by` is the operation that makes amends for this one."""
+
+    step: str
+    by: str
+
+
+OperationRecord: TypeAlias = (
+    OperationPlanned
+    | AttemptStarted
+    | AttemptEnded
+    | LateReport
+    | Verified
+    | Reobserved
+    | WaitScheduled
+    | ApprovalGranted
+    | OperationHeld
+    | HoldReleased
+    | OperationDeferred
+    | OperationParked
+    | OperationSettled
+    | Resolved
+    | Contradicted
+    | OutcomeReused
+    | CompensationLinked
+)

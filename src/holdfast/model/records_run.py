@@ -1,0 +1,180 @@
+"""The records of one run that belong to no write: its life, its reads, its decisions, its waits."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from holdfast.model.records_common import NOTHING, Raw, Stamped
+
+
+class RunStarted(Stamped, frozen=True):
+    """The run exists: its agent, its input, and which version of the agent's code began it."""
+
+    agent: str
+    input: Raw
+    digest: str
+    version: str = ""
+
+
+class Claimed(Stamped, frozen=True):
+    """A worker took the lease. `boot` names the clock of every `up` that follows."""
+
+    worker: str
+    token: int
+    boot: str
+    number: int = 1  # claims since the last progress
+
+
+class ContractStored(Stamped, frozen=True):
+    """The clauses behind a contract digest; written once per run before the first use."""
+
+    digest: str
+    clauses: Raw
+
+
+class ReadRecorded(Stamped, frozen=True):
+    """A read: its outcome is all there is to remember. `refused`: it failed because the system said no."""
+
+    step: str
+    tool: str
+    arguments: Raw
+    digest: str
+    status: Literal["succeeded", "failed"] = "succeeded"
+    reason: str = ""
+    code: str = ""
+    result: Raw = NOTHING
+    attempts: int = 1
+    refused: bool = False
+    lost: bool = False  # the result could not be stored and read back
+
+
+class DecisionStarted(Stamped, frozen=True):
+    """A model call was begun: its reservation is durable before the money can be spent."""
+
+    step: str
+    function: str
+    number: int = 1
+
+
+class DecisionRecorded(Stamped, frozen=True):
+    """What a model decided: what it saw (digest, and only the new part), why, how sure, what it cost."""
+
+    step: str
+    function: str
+    digest: str
+    seen: Raw = NOTHING
+    status: Literal["succeeded", "failed"] = "succeeded"
+    reason: str = ""
+    result: Raw = NOTHING
+    why: str = ""
+    confidence: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    ms: int = 0
+
+
+class ValueRecorded(Stamped, frozen=True):
+    """A journaled value: the time, chance, an identifier, a version marker."""
+
+    step: str
+    what: str
+    value: Raw
+
+
+class TimerSet(Stamped, frozen=True):
+    """The run sleeps, or waits for an event until a time limit."""
+
+    step: str
+    until: int
+    event: str = ""
+    key: str = ""
+
+
+class TimerFired(Stamped, frozen=True):
+    """The time is over."""
+
+    step: str
+
+
+class EventReceived(Stamped, frozen=True):
+    """A ledger entry reached the code that waited for it."""
+
+    step: str
+    event: str
+    key: str
+    payload: Raw
+    entry: int
+
+
+class Delivered(Stamped, frozen=True):
+    """The code was told something other than the outcome that stands now: an unknown, a promise."""
+
+    step: str
+    told: str
+    detail: str = ""
+
+
+class CallerLeft(Stamped, frozen=True):
+    """The caller was cancelled while the operation was in flight; replay raises at the same point."""
+
+    step: str
+
+
+class CommandApplied(Stamped, frozen=True):
+    """A command from outside (cancel, pause, unpause) was taken from the ledger."""
+
+    command: str
+    by: str
+    entry: int
+    note: str = ""
+
+
+class RunSuspended(Stamped, frozen=True):
+    """Nothing can go on without a person, an event or a timer."""
+
+    reason: str
+
+
+class RunReopened(Stamped, frozen=True):
+    """A stopped run goes on under the same id after a fix."""
+
+    by: str
+    version: str = ""
+    note: str = ""
+
+
+class RunCompleted(Stamped, frozen=True):
+    """The agent returned."""
+
+    result: Raw
+
+
+class RunStopped(Stamped, frozen=True):
+    """The run ended before its end. `open` lists the operations that are not settled."""
+
+    reason: Literal["error", "diverged", "quarantined", "budget", "cancelled"]
+    error: str = ""
+    detail: str = ""
+    open: tuple[str, ...] = ()
+
+
+RunRecord: TypeAlias = (
+    RunStarted
+    | Claimed
+    | ContractStored
+    | ReadRecorded
+    | DecisionStarted
+    | DecisionRecorded
+    | ValueRecorded
+    | TimerSet
+    | TimerFired
+    | EventReceived
+    | Delivered
+    | CallerLeft
+    | CommandApplied
+    | RunSuspended
+    | RunReopened
+    | RunCompleted
+    | RunStopped
+)

@@ -1,0 +1,212 @@
+"""Rules before a send: what stands in the way, and when an attempt may follow one that may have landed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.model.case import RULE, Case, Rule
+from holdfast.model.moves import Attempt, Gate, Hold, Move, Observe, Park, Reuse, Settle, Wait
+from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
+from holdfast.model.weigh import until_believable_ms
+
+_FIRST: Final = Attempt("first attempt")
+
+
+def clear_to_send(case: Case) -> Move | None:
+    """Nothing can have landed: attempt, once everything that stands before it is out of the way."""
+    if case.weight.ambiguous:
+        return None
+    for rule in _BEFORE_ANY if case.operation.attempts else _BEFORE_FIRST:
+        if (move := rule(case)) is not None:
+            return move
+    return _send(case)
+
+
+def after_ambiguity(case: Case) -> Move:
+    """Some attempt may have landed; what may be done depends on what the tool promises."""
+    column = case.weight.column
+    if case.operation.one_more or column in {"read", "natural"}:
+        return _send(case)
+    if column == "keyed":
+        return _keyed(case)
+    return verify_or_unknown(case, "an attempt may have landed")
+
+
+# --- before the first attempt ----------------------------------------------------------------------------
+
+
+def _elsewhere(case: Case) -> Move | None:
+    """Another operation stands for the same real-world effect, or for the same words of a model."""
+    other = case.situation.elsewhere
+    if other is None or other.then == "allow" or case.operation.one_more:
+        return None
+    if other.state == "pending":
+        if other.waited_out:
+            return Park(f"{other.by} held too long", why=f"{other.source} has not been settled")
+        return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
+    if other.then == "replay":
+        return Reuse(f"{other.by} met a success", source=other.source)
+    if other.then == "block":
+        return Settle("repeat blocked", "failed", RULE, f"repeats {other.source}", "repeat")
+    return None if case.operation.approval else Gate("a repeat has to be approved")
+
+
+def _gate(case: Case) -> Move | None:
+    if case.situation.gate == "wanted" and not (case.operation.approval or case.operation.one_more):
+        return Gate("the contract asks for a person")
+    return None
+
+
+def _hold(case: Case) -> Move | None:
+    if case.situation.hold and not case.operation.released:
+        return Hold("irreversible inside a transaction")
+    return None
+
+
+def _check_first(case: Case) -> Move | None:
+    """Verify before the first attempt: declared, or the journal was restored and may have forgotten one."""
+    operation, contract = case.operation, case.contract
+    if operation.one_more:
+        return None
+    doubtful = case.situation.began_doubtful and contract.effect == "write"
+    if doubtful and contract.key is not None and contract.key.ttl is None:
+        doubtful = False  # the system remembers the key for ever: a second first attempt is deduped
+    if not (doubtful or contract.check_first):
+        return None
+    if not case.can_verify:
+        return Park("restored journal", why="it may have been sent before the journal was restored")
+    if operation.believed_absent_first if doubtful else operation.verified_absent_first:
+        return None
+    if verification_over(case):
+        return Park("cannot tell whether it was already sent", why="the world could not be read")
+    return next_reading(case)
+
+
+# --- what stands before any send -------------------------------------------------------------------------
+
+
+def _send(case: Case) -> Move:
+    """Attempt, unless something stands in the way. Meanwhile the world is read back where that can help."""
+    for obstacle in _OBSTACLES:
+        if (move := obstacle(case)) is not None:
+            return _meanwhile(case, move)
+    for rule in (_backoff, _breaker, _preconditions):
+        if (move := rule(case)) is not None:
+            return move
+    return Attempt(_why_again(case)) if case.operation.attempts else _FIRST
+
+
+def _meanwhile(case: Case, otherwise: Move) -> Move:
+    """Reading back goes on while a send has to wait: it has a reserve of its own."""
+    unproven = case.weight.ambiguous and case.weight.column != "read"
+    return next_reading(case) if unproven and case.can_verify and not verification_over(case) else otherwise
+
+
+def _earlier_call(case: Case) -> Move | None:
+    if case.weight.live:
+        return Wait("an earlier call still runs", why="call", until_woken=True)
+    if case.weight.open:
+        return Wait("the end of an earlier call is not on record yet", why="end", until_woken=True)
+    return None
+
+
+def _distrust(case: Case) -> Move | None:
+    if not case.situation.distrusted:
+        return None
+    return Wait("the journal is not trusted", why="trust", until_woken=True)
+
+
+def _pause(case: Case) -> Move | None:
+    if not case.situation.paused:
+        return None
+    return Wait(f"paused: {case.situation.paused}", why="paused", until_woken=True)
+
+
+def _poison(case: Case) -> Move | None:
+    deaths = case.operation.deaths
+    if deaths < case.situation.deaths_allowed or case.operation.one_more:
+        return None
+    return Park("quarantined", why=f"{deaths} processes died during an attempt of it")
+
+
+def _arguments(case: Case) -> Move | None:
+    """What was redacted cannot be sent from the record; the agent's code brings it back."""
+    if case.operation.intent.executable or case.situation.at_hand:
+        return None
+    return Wait("its arguments are not stored", why="code", until_woken=True)
+
+
+def _breaker(case: Case) -> Move | None:
+    """An open breaker makes nothing failed."""
+    left = case.situation.breaker_ms
+    return _meanwhile(case, Wait("the breaker is open", left, left, "breaker")) if left > 0 else None
+
+
+def _backoff(case: Case) -> Move | None:
+    """The pause before a further attempt: drawn once after each end, then waited out."""
+    operation = case.operation
+    if (pause := recorded(case, "retry")) is not None:
+        return pause if pause.high_ms > 0 else None
+    if not operation.attempts or operation.one_more:
+        return None
+    end = operation.attempts[-1].end
+    least = (end.retry_after_ms or 0) if end is not None else 0
+    ceiling = case.contract.retry.ceiling_ms(len(operation.attempts) - 1)
+    return Wait("full jitter before the next attempt", least, least + ceiling)
+
+
+def _preconditions(case: Case) -> Move | None:
+    """Preconditions are read before every attempt; a person's order for one more stands above them."""
+    reading, operation = case.situation.reading, case.operation
+    if not case.contract.observes or case.weight.column == "read":
+        return None
+    if reading == "unread":
+        return Observe("preconditions before every attempt")
+    if reading == "same" or operation.one_more:
+        return None
+    why = f"its preconditions are {reading}"
+    if case.weight.ambiguous:
+        return verify_or_unknown(case, why)
+    return Settle("preconditions, nothing landed", "failed", RULE, why, "stale" if reading == "changed" else reading)
+
+
+def _why_again(case: Case) -> str:
+    if case.operation.one_more:
+        return "a person ordered one more attempt"
+    if not case.weight.ambiguous:
+        return "nothing landed: attempt again"
+    return _AGAIN[case.weight.column]
+
+
+_AGAIN: Final[dict[str, str]] = {
+    "read": "a read may be repeated",
+    "natural": "repeating changes nothing",
+    "keyed": "the same key is still remembered",
+}
+
+
+def _keyed(case: Case) -> Move:
+    """Retry under the same key; read back first where that can prove something now."""
+    key, until = case.contract.key, until_believable_ms(case.operation, case.situation, case.now)
+    if key is not None and key.in_progress == "runs_twice" and until != 0:
+        return _runs_twice(case, until)
+    if case.can_verify and until == 0 and case.operation.believable_checks == 0:
+        return next_reading(case)
+    return _send(case)
+
+
+def _runs_twice(case: Case, until: int | None) -> Move:
+    """The system runs a key twice while the first request is in progress: that must be over."""
+    if case.contract.settle_ms is None:
+        return verify_or_unknown(case, "the system may run the key twice, and its window is unknown")
+    if until is None:
+        return _meanwhile(case, _earlier_call(case) or _END)
+    pause = recorded(case, "retry")
+    left = pause if pause is not None and pause.high_ms > 0 else None
+    return _meanwhile(case, left or Wait("the system runs a key twice while in progress", until, until, "retry"))
+
+
+_END: Final = Wait("the end of an earlier call is not known yet", why="end", until_woken=True)
+_BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold)
+_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, _gate, _hold, _check_first)
+_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)

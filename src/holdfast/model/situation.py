@@ -1,0 +1,66 @@
+"""What `decide` is told besides the operation itself: one frozen value of everything that was read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.contract import Contract, Repeat
+
+Stop = Literal["", "cancel", "deadline", "budget", "aborting"]
+Reading = Literal["unread", "same", "changed", "unreadable"]
+
+
+class Now(msgspec.Struct, frozen=True):
+    """One moment: `up` on the clock of `boot`, and the wall clock, both in milliseconds."""
+
+    boot: str
+    up: int
+    wall: int
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """An effect of another operation that this one meets: the same business key, or a repeat.
+
+    `waited_out` is set when the time for waiting on a pending one is over.
+    """
+
+    by: Literal["claim", "guard"]
+    state: Literal["pending", "succeeded"]
+    source: str
+    then: Repeat = "replay"
+    waited_out: bool = False
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """Everything read for one decision.
+
+    `contract` is the stricter of the stored and the present one. `claimed_up` is when this process
+    took the run, on `Now.boot`: time before that is credited only within the same boot. `live` are
+    the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
+    lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms`
+    is the age of a key that another operation used first. `began_doubtful`: the run existed before a
+    restore, so even a first attempt may be a second one. `at_hand`: the agent's code came with the
+    arguments; without it only what the intent stores can be sent.
+    """
+
+    contract: Contract
+    claimed_up: int = 0
+    tool: Literal["present", "gone"] = "present"
+    distrusted: str = ""
+    began_doubtful: bool = False
+    stop: Stop = ""
+    paused: str = ""
+    breaker_ms: int = 0
+    elsewhere: Elsewhere | None = None
+    gate: Literal["", "wanted"] = ""
+    hold: str = ""
+    amend: bool = False
+    at_hand: bool = False
+    live: frozenset[int] = frozenset()
+    reading: Reading = "unread"
+    key_age_ms: int = 0
+    deaths_allowed: int = 3
+    clock_error_ms: int = 60_000
+    slow_verify_ms: int = 15 * 60_000

@@ -1,0 +1,175 @@
+"""What the attempts of an operation prove together, and how much time may be credited to each.
+
+Windows are durations. Time counts from a recorded moment only within the boot that recorded it;
+across a reboot only the time that this process itself waited counts. Ages that *close* something
+(a key's memory) are taken at their largest, and a clock that went backwards closes it at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.model.contract import remembered_until_ms
+from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.situation import Now, Situation
+from holdfast.policies import milliseconds
+
+Column = Literal["read", "natural", "keyed", "verifiable", "none"]
+FOREVER_MS = 2**62
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """The attempts, sorted by what they prove, and the column of the decision table that applies."""
+
+    returned: Attempt | None
+    rejected: Attempt | None
+    ambiguous: tuple[Attempt, ...]
+    open: bool  # some call has no end on record: it runs, or the death of its process is not proven yet
+    live: bool  # some call still runs in this process, given up or not
+    unsent: bool  # every attempt is proven unsent (or there is none)
+    column: Column
+    spent: int  # attempts that count against the budget
+
+
+def weigh(operation: OperationState, situation: Situation, now: Now) -> Weight:
+    """Sort the attempts and choose the column."""
+    returned = rejected = None
+    ambiguous: list[Attempt] = []
+    unsent = True
+    spent = 0
+    for attempt in operation.attempts:
+        standing = attempt.standing(operation.absent_through)
+        if standing == "returned":
+            returned = attempt
+        elif standing == "rejected":
+            rejected = attempt
+        elif standing in {"ambiguous", "open"}:
+            ambiguous.append(attempt)
+        unsent = unsent and standing == "unsent"
+        spent += not (standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None)
+    return Weight(
+        returned,
+        rejected,
+        tuple(ambiguous),
+        open=any(attempt.end is None for attempt in operation.attempts),
+        live=any(attempt.number in situation.live for attempt in operation.attempts),
+        unsent=unsent,
+        column=_column(operation, situation, now),
+        spent=spent,
+    )
+
+
+def _column(operation: OperationState, situation: Situation, now: Now) -> Column:
+    contract = situation.contract
+    if contract.effect == "read":
+        return "read"
+    natural, key = contract.natural, contract.key
+    if natural is not None and (contract.observes or natural_left_ms(operation, situation, now) > 0):
+        return "natural"
+    if key is not None and not operation.key_unread and key_left_ms(operation, situation, now) > 0:
+        return "keyed"
+    return "verifiable" if contract.verifies else "none"
+
+
+def _first_sent(operation: OperationState) -> Attempt | None:
+    """The first attempt that may have arrived."""
+    return next((attempt for attempt in operation.attempts if attempt.standing(0) != "unsent"), None)
+
+
+def age_ms(operation: OperationState, now: Now) -> int:
+    """The largest age the first attempt that may have arrived can have; 0 if there is none."""
+    first = _first_sent(operation)
+    if first is None:
+        return 0
+    age = now.up - first.up if first.boot == now.boot else now.wall - first.at
+    return age if age >= 0 else FOREVER_MS
+
+
+def natural_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How much longer the effect may be repeated without looking; zero or less: not any more."""
+    natural, first = situation.contract.natural, _first_sent(operation)
+    if natural is None:
+        return 0
+    doubt = 0 if first is None or first.boot == now.boot else situation.clock_error_ms
+    return milliseconds(natural.within) - age_ms(operation, now) - doubt
+
+
+def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How much longer the key is trusted to be remembered; zero or less: it may be forgotten."""
+    key = situation.contract.key
+    if key is None:
+        return 0
+    until = remembered_until_ms(key, situation.contract.timeout_ms, situation.clock_error_ms)
+    unused = _first_sent(operation) is None and situation.key_age_ms == 0  # the first use starts its time
+    if until is None or unused:
+        return FOREVER_MS
+    return until - max(age_ms(operation, now), situation.key_age_ms)
+
+
+def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How long the next attempt may take to send: its time limit, and no later than its key is remembered.
+
+    A key that is forgotten already binds nothing: what is sent then rests on other proof.
+    """
+    limit, left = situation.contract.timeout_ms, key_left_ms(operation, situation, now)
+    return min(limit, left) if left > 0 else limit
+
+
+def elapsed_ms(operation: OperationState, now: Now) -> int:
+    """Time since the first attempt started, for the retry budget; never negative."""
+    if not operation.attempts:
+        return 0
+    first = operation.attempts[0]
+    return max(0, now.up - first.up if first.boot == now.boot else now.wall - first.at)
+
+
+def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:
+    """Time since `up` on `boot`, as far as this process may count it: on another boot only its own."""
+    return max(0, now.up - (up if boot == now.boot else situation.claimed_up))
+
+
+def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
+    """How long the call is known to be over, as far as it may be credited; None: it may still run."""
+    return None if attempt.over_up is None else _credited(attempt.over_up, attempt.over_boot, situation, now)
+
+
+def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+    """How long every call that may have landed is known to be over; None while one may still run.
+
+    Without any such call it is the time since this process took the run.
+    """
+    spans: list[int] = []
+    for attempt in operation.attempts:
+        if attempt.standing(operation.absent_through) in {"rejected", "unsent", "absent"}:
+            continue
+        span = over_ms(attempt, situation, now)
+        if span is None:
+            return None
+        spans.append(span)
+    return min(spans, default=max(0, now.up - situation.claimed_up))
+
+
+def until_believable_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+    """Milliseconds until an absence may be believed; 0: now; None: not known, or never."""
+    settle = situation.contract.settle_ms
+    quiet = quiet_ms(operation, situation, now)
+    return None if settle is None or quiet is None else max(0, settle - quiet)
+
+
+def checking_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How long the world has been read back since the last attempt."""
+    return _credited(operation.checked_up, operation.checked_boot, situation, now)
+
+
+def wait_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """What is left of the recorded pause; 0 when there is none or it is over.
+
+    On another boot the wall clock may end it early, and waiting here ends it whatever that clock says.
+    """
+    wait = operation.wait
+    if wait is None:
+        return 0
+    left = wait.ms - _credited(wait.up, wait.boot, situation, now)
+    return max(0, left if wait.boot == now.boot else min(left, wait.until - now.wall))

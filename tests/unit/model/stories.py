@@ -1,0 +1,182 @@
+"""Operations told as stories: each line applies one record, and time passes only where the story says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.contract import Contract, Key, Natural
+from holdfast.model.decide import decide
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import Basis, VerdictKind
+from holdfast.model.situation import Now, Situation
+from holdfast.model.transitions import apply
+from holdfast.model.weigh import until_believable_ms
+from holdfast.policies import READ_RETRY
+
+STEP: Final = "desk/charge#1"
+SECOND: Final = 1_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+SETTLE: Final = 30 * SECOND
+
+READ: Final = Contract("charge", effect="read", retry=READ_RETRY)
+NATURAL: Final = Contract("charge", idempotency=Natural(within=timedelta(minutes=5)))
+KEYED: Final = Contract("charge", idempotency=Key(ttl=timedelta(hours=24)))
+VERIFIABLE: Final = Contract("charge", verifies=True, settle_ms=SETTLE)
+PLAIN: Final = Contract("charge")
+COLUMNS: Final = {"read": READ, "natural": NATURAL, "keyed": KEYED, "verifiable": VERIFIABLE, "none of these": PLAIN}
+
+
+def changed(contract: Contract, **changes: Any) -> Contract:
+    """The same contract with other clauses."""
+    return msgspec.structs.replace(contract, **changes)
+
+
+class Story:
+    """One operation, its clock, and the process that looks at it."""
+
+    def __init__(self, contract: Contract = PLAIN, **intent: Any) -> None:
+        self.contract = contract
+        self.intent = r.Intent("charge", r.Raw(b"{}"), "digest", "contract", **intent)
+        self.boot, self.up, self.wall = "monday", 5 * HOUR, 100 * DAY
+        self.claimed_up = self.up
+        self.operation: OperationState | None = None
+
+    # --- time ---
+
+    def later(self, ms: int) -> Story:
+        """Time passes while this process waits."""
+        self.up += ms
+        self.wall += ms
+        return self
+
+    def reclaimed(self) -> Story:
+        """Another process takes the run, on the same boot."""
+        self.claimed_up = self.up
+        return self
+
+    def rebooted(self, wall_ms: int = MINUTE) -> Story:
+        """The machine starts again; the wall clock shows that much more."""
+        self.boot, self.up = f"after {self.boot}", 7 * SECOND
+        self.wall += wall_ms
+        return self.reclaimed()
+
+    # --- records ---
+
+    def took(self, record: r.OperationRecord) -> Story:
+        """The operation after one more record."""
+        self.operation = apply(self.operation, record, self.boot)
+        return self
+
+    def planned(self) -> Story:
+        return self.took(r.OperationPlanned(step=STEP, intent=self.intent, **self.stamp()))
+
+    def starts(self, approval: str = "") -> Story:
+        number = len(self.operation.attempts) + 1 if self.operation else 1
+        intent = None if self.operation else self.intent
+        send_by = self.contract.timeout_ms
+        return self.took(
+            r.AttemptStarted(
+                step=STEP, number=number, token=1, send_by=send_by, intent=intent, approval=approval, **self.stamp()
+            )
+        )
+
+    def ends(self, kind: r.EndKind, *, over: bool = True, number: int = 0, **end: Any) -> Story:
+        ended = r.AttemptEnded(
+            step=STEP, number=number or self.number, end=r.End(kind, **end), over=over, **self.stamp()
+        )
+        return self.took(ended)
+
+    def sent(self, kind: r.EndKind, *, over: bool = True, **end: Any) -> Story:
+        """One more attempt, and its end in the same moment."""
+        return self.starts().ends(kind, over=over, **end)
+
+    def late(self, kind: r.EndKind, number: int = 1, **end: Any) -> Story:
+        return self.took(r.LateReport(step=STEP, number=number, end=r.End(kind, **end), **self.stamp()))
+
+    def verified(self, verdict: VerdictKind, **found: Any) -> Story:
+        """Read back as the executor does it: an absence counts only when it may be believed."""
+        believable = until_believable_ms(self.state, self.situation(), self.now) == 0
+        covers = self.number if verdict == "did_not_happen" and believable else 0
+        return self.took(
+            r.Verified(step=STEP, verdict=verdict, believable=believable, through=covers, **found, **self.stamp())
+        )
+
+    def waits(self, ms: int, why: str) -> Story:
+        return self.took(r.WaitScheduled(step=STEP, ms=ms, until=self.wall + ms, why=why, rule="drawn", **self.stamp()))
+
+    def parked(self, why: str = "nobody knows") -> Story:
+        return self.took(r.OperationParked(step=STEP, why=why, rule="parked", **self.stamp()))
+
+    def settled(self, status: Literal["succeeded", "failed", "unknown", "cancelled"], **more: Any) -> Story:
+        return self.took(r.OperationSettled(step=STEP, status=status, basis=Basis("rule"), **more, **self.stamp()))
+
+    def person(self, word: Literal["happened", "did_not_happen", "retry"]) -> Story:
+        return self.took(r.Resolved(step=STEP, word=word, by="ann", evidence="looked", **self.stamp()))
+
+    def approved(self) -> Story:
+        return self.took(r.ApprovalGranted(step=STEP, approval="a1", by="ann", **self.stamp()))
+
+    def held(self) -> Story:
+        return self.took(r.OperationHeld(step=STEP, transaction="trip", **self.stamp()))
+
+    def released(self) -> Story:
+        return self.took(r.HoldReleased(step=STEP, **self.stamp()))
+
+    def deferred(self, ms: int) -> Story:
+        until = self.wall + ms
+        return self.took(r.OperationDeferred(step=STEP, number=self.number, until=until, **self.stamp()))
+
+    def reobserved(self, reading: Literal["same", "changed", "unreadable"], observed: bytes = b"2") -> Story:
+        return self.took(r.Reobserved(step=STEP, reading=reading, observed=r.Raw(observed), **self.stamp()))
+
+    # --- questions ---
+
+    def decide(self, **situation: Any) -> m.Move:
+        return decide(self.state, self.situation(**situation), self.now)
+
+    def says(self, **situation: Any) -> str:
+        """The move and its rule, in words."""
+        return said(self.decide(**situation))
+
+    def situation(self, **changes: Any) -> Situation:
+        return Situation(**{"contract": self.contract, "claimed_up": self.claimed_up, **changes})
+
+    def stamp(self) -> dict[str, int]:
+        return {"at": self.wall, "up": self.up}
+
+    @property
+    def now(self) -> Now:
+        return Now(self.boot, self.up, self.wall)
+
+    @property
+    def state(self) -> OperationState:
+        assert self.operation is not None, "the story has not begun"
+        return self.operation
+
+    @property
+    def phase(self) -> str:
+        return self.state.phase
+
+    @property
+    def number(self) -> int:
+        return len(self.state.attempts)
+
+
+def said(move: m.Move) -> str:
+    """A move in words: what is done, and after the colon the rule that decided."""
+    match move:
+        case m.Settle():
+            code = f"({move.code})" if move.code else ""
+            what = f"{move.status}{code}{' unverified' if move.unverified else ''}"
+        case m.Wait():
+            what = f"wait for {move.why}"
+        case _:
+            what = type(move).__name__.lower()
+    return f"{what}: {move.rule}"
