@@ -30,40 +30,69 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
-    """Call the tool once, for no longer than the attempt's send-by deadline."""
-    tool, instance = flight.tool, flight.instance
+    """Call the tool once, for no longer than the attempt's send-by deadline.
+
+    A cancelled caller does not end the call: whoever goes on with the flight waits for the same one.
+    """
+    tool, number = flight.tool, started.number
     assert tool is not None, flight.step
-    journal = instance.engine.journal
-    current = CurrentOperation(
-        instance.run, flight.step, tool.name, flight.key, started.number,
-        lambda: started.send_by - (journal.now().ms - started.up),
-    )  # fmt: skip
-    arguments = flight.decoded()
-    if tool.contract.observes:
-        current.observed = msgspec.json.decode(flight.observed)
-    context = contextvars.copy_context()
-    context.run(AT.set, current)
-    context.run(SCOPE.set, None)  # a tool is no branch of the run: what it starts is not numbered
-    context.run(RESOLVER.set, instance.engine.resolver)
-    crash = instance.engine.seams.crash
-    crash.reached("before_send")
-    call = context.run(begin, tool.body, arguments, (), instance.engine.seams)
-    flight.calls[started.number] = call
-    try:
-        await asyncio.wait({call}, timeout=started.send_by / 1000)
-        if not call.done():
-            return await _give_up(flight, started, call)
-    except asyncio.CancelledError:
-        call.cancel()
-        raise
-    finally:
-        crash.reached("after_send")
-    flight.calls.pop(started.number, None)
+    call = flight.calls.get(number)
+    if call is None:
+        flight.instance.engine.seams.crash.reached("before_send")
+        flight.calls[number] = call = _begin(flight, started)
+    await _wait(call, _seconds_left(flight, started))
+    flight.instance.engine.seams.crash.reached("after_send")
+    if not call.done():
+        return await _give_up(flight, started, call)
+    del flight.calls[number]
+    current = flight.current
+    assert current is not None, flight.step
     read = current.key_read or tool.contract.key is None
     if call.cancelled():
         return Answer(error=Ambiguous("the tool was cancelled from within"), key_read=read)
     error = call.exception()
     return Answer(None if error else call.result(), error, key_read=read, sends=current.sends)
+
+
+def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
+    """Start the call in a context of its own, where `current_operation()` is this operation."""
+    tool, instance = flight.tool, flight.instance
+    assert tool is not None, flight.step
+    arguments = flight.decoded()
+    current = CurrentOperation(
+        instance.run, flight.step, tool.name, flight.key, started.number,
+        lambda: started.send_by - (instance.engine.journal.now().ms - started.up),
+    )  # fmt: skip
+    if tool.contract.observes:
+        current.observed = msgspec.json.decode(flight.observed)
+    flight.current = current
+    context = contextvars.copy_context()
+    context.run(AT.set, current)
+    context.run(SCOPE.set, None)  # a tool is no branch of the run: what it starts is not numbered
+    context.run(RESOLVER.set, instance.engine.resolver)
+    return begin(tool.body, arguments, (), instance.engine.seams, context)
+
+
+def _seconds_left(flight: Flight, started: r.AttemptStarted) -> float:
+    return max(0, started.send_by - (flight.instance.engine.journal.now().ms - started.up)) / 1000
+
+
+async def _wait(call: asyncio.Future[Any], seconds: float) -> None:
+    """Return when the call is done or the time is over; the call goes on if we are cancelled."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def done(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = loop.call_later(seconds, done)
+    call.add_done_callback(done)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        call.remove_done_callback(done)
 
 
 async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Future[Any]) -> Answer:

@@ -38,13 +38,33 @@ _VERDICTS: Final[dict[type, VerdictKind]] = {
 async def drive(flight: Flight) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     instance = flight.instance
+    if flight.started is not None:
+        await _go_on(flight, flight.started)
     while not flight.operation.final:
         if instance.draining or (flight.journaled and instance.sealed is not None):
+            break
+        if flight.scope is not None and _tells_unknown(flight):
             break
         await _account_for_owner(flight)
         move = decide(flight.operation, flight.situation(), instance.now())
         await _perform(flight, move)
     return flight.operation
+
+
+def _tells_unknown(flight: Flight) -> bool:
+    """Whether the caller is to be told now that nobody knows."""
+    return flight.operation.phase == "unknown" and flight.contract().on_unknown == "raise"
+
+
+async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
+    """Another task left this attempt in mid-flight: see that it is durable, and wait for its call (or make it)."""
+    await flight.instance.settle_writes()
+    if len(flight.operation.attempts) < started.number:
+        flight.started = None  # it was refused by the ledger: nothing was sent
+        return
+    if flight.operation.attempts[started.number - 1].end is None:
+        await _ended(flight, started.number, await call_tool(flight, started))
+    flight.started = None
 
 
 async def _account_for_owner(flight: Flight) -> None:
@@ -105,14 +125,16 @@ async def _attempt(flight: Flight) -> None:
     crash = instance.engine.seams.crash
     started = _started(flight)
     crash.reached("before_intent")
+    flight.started = started
     try:
         await flight.note(started, posts=taking_posts(flight))
     except LedgerTaken:
+        flight.started = None
         await look_elsewhere(flight)
         return
     crash.reached("after_intent")
-    answer = await call_tool(flight, started)
-    await _ended(flight, started.number, answer)
+    await _ended(flight, started.number, await call_tool(flight, started))
+    flight.started = None
 
 
 def _started(flight: Flight) -> r.AttemptStarted:
@@ -344,7 +366,7 @@ async def _wait(flight: Flight, move: m.Wait) -> None:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
     seconds = min(instance.engine.settings.slice_ms, ms if ms is not None else 2**31) / 1000
     if flight.journaled:
-        await instance.rest(flight.step, pause, seconds)
+        await instance.rest(flight.step, pause, seconds, flight.scope)
     else:
         await instance.engine.seams.clock.sleep(seconds)
 
@@ -366,7 +388,9 @@ async def _await_holder(flight: Flight) -> None:
         await flight.note(_planned(flight, f"the claim of {flight.elsewhere.source if flight.elsewhere else '?'}"))
     poll = instance.engine.settings.poll_ms
     due = instance.engine.seams.clock.wall_ms() + poll
-    await instance.rest(flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000)
+    await instance.rest(
+        flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000, flight.scope
+    )
     await look_elsewhere(flight)
 
 

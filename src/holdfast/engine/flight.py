@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.engine.current import CurrentOperation
 from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
+from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
 from holdfast.journal.port import Post
 from holdfast.model import records as r
@@ -27,8 +29,10 @@ class Flight:
     their state lives here until they end.
     """
 
-    __slots__ = ("arguments", "calls", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
-                 "reading", "state", "step", "taking", "tool", "waiting_since")  # fmt: skip
+    __slots__ = (
+        "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed", "reading",
+        "scope", "started", "state", "step", "taking", "tool", "waiting_since",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -38,12 +42,17 @@ class Flight:
         draft: OperationState | None,
         *,
         journaled: bool = True,
+        arguments: dict[str, Any] | None = None,
     ) -> None:
         self.instance = instance
         self.step = step
         self.tool = tool
         self.state = draft
         self.journaled = journaled
+        self.arguments = arguments
+        self.scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
+        self.started: r.AttemptStarted | None = None  # the attempt that is under way
+        self.current: CurrentOperation | None = None
         self.calls: dict[int, asyncio.Future[Any]] = {}
         self.reading: Reading = "unread"
         self.observed: r.Raw = r.NOTHING
@@ -52,7 +61,6 @@ class Flight:
         self.taking: tuple[int, int] | None = None
         self.key_age_ms = 0
         self.waiting_since = instance.claimed_up
-        self.arguments: dict[str, Any] | None = None
 
     @property
     def id(self) -> str:

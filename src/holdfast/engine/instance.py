@@ -76,6 +76,7 @@ class Instance:
         self._turns: dict[int, list[asyncio.Future[None]]] = {}
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
+        self._checking: asyncio.Future[None] | None = None
         self._stored_contracts: set[str] = set(history.contracts)
 
     # --- time and records ------------------------------------------------------------------------------
@@ -96,15 +97,28 @@ class Instance:
         bodies = [encode(record) for record in records]
         try:
             if posts:
-                self.history.check(records)
-                await self.log.append(bodies, change, posts)
-                self._add(records)
+                # In a task of its own: a cancelled caller must not lose track of what the ledger said.
+                self._checking = asyncio.ensure_future(self._append_checked(records, bodies, change, posts))
+                await asyncio.shield(self._checking)
             else:
                 self._add(records)
                 await self.log.append(bodies, change)
         except LeaseLost as error:
             self.end(Ending("lost", str(error)))
             raise
+
+    async def _append_checked(
+        self, records: tuple[r.Record, ...], bodies: list[bytes], change: RunChange | None, posts: tuple[Post, ...]
+    ) -> None:
+        self.history.check(records)
+        await self.log.append(bodies, change, posts)
+        self._add(records)
+
+    async def settle_writes(self) -> None:
+        """Return when everything that this instance has recorded is durable."""
+        if self._checking is not None:
+            await asyncio.wait({self._checking})
+        await self.log.flush()
 
     def ride(self, *records: r.Record) -> None:
         """Record with the next thing that waits; order is kept."""
@@ -216,7 +230,8 @@ class Instance:
         self.pauses[mark] = pause
         if scope is not None:
             scope.waiting += 1
-        self.consider_rest()
+        if self.resting or pause.kind != "operation":
+            self.consider_rest()
         try:
             await future
         finally:
@@ -225,17 +240,24 @@ class Instance:
                 scope.waiting -= 1
         self.check()
 
-    async def rest(self, step: str, pause: Pause, seconds: float | None) -> None:
-        """A driver waits until it is woken or `seconds` have passed; the run may come to rest meanwhile."""
+    async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
+        """A driver waits until it is woken or `seconds` have passed; the run may come to rest meanwhile.
+
+        `scope` is the branch of agent code whose own task drives, if one does.
+        """
         waker = self.wakers.get(step)
         if waker is None or waker.done():
             waker = self.wakers[step] = asyncio.get_running_loop().create_future()
         self.resting[step] = pause
+        if scope is not None:
+            scope.waiting += 1
         self.consider_rest()
         try:
             await asyncio.wait({waker}, timeout=seconds)
         finally:
             self.resting.pop(step, None)
+            if scope is not None:
+                scope.waiting -= 1
             if waker.done():
                 self.wakers.pop(step, None)
 

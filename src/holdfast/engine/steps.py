@@ -24,6 +24,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical import digest, forms
 from holdfast.model.contract import contract_digest
 from holdfast.model.operation import OperationState
+from holdfast.model.outcome import RETURNED
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -54,12 +55,34 @@ async def operate(scope: Scope, call: Call) -> Told:
         instance.reach(step)
     else:
         _not_a_read(instance, step)
-        await instance.may_write(scope)
-        await _clear(scope)
-        flight = Flight(instance, step, tool, draft)
-        flight.arguments = dict(call.arguments)
-        _start(instance, flight)
+        if instance.expected:
+            await instance.may_write(scope)
+        if instance.troubled:
+            await _clear(scope)
+        await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
     return await _told(scope, step, tool)
+
+
+async def _perform(scope: Scope, flight: Flight) -> None:
+    """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
+    flight.scope = scope
+    try:
+        await _drive(flight)
+    except asyncio.CancelledError:
+        flight.scope = None
+        _start(flight.instance, flight)
+        _leave(flight.instance, flight.step)
+        raise
+    if not flight.operation.final and flight.instance.sealed is None:
+        flight.scope = None
+        _start(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
+    flight.instance.check()
+
+
+async def _drive(flight: Flight) -> None:
+    if flight.operation.intent.claim or flight.operation.intent.words:
+        await look_elsewhere(flight)
+    await drive(flight)
 
 
 def _draft(scope: Scope, call: Call) -> tuple[str, OperationState]:
@@ -117,13 +140,11 @@ async def _clear(scope: Scope) -> None:
 
 
 def _start(instance: Instance, flight: Flight) -> None:
-    """Drive an operation in a task of its own, which no cancelled caller can interrupt."""
+    """Drive an operation in a task of its own: after a crash, or once its caller has left."""
 
     async def body() -> None:
         try:
-            if flight.operation.intent.claim or flight.operation.intent.words:
-                await look_elsewhere(flight)
-            await drive(flight)
+            await _drive(flight)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
@@ -230,6 +251,8 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
         code=operation.code,
         result=operation.result,
         attempts=len(operation.attempts),
+        refused=operation.phase == "failed" and operation.basis == RETURNED,
+        lost=operation.lost,
         **instance.stamp(),
     )
     instance.ride(record)

@@ -85,13 +85,20 @@ class ToolCode(Protocol):
         ...
 
 
-def begin(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> asyncio.Future[Any]:
+def begin(
+    code: Code,
+    arguments: Mapping[str, Any],
+    first: tuple[Any, ...],
+    seams: Seams,
+    context: contextvars.Context | None = None,
+) -> asyncio.Future[Any]:
     """Start a call and return its future. Synchronous code runs in a thread."""
+    context = context or contextvars.copy_context()
     wanted = code.parameters
     named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
     if not code.is_async:
-        return seams.threads.call(lambda: code.function(*first, **named))
-    return asyncio.get_running_loop().create_task(code.function(*first, **named), context=contextvars.copy_context())
+        return context.run(seams.threads.call, lambda: code.function(*first, **named))
+    return asyncio.get_running_loop().create_task(code.function(*first, **named), context=context)
 
 
 async def within(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> Any:
