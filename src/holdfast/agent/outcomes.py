@@ -1,13 +1,15 @@
-"""From a recorded operation to the `Outcome` that agent code receives."""
+"""From a recorded operation or read to the `Outcome` that agent code receives."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from holdfast.engine.flight import key_of
 from holdfast.engine.steps import Told
-from holdfast.model.operation import OperationState
-from holdfast.model.outcome import Outcome, Receipt
+from holdfast.model import records as r
+from holdfast.model.outcome import RETURNED, Outcome, Receipt
 from holdfast.model.reports import LOST
 
 if TYPE_CHECKING:
@@ -23,10 +25,11 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
     if told.how == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
     if operation.reused:
-        return _with_value(tool, operation, Outcome(
-            "succeeded", name, tool.name, operation.basis, _reuse_text(operation), reused=operation.reused,
-            arguments=arguments,
-        ))  # fmt: skip
+        text = f"{operation.reused} stands already"
+        reused: Outcome[R] = Outcome(
+            "succeeded", name, tool.name, operation.basis, text, reused=operation.reused, arguments=arguments
+        )
+        return _with_value(tool, reused, operation.result, operation.reason if operation.lost else "")
     status = operation.status
     if status != "succeeded":
         return Outcome(status, name, tool.name, operation.basis, operation.reason, operation.code, arguments=arguments)
@@ -35,21 +38,24 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
         name, tool.name, key_of(namespace, run, told.step, operation.intent), operation.basis, operation.settled_at
     )
     done: Outcome[R] = Outcome("succeeded", name, tool.name, operation.basis, arguments=arguments, receipt=receipt)
-    return _with_value(tool, operation, done)
+    return _with_value(tool, done, operation.result, operation.reason if operation.lost else "")
 
 
-def _reuse_text(operation: OperationState) -> str:
-    return f"{operation.reused} stands already"
+def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
+    """What a read answered."""
+    name, basis = f"{run}/{record.step}", RETURNED if record.refused else None
+    if record.status == "failed":
+        return Outcome("failed", name, tool.name, basis, record.reason, record.code, arguments=arguments)
+    answered: Outcome[R] = Outcome("succeeded", name, tool.name, arguments=arguments)
+    return _with_value(tool, answered, record.result, record.reason if record.lost else "")
 
 
-def _with_value(tool: Tool[Any, R], operation: OperationState, outcome: Outcome[R]) -> Outcome[R]:
+def _with_value(tool: Tool[Any, R], outcome: Outcome[R], stored: r.Raw, lost: str) -> Outcome[R]:
     """The outcome with the decoded result, or marked as lost where the result cannot make the trip."""
-    from msgspec.structs import replace  # noqa: PLC0415 - kept beside its only use
-
-    if operation.lost:
-        return replace(outcome, code=LOST, reason=operation.reason)
+    if lost:
+        return replace(outcome, code=LOST, reason=lost)
     try:
-        value = tool.codec.decode(operation.result)
+        value = tool.codec.decode(stored)
     except ValueError as error:
         return replace(outcome, code=LOST, reason=str(error))
     return replace(outcome, value=value)

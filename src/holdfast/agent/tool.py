@@ -15,9 +15,10 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 import msgspec
 
 from holdfast.agent.handlers import Handlers
+from holdfast.agent.outcomes import outcome_from, read_outcome
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of
 from holdfast.engine.scopes import SCOPE
-from holdfast.engine.steps import Call, Told, operate, read
+from holdfast.engine.steps import Call, operate, read
 from holdfast.engine.tooling import Code
 from holdfast.errors import ContractError, OutsideRun
 from holdfast.model import records as r
@@ -171,27 +172,9 @@ async def outcome_of(
         )
     call = Call(tool, arguments, step, model)
     if tool.contract.effect == "read":
-        return _read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
+        return read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
     told = await operate(scope, call)
-    return operation_outcome(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)
-
-
-def _read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
-    ok = record.status == "succeeded"
-    value = tool.codec.decode(record.result) if ok else None
-    return Outcome(
-        record.status, f"{run}/{record.step}", tool.name, reason=record.reason, code=record.code, arguments=arguments,
-        value=value,  # type: ignore[arg-type]  # decoded by R's own annotation
-    )  # fmt: skip
-
-
-def operation_outcome(
-    tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str
-) -> Outcome[R]:
-    """The outcome as the caller is told it."""
-    from holdfast.agent.outcomes import outcome_from  # noqa: PLC0415 - outcomes needs this module's types
-
-    return outcome_from(tool, arguments, told, run, namespace)
+    return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)
 
 
 # --- declaring -------------------------------------------------------------------------------------------------

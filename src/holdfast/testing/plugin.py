@@ -1,3 +1,28 @@
-"""The pytest plugin: `pytest` loads it when holdfast is installed."""
+"""The pytest plugin: `pytest` loads it when holdfast is installed. It imports nothing until it is used."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.engine.current import CurrentOperation
+
+
+@pytest.fixture
+def run_virtual() -> Callable[..., Any]:
+    """`run_virtual(main())`: run a coroutine in virtual time, where a day passes at once."""
+    from holdfast.testing import clock  # noqa: PLC0415 - a plugin that is not used costs nothing
+
+    return clock.run_virtual
+
+
+@pytest.fixture
+def current_operation() -> Iterator[CurrentOperation]:
+    """The test runs as the body of a tool does: `current_operation()` answers, with the key `hf-test`."""
+    from holdfast.testing.operation import operation  # noqa: PLC0415 - a plugin that is not used costs nothing
+
+    with operation() as current:
+        yield current

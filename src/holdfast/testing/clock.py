@@ -1,0 +1,170 @@
+"""Virtual time: an event loop whose clock jumps to the next timer when nothing else can happen.
+
+    def test_a_day_passes_at_once() -> None:
+        run_virtual(sleeps_for_a_day())
+
+No test has to sleep, and the order of events depends on the program alone. Threads stay real: while a
+tool runs in one, time stands still, unless the tool says that it only waits (`VirtualLoop.passing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+import selectors
+from collections.abc import Callable, Coroutine, Generator
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, Threads
+
+T = TypeVar("T")
+EPOCH_MS: Final = 1_767_225_600_000
+"""The wall clock when a virtual loop starts: the first of January 2026, 00:00 UTC."""
+
+DAY: Final = timedelta(days=1)
+
+
+class TimeIsUp(AssertionError):
+    """More virtual time passed than the test allowed: something waits for what never comes."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that never waits for a timer. `limit` is the virtual time after which it gives up."""
+
+    def __init__(self, limit: timedelta = DAY) -> None:
+        self._jumping = _JumpingSelector(limit.total_seconds())
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """Seconds since this loop was made, as far as it has jumped."""
+        return self._jumping.seconds
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """Let no time pass inside: something outside the loop is at work."""
+        self._jumping.held += 1
+        try:
+            yield
+        finally:
+            self._jumping.held -= 1
+
+    @contextlib.contextmanager
+    def passing(self) -> Generator[None]:
+        """In a tool's thread: let time pass inside, for this thread only waits."""
+        self._jumping.held -= 1
+        self.call_soon_threadsafe(_nothing)
+        try:
+            yield
+        finally:
+            self._jumping.held += 1
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """The platform's selector, except that waiting for time moves the clock instead."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.held = 0
+        self._limit = limit
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.held > 0:
+            return super().select(None if timeout is None or timeout > 0 else 0)
+        ready = super().select(0 if timeout is not None else None)
+        if not ready and timeout is not None and timeout > 0:
+            self.seconds += timeout
+            if self.seconds > self._limit:
+                raise TimeIsUp(f"{timedelta(seconds=self._limit)} of virtual time passed and the test has not ended")
+        return ready
+
+
+class VirtualClock:
+    """The wall clock of a virtual loop. Set `skew_ms` to let it be wrong, or jump."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.skew_ms = 0
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return EPOCH_MS + ticks_ms(self._loop) + self.skew_ms
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause this task; the loop jumps."""
+        await asyncio.sleep(seconds)
+
+
+class SeededRng:
+    """Chance that a seed repeats."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - a test's chance is no secret
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between `low` and `high`."""
+        return self._random.uniform(low, high)
+
+    def token(self) -> str:
+        """128 bits in hexadecimal."""
+        return f"{self._random.getrandbits(128):032x}"
+
+
+class InlineThreads:
+    """Synchronous tools run in the loop itself: no other thread, one order of events."""
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` now, in a copy of this context; the future is done when this returns."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(contextvars.copy_context().run(function))
+        except Exception as error:  # noqa: BLE001 - whatever ends a tool is the end of its call
+            future.set_exception(error)
+        return future
+
+
+class HeldThreads:
+    """Real threads. Virtual time stands still while one of them runs."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._threads = DaemonThreads()
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` in a thread, and hold the clock meanwhile."""
+        future = self._threads.call(function)
+        holding = contextlib.ExitStack()
+        holding.enter_context(self._loop.held())
+        future.add_done_callback(lambda _: holding.close())
+        return future
+
+
+def virtual_seams(loop: VirtualLoop, seed: int = 1, *, threads: Threads | None = None) -> Seams:
+    """Seams over a virtual loop: its time, seeded chance, real threads that hold the clock, no crash."""
+    return Seams(VirtualClock(loop), SeededRng(seed), threads or HeldThreads(loop), NoCrash())
+
+
+def ticks_ms(loop: asyncio.AbstractEventLoop) -> int:
+    """The loop's time in whole milliseconds: the clock of a journal in memory."""
+    return round(loop.time() * 1000)
+
+
+def run_virtual(main: Coroutine[Any, Any, T], *, limit: timedelta = DAY) -> T:
+    """Run `main` on a virtual loop of its own. Raises `TimeIsUp` where `limit` of virtual time passes."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit)) as runner:
+        return runner.run(main)
+
+
+def virtual_loop() -> VirtualLoop:
+    """The running loop. Raises `TypeError` unless it is a virtual one."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualLoop):
+        raise TypeError("this is not a virtual loop: start the test with holdfast.testing.clock.run_virtual(...)")
+    return loop
+
+
+def _nothing() -> None:
+    """Wakes the selector, so that it looks again at whether time may pass."""

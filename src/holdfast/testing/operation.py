@@ -1,0 +1,38 @@
+"""Unit tests of one tool, without a run: `with holdfast.testing.operation(key="k"): refund.__wrapped__(...)`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from holdfast.engine.current import AT, CurrentOperation
+from holdfast.model.secret import RESOLVER, resolver_from
+
+LONG_MS = 60_000
+
+
+@contextlib.contextmanager
+def operation(
+    key: str = "hf-test",
+    *,
+    step: str = "tool#1",
+    attempt: int = 1,
+    left_ms: int = LONG_MS,
+    observed: Any = None,
+    secrets: Mapping[str, str] | None = None,
+) -> Generator[CurrentOperation]:
+    """Let `current_operation()` answer inside, and secrets resolve to the given values.
+
+    `left_ms` is what is left until the send-by deadline: zero or less lets `check_send()` raise. The
+    value given is the one that the tool sees: `key_read` and `sends` tell afterwards what it did.
+    """
+    current = CurrentOperation("test", step, step.partition("#")[0], key, attempt, lambda: left_ms)
+    current.observed = observed
+    at = AT.set(current)
+    resolver = RESOLVER.set(resolver_from(secrets or {}))
+    try:
+        yield current
+    finally:
+        RESOLVER.reset(resolver)
+        AT.reset(at)

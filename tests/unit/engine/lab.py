@@ -1,0 +1,162 @@
+"""A laboratory: one journal in memory, the processes that share it, and the world they act on, in virtual time.
+
+@virtual
+async def test_something(lab: Lab):
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann")
+    assert lab.sent == ["mail to ann"]
+"""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from holdfast import Holdfast
+from holdfast.engine.seams import CrashPoints, NoCrash, Seams, Threads
+from holdfast.engine.settings import Settings
+from holdfast.journal.codec import decode
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import Identity, Worker
+from holdfast.model import records as r
+from holdfast.testing.clock import (
+    DAY,
+    EPOCH_MS,
+    HeldThreads,
+    SeededRng,
+    VirtualClock,
+    run_virtual,
+    ticks_ms,
+    virtual_loop,
+)
+
+
+class Died(BaseException):
+    """The process of this app is gone; what is left of it in memory must not act any more."""
+
+
+class Process:
+    """One process's way to the shared journal. Once it is dead every call hangs for ever."""
+
+    def __init__(self, journal: MemoryJournal, worker: str) -> None:
+        self.journal = journal
+        self.worker = worker
+        self.dead = False
+        self.hung: set[asyncio.Future[None]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.journal, name)
+        if not inspect.iscoroutinefunction(method):
+            return method if not self.dead or name == "now" else lambda *_: None
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if self.dead:
+                await asyncio.get_running_loop().create_future()
+            return await method(*args, **kwargs)
+
+        return call
+
+    async def open(self) -> Identity:
+        self.journal._open = True
+        return await self.journal.open()
+
+    async def close(self) -> None:
+        """The journal stays open for the other processes."""
+        self.journal._settle()
+
+    def die(self) -> None:
+        """Nothing goes through any more, and everybody can prove that the process is dead."""
+        self.dead = True
+        self.journal.kill(self.worker)
+
+
+class Lab:
+    """What one test holds: `sent` is the world, as a list of the effects that landed."""
+
+    def __init__(self) -> None:
+        self.loop = virtual_loop()
+        self.clock = VirtualClock(self.loop)
+        self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: EPOCH_MS + ticks_ms(self.loop))
+        self.sent: list[str] = []
+        self.processes: list[Process] = []
+
+    def seams(self, seed: int = 1, crash: CrashPoints | None = None, threads: Threads | None = None) -> Seams:
+        return Seams(self.clock, SeededRng(seed), threads or HeldThreads(self.loop), crash or NoCrash())
+
+    @contextlib.asynccontextmanager
+    async def app(
+        self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
+        **settings: int,
+    ) -> AsyncGenerator[Holdfast]:  # fmt: skip
+        """An app in a process of its own. Its process is `lab.processes[-1]` while it opens."""
+        app = self.make(*agents, tools=tools, crash=crash, threads=threads, **settings)
+        process = self.processes[-1]
+        await app.open()
+        try:
+            yield app
+        finally:
+            if not process.dead:
+                await app.aclose()
+
+    def make(
+        self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
+        **settings: int,
+    ) -> Holdfast:  # fmt: skip
+        number = len(self.processes) + 1
+        process = Process(self.journal, f"w{number}")
+        self.processes.append(process)
+        return Holdfast(
+            process, agents=agents, tools=tools, settings=Settings(**settings),
+            seams=self.seams(number, crash, threads), worker=lambda _: Worker(process.worker),
+        )  # fmt: skip
+
+    async def bury(self, app: Holdfast, process: Process) -> None:
+        """The process of `app` dies now: what it holds in memory is dropped without a last word."""
+        process.die()
+        mine = asyncio.current_task()
+        loose = [task for task in asyncio.all_tasks() if task is not mine and not task.done()]
+        for task in loose:
+            task.cancel()
+        await asyncio.gather(*loose, return_exceptions=True)
+        asyncio.get_running_loop().set_task_factory(None)
+        app._running.clear()
+
+    def records(self, run: str) -> list[r.Record]:
+        """What the journal holds of one run, what still rides included."""
+        self.journal._settle()
+        found = self.journal._runs.get(run)
+        return [decode(row.body) for row in found.rows] if found else []
+
+    def of(self, run: str, kind: type[Any]) -> list[Any]:
+        return [record for record in self.records(run) if isinstance(record, kind)]
+
+    def everything(self) -> bytes:
+        """Every byte that the journal stores."""
+        self.journal._settle()
+        rows = [row.body for found in self.journal._runs.values() for row in found.rows]
+        listings = [repr(found.listing).encode() for found in self.journal._runs.values()]
+        ledger = [entry.stream.encode() + entry.body for entry in self.journal._ledger]
+        return b"\n".join([*rows, *listings, *ledger, *self.journal._hints.values()])
+
+    def forget_what_rides(self) -> None:
+        self.journal._riding.clear()
+
+    async def pass_time(self, **duration: float) -> None:
+        await asyncio.sleep(timedelta(**duration).total_seconds())
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test in virtual time, with a new laboratory as its first argument."""
+
+    def run(**parameters: Any) -> None:
+        async def main() -> None:
+            await test(Lab(), **parameters)
+
+        run_virtual(main(), limit=7 * DAY)
+
+    signature = inspect.signature(test)
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    run.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
+    return run
