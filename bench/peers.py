@@ -27,7 +27,7 @@ def interpreter() -> Path | None:
         return python
     print(f"installing the peers into {HOME.relative_to(ROOT)}: {', '.join(wanted)}", file=sys.stderr)
     venv.create(HOME, with_pip=True, clear=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
     if subprocess.run(install, stdout=sys.stderr, check=False).returncode:
         print("the peers could not be installed; --no-peers leaves their goals out", file=sys.stderr)
         return None

@@ -41,7 +41,7 @@ def import_ms(bench: Bench) -> float:
     The best, since every disturbance can only lengthen it. The first one compiles, which an installation does
     once; its bytecode is kept in a directory of ours, since the environment may forbid to keep it elsewhere.
     """
-    command = [bench.interpreters.ours, "-c", "import holdfast"]
+    command: list[str | Path] = [bench.interpreters.ours, "-c", "import holdfast"]
     with bench.disk.directory() as bytecode:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -93,7 +93,8 @@ class Bench:
         return figures
 
     def start(self, case: Case, directory: Path, *, delayed: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [self.interpreters.for_case(case), SUBJECTS / case.script, "--directory", directory]
+        python = self.interpreters.for_case(case)
+        command: list[str | Path] = [python, SUBJECTS / case.script, "--directory", directory]
         return subprocess.run(
             [*command, *case.arguments],
             env=self.disk.environment(delayed=delayed),
