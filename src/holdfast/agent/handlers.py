@@ -17,7 +17,7 @@ import msgspec
 from holdfast.agent.signatures import Shape, is_async, shape_of
 from holdfast.engine.tooling import Code
 from holdfast.errors import ContractError
-from holdfast.model.contract import Contract
+from holdfast.model.contract import Contract, contract_digest
 from holdfast.model.view import Operation
 from holdfast.policies import milliseconds
 
@@ -78,6 +78,7 @@ class Handlers(Generic[R]):
             )
         timeout = settings.pop("timeout", DEFAULT_TIMEOUT)
         tool.contract = _with_clauses(tool.contract, kind, settings, where)
+        tool.digest = contract_digest(tool.contract)
         tool.handlers[kind] = Code(function, is_async(function), milliseconds(timeout), parameters)
         return function
 

@@ -23,7 +23,17 @@ from holdfast.engine.tooling import Code
 from holdfast.errors import ContractError, OutsideRun
 from holdfast.model import records as r
 from holdfast.model.canonical_restore import restore
-from holdfast.model.contract import Contract, Effect, Key, Natural, Once, OnUnknown, Rejection, default_retry
+from holdfast.model.contract import (
+    Contract,
+    Effect,
+    Key,
+    Natural,
+    Once,
+    OnUnknown,
+    Rejection,
+    contract_digest,
+    default_retry,
+)
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import ResultCodec, codec_for
 from holdfast.policies import Budget, Retry, milliseconds
@@ -43,6 +53,7 @@ class Tool(Generic[P, R]):
         self.__signature__ = self.shape.signature
         self.name = contract.tool
         self.contract = contract
+        self.digest = contract_digest(contract)
         self.redact = redact
         self.body = Code(function, is_async(function), contract.timeout_ms)
         self.handlers: dict[str, Code] = {}
@@ -141,6 +152,7 @@ class _Configured(Tool[P, R]):
     def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None) -> None:
         self.__dict__.update(tool.__dict__)
         self.contract = contract
+        self.digest = contract_digest(contract)
         self._step = step
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:

@@ -79,6 +79,11 @@ class Breakers:
         self._engine = engine
         self._states: dict[str, tuple[State, bytes | None]] = {}
 
+    @property
+    def troubled(self) -> bool:
+        """Whether any tool has failed since this process looked."""
+        return bool(self._states)
+
     def wait_ms(self, tool: str, *, retry: bool) -> int:
         """How long an attempt of this tool has to wait now."""
         if tool not in self._states:

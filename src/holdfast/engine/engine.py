@@ -143,11 +143,12 @@ class Engine:
             except HoldfastError as error:
                 LOG.warning("the lease could not be renewed: %s", error)
 
-    async def lease_is_trusted(self, instance: Instance) -> None:
-        """Return once this process may act: its lease holds for longer than the margin."""
-        limit = self.settings.lease_ms - self.settings.margin_ms
-        if self.journal.now().ms - self._beat_up < limit:
-            return
+    def lease_is_fresh(self) -> bool:
+        """Whether this process may act on its lease: it holds for longer than the margin."""
+        return self.journal.now().ms - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
+
+    async def renew_lease(self, instance: Instance) -> None:
+        """Renew before acting; the instance may have been taken over meanwhile."""
         await self._beat()
         instance.check()
 

@@ -21,12 +21,16 @@ from holdfast.errors import HoldfastError, LedgerTaken
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import decide
+from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
+from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import key_left_ms, until_believable_ms
 
 _RESTING: Final = {"person", "paused", "trust", "claim", "verify", "retry", "breaker"}
+_FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
+_ANSWERED: Final = {"returned", "rejected"}
 _VERDICTS: Final[dict[type, VerdictKind]] = {
     Happened: "happened",
     DidNotHappen: "did_not_happen",
@@ -40,15 +44,19 @@ async def drive(flight: Flight) -> OperationState:
     instance = flight.instance
     if flight.started is not None:
         await _go_on(flight, flight.started)
-    while not flight.operation.final:
+    while not (operation := flight.operation).final:
         if instance.draining or (flight.journaled and instance.sealed is not None):
             break
         if flight.scope is not None and _tells_unknown(flight):
             break
-        await _account_for_owner(flight)
+        if operation.attempts:
+            await _account_for_owner(flight)
         move = decide(flight.operation, flight.situation(), instance.now())
-        await _perform(flight, move)
-    return flight.operation
+        if type(move) is m.Attempt:
+            await _attempt(flight)
+        else:
+            await _perform(flight, move)
+    return operation
 
 
 def _tells_unknown(flight: Flight) -> bool:
@@ -74,9 +82,9 @@ async def _account_for_owner(flight: Flight) -> None:
     silent for longer than the declared bound. Until then absence is never believed.
     """
     instance, attempts = flight.instance, flight.operation.attempts
-    if not flight.journaled or not attempts or attempts[-1].over_up is not None:
-        return
     last = attempts[-1]
+    if not flight.journaled or last.over_up is not None:
+        return
     if last.token == instance.lease.token:
         return
     owner = instance.history.owners[last.token].worker
@@ -94,8 +102,6 @@ async def _account_for_owner(flight: Flight) -> None:
 
 async def _perform(flight: Flight, move: m.Move) -> None:
     match move:
-        case m.Attempt():
-            await _attempt(flight)
         case m.Settle():
             await _settle(flight, move)
         case m.Wait():
@@ -117,14 +123,13 @@ async def _perform(flight: Flight, move: m.Move) -> None:
 
 async def _attempt(flight: Flight) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
-    instance = flight.instance
+    engine = flight.instance.engine
     if flight.operation.attempts:
-        await instance.engine.breakers.retried(flight.operation.intent.tool)
-    if flight.journaled:
-        await instance.engine.lease_is_trusted(instance)
-    crash = instance.engine.seams.crash
-    started = _started(flight)
-    crash.reached("before_intent")
+        await engine.breakers.retried(flight.operation.intent.tool)
+    if flight.journaled and not engine.lease_is_fresh():
+        await engine.renew_lease(flight.instance)
+    started = _started(flight, flight.instance.now())
+    engine.seams.crash.reached("before_intent")
     flight.started = started
     try:
         await flight.note(started, posts=taking_posts(flight))
@@ -132,34 +137,36 @@ async def _attempt(flight: Flight) -> None:
         flight.started = None
         await look_elsewhere(flight)
         return
-    crash.reached("after_intent")
+    engine.seams.crash.reached("after_intent")
     await _ended(flight, started.number, await call_tool(flight, started))
     flight.started = None
 
 
-def _started(flight: Flight) -> r.AttemptStarted:
+def _started(flight: Flight, now: Now) -> r.AttemptStarted:
     operation, contract = flight.operation, flight.contract()
     first = not flight.recorded
-    situation, now = flight.situation(), flight.instance.now()
-    left = key_left_ms(operation, situation, now) if contract.key is not None else contract.timeout_ms
+    send_by = contract.timeout_ms
+    if contract.key is not None:
+        send_by = max(1, min(send_by, key_left_ms(operation, flight.situation(), now)))
     intent = flight.intent
-    if first and flight.observed != r.NOTHING:
+    if first and flight.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=flight.observed)
     return r.AttemptStarted(
         step=flight.step,
         number=len(operation.attempts) + 1,
         token=flight.instance.lease.token,
-        send_by=max(1, min(contract.timeout_ms, left)),
+        send_by=send_by,
         intent=intent if first or flight.taking is not None else None,
         observed=r.NOTHING if first else flight.observed,
         approval=operation.approval,
-        **flight.instance.stamp(),
+        at=now.wall,
+        up=now.up,
     )
 
 
 async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     """File the end of a call. Where it settles the operation, both are one record."""
-    instance, tool = flight.instance, flight.tool
+    instance, tool, now = flight.instance, flight.tool, flight.instance.now()
     assert tool is not None, flight.step
     flight.reading = "unread"
     end = (
@@ -170,18 +177,18 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     if not answer.key_read:
         end = msgspec.structs.replace(end, key_read=False)
         instance.engine.report_unread_key(tool.name)
-    ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, **instance.stamp())
+    ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     trial = apply(flight.operation, ended, instance.history.boot)
-    move = decide(trial, flight.situation(), instance.now())
+    move = decide(trial, flight.situation(), now)
     instance.engine.seams.crash.reached("before_outcome")
-    if isinstance(move, m.Settle) and move.status in {"succeeded", "failed"} and answer.over:
-        await _record_outcome(flight, move, trial, end)
+    if type(move) is m.Settle and move.status in _FOLDED and answer.over:
+        await _record_outcome(flight, move, trial, now, end)
     else:
         await flight.note(ended, ride=end.kind != "rejected")
     instance.engine.seams.crash.reached("after_outcome")
-    if not flight.journaled or end.kind in {"returned", "rejected"}:
+    if end.kind in _ANSWERED:
         await instance.engine.breakers.succeeded(tool.name)
-    elif end.kind in {"ambiguous", "not_sent"}:
+    else:
         await instance.engine.breakers.failed(tool.name)
 
 
@@ -189,15 +196,14 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
 
 
 async def _settle(flight: Flight, move: m.Settle) -> None:
-    await _record_outcome(flight, move, flight.operation, None)
+    await _record_outcome(flight, move, flight.operation, flight.instance.now(), None)
 
 
-async def _record_outcome(flight: Flight, move: m.Settle, operation: OperationState, end: r.End | None) -> None:
+async def _record_outcome(
+    flight: Flight, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
+) -> None:
     """Record the outcome, with the end of the last attempt where it comes with it."""
     result, lost, why = _result(move, operation)
-    bare = None
-    if end is not None:
-        bare = msgspec.structs.replace(end, result=r.NOTHING)
     record = r.OperationSettled(
         step=flight.step,
         status=move.status,
@@ -209,19 +215,25 @@ async def _record_outcome(flight: Flight, move: m.Settle, operation: OperationSt
         lost=lost,
         unverified=move.unverified,
         number=len(operation.attempts) if end is not None else 0,
-        end=bare,
-        **flight.instance.stamp(),
+        end=msgspec.structs.replace(end, result=r.NOTHING) if end is not None else None,
+        at=now.wall,
+        up=now.up,
     )
-    records: tuple[r.OperationRecord, ...] = (record,)
-    if not flight.recorded and flight.journaled:
-        records = (_planned(flight), record)
-    posts = settling_posts(
-        flight, msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
-    )
-    unread = any(a.end is not None and not a.end.key_read for a in operation.attempts)
-    rides = move.status == "succeeded" and flight.contract().rides and not (unread and not flight.contract().verifies)
-    await flight.note(*records, ride=rides, posts=posts)
+    posts: tuple[Post, ...] = ()
+    if operation.intent.claim or operation.intent.words:
+        settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
+        posts = settling_posts(flight, settled)
+    first = () if flight.recorded or not flight.journaled else (_planned(flight),)
+    await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
     flight.instance.settled(flight.step)
+
+
+def _rides(flight: Flight, move: m.Settle, operation: OperationState) -> bool:
+    """Whether losing this record costs no more than asking the system again."""
+    contract = flight.contract()
+    if move.status != "succeeded" or not contract.rides:
+        return False
+    return contract.verifies or not operation.key_unread
 
 
 def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str]:

@@ -14,7 +14,7 @@ from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.contract import Contract, contract_digest, stricter
+from holdfast.model.contract import Contract, stricter
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
@@ -95,26 +95,27 @@ class Flight:
 
     def contract(self) -> Contract:
         """The clauses that hold for the next attempt: the stricter of what was stored and what is declared now."""
-        stored = self._stored_contract()
-        if self.tool is None:
-            return msgspec.structs.replace(stored, verifies=False, observes=False) if stored else Contract("?")
-        present = self.tool.contract
-        return present if stored is None else stricter(stored, present)
-
-    def _stored_contract(self) -> Contract | None:
-        digest = self.operation.contract
-        if self.tool is not None and contract_digest(self.tool.contract) == digest:
-            return None
-        record = self.instance.history.contracts.get(digest)
-        return msgspec.json.decode(record.clauses, type=Contract) if record is not None else None
+        tool = self.tool
+        if tool is not None and tool.digest == self.operation.contract:
+            return tool.contract
+        record = self.instance.history.contracts.get(self.operation.contract)
+        stored = msgspec.json.decode(record.clauses, type=Contract) if record is not None else None
+        if tool is None:
+            gone = stored or Contract(self.operation.intent.tool)
+            return msgspec.structs.replace(gone, verifies=False, observes=False)
+        return tool.contract if stored is None else stricter(stored, tool.contract)
 
     def situation(self) -> Situation:
         """Everything that `decide` has to know beside the operation."""
-        instance, engine = self.instance, self.instance.engine
-        operation = self.operation
+        instance, tool = self.instance, self.tool
+        plain = not self.calls and self.reading == "unread" and self.elsewhere is None and not self.key_age_ms
+        if plain and tool is not None and tool.digest == self.operation.contract and instance.is_calm():
+            return instance.calm(tool)
+        contract = self.contract()
+        engine, operation = instance.engine, self.operation
         settings = engine.settings
         return Situation(
-            contract=self.contract(),
+            contract=contract,
             claimed_up=instance.claimed_up,
             tool="gone" if self.tool is None else "present",
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
@@ -139,7 +140,7 @@ class Flight:
             return
         stored: tuple[r.Record, ...] = records
         if not self.recorded and self.tool is not None:
-            stored = (*self.instance.contract_record(self.tool.contract), *records)
+            stored = (*self.instance.contract_record(self.tool), *records)
         if ride and not posts:
             self.instance.ride(*stored)
         else:

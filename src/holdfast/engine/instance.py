@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import msgspec
 
 from holdfast.engine.scopes import Scope
+from holdfast.engine.tooling import ToolCode
 from holdfast.errors import LeaseLost, ReplayDiverged, Sealed
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
 from holdfast.model import records as r
-from holdfast.model.contract import Contract, contract_digest
 from holdfast.model.run import Delivery, RunHistory
-from holdfast.model.situation import Now
+from holdfast.model.situation import Now, Situation
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
@@ -76,6 +76,7 @@ class Instance:
         self._turns: dict[int, list[asyncio.Future[None]]] = {}
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
+        self._calm: dict[str, Situation] = {}
         self._checking: asyncio.Future[None] | None = None
         self._stored_contracts: set[str] = set(history.contracts)
 
@@ -85,6 +86,32 @@ class Instance:
         """This moment on the journal's clock and on the wall."""
         instant = self.engine.journal.now()
         return Now(instant.boot, instant.ms, self.engine.seams.clock.wall_ms())
+
+    def is_calm(self) -> bool:
+        """Whether nothing stands in the way of the operations of this run."""
+        engine, history = self.engine, self.history
+        return (
+            engine.identity.trust == "trusted"
+            and history.cancelled is None
+            and history.paused is None
+            and not engine.pauses
+            and not engine.breakers.troubled
+            and engine.deadline_of(history) is None
+        )
+
+    def calm(self, tool: ToolCode) -> Situation:
+        """The situation of an operation of this tool that nothing stands in the way of."""
+        situation = self._calm.get(tool.digest)
+        if situation is None:
+            settings = self.engine.settings
+            situation = self._calm[tool.digest] = Situation(
+                contract=tool.contract,
+                claimed_up=self.claimed_up,
+                deaths_allowed=settings.deaths_allowed,
+                clock_error_ms=settings.clock_error_ms,
+                slow_verify_ms=settings.slow_verify_ms,
+            )
+        return situation
 
     def stamp(self) -> dict[str, int]:
         """The two clocks, for a record that is being made."""
@@ -135,14 +162,13 @@ class Instance:
         settled = isinstance(record, r.OperationSettled) and record.status == "unknown"
         return settled or isinstance(record, r.OperationParked)
 
-    def contract_record(self, contract: Contract) -> tuple[r.ContractStored, ...]:
-        """The record that stores these clauses, the first time this run uses them."""
-        digest = contract_digest(contract)
-        if digest in self._stored_contracts:
+    def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
+        """The record that stores a tool's clauses, the first time this run uses them."""
+        if tool.digest in self._stored_contracts:
             return ()
-        self._stored_contracts.add(digest)
-        clauses = msgspec.Raw(msgspec.json.encode(contract))
-        return (r.ContractStored(digest=digest, clauses=clauses),)
+        self._stored_contracts.add(tool.digest)
+        clauses = msgspec.Raw(msgspec.json.encode(tool.contract))
+        return (r.ContractStored(digest=tool.digest, clauses=clauses),)
 
     # --- the end of the instance ---------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ParameterMismatch, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import digest, forms
-from holdfast.model.contract import contract_digest
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import RETURNED
 
@@ -90,19 +89,18 @@ def _draft(scope: Scope, call: Call) -> tuple[str, OperationState]:
     tool, engine = call.tool, scope.instance.engine
     identity, stored, executable = forms(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
-    contract = contract_digest(tool.contract)
     intent = r.Intent(
         tool=tool.name,
         arguments=r.Raw(stored),
         digest=digest(engine.identity.secret, identity),
-        contract=contract,
+        contract=tool.digest,
         origin="model" if call.model else "code",
         claim=tool.business_key(call.arguments) if tool.claims else "",
         words=_words(tool, call.arguments, engine.identity.secret) if tool.contract.once is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=executable,
     )
-    return step, OperationState(step, intent, "planned", contract)
+    return step, OperationState(step, intent, "planned", tool.digest)
 
 
 def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:

@@ -48,6 +48,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def digest(self) -> str:
+        """The digest of its contract."""
+        ...
+
+    @property
     def body(self) -> Code:
         """The function itself."""
         ...
