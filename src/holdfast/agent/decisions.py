@@ -57,6 +57,7 @@ async def decide(
         recorded = await _ask(scope, step, function, args, kwargs, settings, seen)
         instance.ride(recorded)
     await instance.take_turn(scope, step)
+    instance.forget(step)
     if not isinstance(recorded, r.DecisionRecorded) or recorded.digest != seen_digest:
         instance.end(Ending("diverged", f"{step} was asked something else"))
         raise instance.divergence(f"{step} was asked something else when it was recorded")

@@ -198,6 +198,8 @@ class Engine:
     def watch_late(self, flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
         """File what a call answers after its attempt was given up."""
 
+        flight.instance.late.add(flight.step)
+
         def report(_: asyncio.Future[Any]) -> None:
             if not self.closing:
                 self.background(late(flight, number, call), "holdfast-late")

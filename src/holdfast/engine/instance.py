@@ -59,18 +59,20 @@ class Instance:
         self.draining = False
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.turn = 0
+        self._taken: set[int] = set()
+        self.late: set[str] = set()  # operations with a call that outlived its attempt
         self.expected: set[str] = {
             step for step, operation in history.operations.items() if not operation.intent.compensates
         }
         self.drivers: dict[str, asyncio.Task[None]] = {}
         self.troubled: set[str] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
-            *(delivery.step for delivery in history.deliveries if delivery.told == "left"),
+            *history.left,
         }
         self.seen_by_models: dict[str, bytes] = {}
         self.failures: dict[str, BaseException] = {}
         self.resting: dict[str, Pause] = {}
-        self.pauses: dict[int, Pause] = {}
+        self.pauses: dict[asyncio.Future[Any], Pause] = {}
         self.wakers: dict[str, asyncio.Future[None]] = {}
         self.watchers: dict[str, list[asyncio.Future[None]]] = {}
         self._turns: dict[int, list[asyncio.Future[None]]] = {}
@@ -202,30 +204,34 @@ class Instance:
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
-        index = self.history.delivered[step]
-        delivery = self.history.deliveries[index]
+        index = self.history.deliveries[step].index
         while index > self.turn:
             await self.wait(scope, self._turns.setdefault(index, []), Pause("replay", step))
-        delivery.consumed = True
-        self._advance()
-        return delivery
+        return self._take(step)
 
     def forgo(self, step: str) -> None:
         """The caller is gone: nobody will take this delivery, so its turn is over."""
-        if (index := self.history.delivered.get(step)) is not None:
-            self.history.deliveries[index].consumed = True
-            self._advance()
+        if step in self.history.deliveries:
+            self._take(step)
 
-    def _advance(self) -> None:
-        deliveries = self.history.deliveries
-        while self.turn < len(deliveries) and deliveries[self.turn].consumed:
+    def _take(self, step: str) -> Delivery:
+        delivery = self.history.take(step)
+        self._taken.add(delivery.index)
+        while self.turn in self._taken:
+            self._taken.discard(self.turn)
             self.turn += 1
         if self._turns and (waiting := self._turns.pop(self.turn, None)):
             _release(waiting)
+        return delivery
+
+    def forget(self, step: str) -> None:
+        """A settled step was told: let go of it, unless a call of it still runs."""
+        if step not in self.late:
+            self.history.forget(step)
 
     def replaying(self) -> bool:
         """Whether the record goes on past the point that code has reached."""
-        return self.turn < len(self.history.deliveries) or bool(self.expected)
+        return self.turn < self.history.given or bool(self.expected)
 
     def blocker(self) -> str | None:
         """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""
@@ -234,11 +240,9 @@ class Instance:
             operation = history.operations.get(step)
             if operation is None or operation.final:
                 continue
-            index = history.delivered.get(step)
-            told = history.deliveries[index].told if index is not None else ""
-            if operation.phase == "unknown" and told != "unknown":
+            if operation.phase == "unknown" and step not in history.told_unknown:
                 return step
-            if told == "left" and operation.phase != "unknown":
+            if operation.phase != "unknown" and step in history.left:
                 return step
         return None
 
@@ -252,8 +256,7 @@ class Instance:
 
     async def wait_for(self, scope: Scope | None, future: asyncio.Future[Any], pause: Pause) -> None:
         """Wait for `future` as a branch of agent code. Raises `Sealed` if the instance is sealed meanwhile."""
-        mark = id(future)
-        self.pauses[mark] = pause
+        self.pauses[future] = pause
         if scope is not None:
             scope.waiting += 1
         if self.resting or pause.kind != "operation":
@@ -261,7 +264,7 @@ class Instance:
         try:
             await future
         finally:
-            self.pauses.pop(mark, None)
+            self.pauses.pop(future, None)
             if scope is not None:
                 scope.waiting -= 1
         self.check()
@@ -311,6 +314,8 @@ class Instance:
             return
         if any(step not in self.resting for step in self.drivers):
             return
+        if any(future.done() for future in (*self.pauses, *self.wakers.values())):
+            return  # somebody was woken and has not had its turn yet
         pauses = [*self.resting.values(), *self.pauses.values()]
         if any(pause.kind == "replay" for pause in pauses):
             self.end(Ending("diverged", "every branch waits, and recorded steps have not come back"))
@@ -323,9 +328,7 @@ class Instance:
 
     def divergence(self, why: str) -> ReplayDiverged:
         """The error that shows what the record holds and the code did not come back to."""
-        missing = sorted(self.expected) or [
-            delivery.step for delivery in self.history.deliveries if not delivery.consumed
-        ]
+        missing = sorted(self.expected) or list(self.history.deliveries)
         shown = "\n".join(f"- recorded, not reached: {self.run}/{step}" for step in missing[:20])
         return ReplayDiverged(
             f"run {self.run}: {why}",

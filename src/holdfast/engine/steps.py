@@ -65,6 +65,7 @@ async def operate(scope: Scope, call: Call) -> Told:
 async def _perform(scope: Scope, flight: Flight) -> None:
     """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
     flight.scope = scope
+    token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
         await _drive(flight)
     except asyncio.CancelledError:
@@ -72,6 +73,8 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         _start(flight.instance, flight)
         _leave(flight.instance, flight.step)
         raise
+    finally:
+        SCOPE.reset(token)
     if not flight.operation.final and flight.instance.sealed is None:
         flight.scope = None
         _start(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
@@ -171,7 +174,7 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         while True:
             if step in instance.failures:
                 raise instance.failures.pop(step)
-            if step in instance.history.delivered and step not in instance.drivers:
+            if step in instance.history.deliveries and step not in instance.drivers:
                 break
             operation = instance.history.operations.get(step)
             if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
@@ -185,11 +188,13 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         raise
     if delivery.told == "left":
         await _left_again(scope, step)
-    return Told(instance.history.operations[step], step, delivery.told)
+    operation = instance.history.operations[step]
+    instance.forget(step)
+    return Told(operation, step, delivery.told)
 
 
 async def _tell_unknown(instance: Instance, step: str) -> None:
-    if step not in instance.history.delivered:
+    if step not in instance.history.told_unknown:
         await instance.append(r.Delivered(step=step, told="unknown", **instance.stamp()))
 
 
@@ -231,6 +236,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
         if not isinstance(recorded, r.ReadRecorded) or recorded.digest != draft.intent.digest:
             _other_read(instance, step, draft.intent)
         assert isinstance(recorded, r.ReadRecorded), recorded
+        instance.forget(step)
         return recorded
     if step in instance.history.operations:
         instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
@@ -255,6 +261,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     )
     instance.ride(record)
     await instance.take_turn(scope, step)
+    instance.forget(step)
     return record
 
 

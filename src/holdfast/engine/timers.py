@@ -34,6 +34,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
             await _pause(scope, name, timer, event)
     await instance.take_turn(scope, name)
     answer = instance.history.answers[name]
+    instance.forget(name)
     return answer if isinstance(answer, r.EventReceived) else None
 
 

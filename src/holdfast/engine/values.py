@@ -25,6 +25,7 @@ async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | Non
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
         instance.ride(recorded)
     await instance.take_turn(scope, name)
+    instance.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
         instance.end(Ending("diverged", f"{name} came back as {what}"))
         raise instance.divergence(f"{name} came back as {what}")

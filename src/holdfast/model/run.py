@@ -1,7 +1,8 @@
 """One run as its records tell it: folded record by record, without asking anybody.
 
-`deliveries` is the order in which agent code was told things; replay tells them in that order. The
-first record that answers a step is its delivery, whatever is learned later.
+`deliveries` are the things agent code was told, in order; replay tells them in that order. The first
+record that answers a step is its delivery, whatever is learned later. What was told again is taken
+out, and settled steps are then forgotten, so that a long run needs no more memory than a short one.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
 
 
 class Delivery(msgspec.Struct):
-    """What one step was told, and whether the present instance has been told it yet."""
+    """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`."""
 
+    index: int
     step: str
     told: str = "outcome"
     detail: str = ""
-    consumed: bool = False
 
 
 class RunHistory:
@@ -51,8 +52,10 @@ class RunHistory:
         self.answers: dict[str, Answer] = {}
         self.timers: dict[str, r.TimerSet] = {}
         self.decisions_begun: dict[str, int] = {}
-        self.deliveries: list[Delivery] = []
-        self.delivered: dict[str, int] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.given = 0
+        self.left: set[str] = set()
+        self.told_unknown: set[str] = set()
         self.owners: dict[int, r.Claimed] = {}
         self.contracts: dict[str, r.ContractStored] = {}
         self.boot = ""
@@ -90,27 +93,33 @@ class RunHistory:
         """Operations without a final outcome, in order of their first record."""
         return [operation for operation in self.operations.values() if operation.phase not in FINAL]
 
-    def unconsumed_writes(self) -> list[str]:
-        """Recorded operations that this instance's code has not come back to."""
-        return [step for step in self.operations if not self._seen(step)]
+    def take(self, step: str) -> Delivery:
+        """Take a delivery out: the code is being told it."""
+        return self.deliveries.pop(step)
 
-    def _seen(self, step: str) -> bool:
-        index = self.delivered.get(step)
-        return index is not None and self.deliveries[index].consumed
+    def forget(self, step: str) -> None:
+        """Let go of a settled step that was told: it never comes back under this name."""
+        operation = self.operations.get(step)
+        if operation is not None and operation.final:
+            del self.operations[step]
+        self.answers.pop(step, None)
+        self.timers.pop(step, None)
+        self.decisions_begun.pop(step, None)
 
     def _operation(self, record: r.OperationRecord) -> None:
         step = record.step
-        operation = apply(self.operations.get(step), record, self.boot)
+        before = self.operations.get(step)
+        operation = apply(before, record, self.boot)
         self.operations[step] = operation
         if isinstance(record, r.Resolved):
             self.entry_seen = max(self.entry_seen, record.entry)
-        if operation.final and not operation.intent.compensates:
+        newly = operation.final and (before is None or not before.final)
+        if newly and not operation.intent.compensates and step not in self.told_unknown and step not in self.left:
             self._deliver(step)
 
     def _deliver(self, step: str, told: str = "outcome", detail: str = "") -> None:
-        if step not in self.delivered:
-            self.delivered[step] = len(self.deliveries)
-            self.deliveries.append(Delivery(step, told, detail))
+        self.deliveries[step] = Delivery(self.given, step, told, detail)
+        self.given += 1
 
     def _run(self, record: r.RunRecord) -> None:
         match record:
@@ -128,6 +137,7 @@ class RunHistory:
             case r.TimerSet():
                 self.timers[record.step] = record
             case r.Delivered():
+                self.told_unknown.add(record.step)
                 self._deliver(record.step, record.told, record.detail)
             case r.CallerLeft():
                 self._left(record.step)
@@ -146,8 +156,11 @@ class RunHistory:
                 raise AssertionError(record)
 
     def _left(self, step: str) -> None:
-        self._deliver(step, "left")
-        self.deliveries[self.delivered[step]].told = "left"  # the outcome was there, the caller was not
+        self.left.add(step)
+        if step in self.deliveries:
+            self.deliveries[step].told = "left"  # the outcome was there, the caller was not
+        else:
+            self._deliver(step, "left")
 
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)

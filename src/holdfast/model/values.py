@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args, get_origin
 
 import msgspec
 
@@ -30,7 +30,7 @@ class ResultCodec:
     def __init__(self, annotation: object = Any) -> None:
         self.annotation: Final = NoneType if annotation is None else annotation
         self._is_any: Final = annotation in _UNTYPED
-        target = Any if self._is_any else self.annotation
+        target = Any if self._is_any else _with_any(self.annotation)
         try:
             self._decode: Final = msgspec.json.Decoder(cast("Any", target), dec_hook=from_plain).decode
         except TypeError as why:
@@ -103,6 +103,16 @@ def codec_for(annotation: object = Any) -> ResultCodec:
 @lru_cache(maxsize=1024)
 def _codec(annotation: object) -> ResultCodec:
     return ResultCodec(annotation)
+
+
+def _with_any(annotation: Any) -> Any:
+    """`object` inside an annotation says no more than Any, and msgspec reads Any without asking back."""
+    if annotation is object:
+        return Any
+    parts = get_args(annotation)
+    if object not in parts or get_origin(annotation) not in {dict, list, tuple, set, frozenset}:
+        return annotation
+    return get_origin(annotation)[tuple(_with_any(part) for part in parts)]
 
 
 _UNTYPED: Final[tuple[object, ...]] = (Any, object, inspect.Signature.empty)
