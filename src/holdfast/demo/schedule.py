@@ -164,4 +164,10 @@ def _kills(seed: int, first: dict[Spot, Fault]) -> Iterator[Kill]:
 
 
 def _fits(fault: Fault, moment: Moment) -> bool:
-    return fault in COMMITS_AT_ONCE if moment == "commit" else fault is not Fault.REFUSED
+    """Whether a first call that meets this fault is a spot for a kill.
+
+    What is refused has no effect to cut off, and an outage leaves no tries for a worker that died first.
+    """
+    if moment == "commit":
+        return fault in COMMITS_AT_ONCE
+    return fault not in {Fault.REFUSED, Fault.OUTAGE}
