@@ -24,9 +24,7 @@ from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.service import Service
-from holdfast.journal import host
 from holdfast.journal.port import Journal, Worker
-from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model.ids import checked_run_id
 
 if TYPE_CHECKING:
@@ -83,12 +81,12 @@ class Holdfast:
         tools: Iterable[AnyTool] = (),
         settings: Settings | None = None,
         seams: Seams | None = None,
-        worker: Callable[[str], Worker] = host.this_process,
+        worker: Callable[[str], Worker] | None = None,
     ) -> None:
         self._journal = _journal(journal)
         self._seams = seams or system_seams()
         self._settings = settings or Settings()
-        self._worker = worker
+        self._worker = worker or _this_process
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
@@ -264,6 +262,12 @@ def _answer(conclusion: Conclusion) -> str:
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"
 
 
+def _this_process(worker: str) -> Worker:
+    from holdfast.journal.host import this_process  # noqa: PLC0415 - not needed before an app is opened
+
+    return this_process(worker)
+
+
 def _journal(journal: str | os.PathLike[str] | Journal) -> Journal:
     if not isinstance(journal, (str, os.PathLike)):
         return journal
@@ -273,4 +277,6 @@ def _journal(journal: str | os.PathLike[str] | Journal) -> Journal:
             f"{text!r} is no journal this version can open",
             next_step="give a path for SQLite: desk.db, or sqlite:///var/lib/desk.db",
         )
+    from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - only who uses SQLite pays for it
+
     return SqliteJournal(Path(text.removeprefix("sqlite://")))

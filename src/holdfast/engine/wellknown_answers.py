@@ -8,7 +8,6 @@ number of a gRPC status.
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Final, TypeGuard
 
 from holdfast.engine.wellknown_earlier import sent_before
@@ -46,6 +45,8 @@ def retry_after(error: BaseException) -> float | None:
 
 
 def _seconds_between(start: str | None, end: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - a slow import for a rare answer
+
     if start is None:
         return None
     try:
