@@ -1,6 +1,6 @@
 """A small journal workload for tests that watch or spoil its system calls.
 
-    python journal_child.py JOURNAL COMMITS
+    python journal_child.py JOURNAL COMMITS [MODE] [APPENDS]
 
 Says on standard output what it knows: `acknowledged N` once append N returned, `refused TEXT` when one failed.
 Every third record rides, and every fifth append changes the listing.
@@ -17,46 +17,44 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post, RunChange, Worker
 from holdfast.journal.sqlite import Parts, SqliteJournal
 
-APPENDS = 12
-
 
 def say(text: str) -> None:
     """One line by one system call, so that it also marks its place in a trace."""
     os.write(1, f"{text}\n".encode())
 
 
-async def main(path: str, commits: str) -> None:
-    journal = SqliteJournal(path, parts=Parts(commits="thread" if commits == "thread" else "loop"))
+async def main(path: str, commits: str, mode: str = "auto", appends: str = "12") -> None:
+    parts = Parts(commits="thread" if commits == "thread" else "loop")
+    journal = SqliteJournal(path, mode="rollback" if mode == "rollback" else "auto", parts=parts)
     identity = await journal.open()
     say(f"open {identity.namespace}")
-    number = 0
+    number = 1
     for attempt in range(6):
         try:
-            number = await work(journal, identity.namespace, number, f"w{attempt}")
+            number = await work(journal, identity.namespace, f"w{attempt}", range(number, number + int(appends)))
         except HoldfastError as error:
             say(f"refused {type(error).__name__} {error}")
     await journal.close()
     say("closed")
 
 
-async def work(journal: SqliteJournal, namespace: str, number: int, worker: str) -> int:
+async def work(journal: SqliteJournal, namespace: str, worker: str, numbers: range) -> int:
     """Go on with the run as a new worker, as one does after a refusal."""
     await journal.beat(Worker(worker), -1)
     claimed = await journal.claim("r", worker, "disk")
     assert isinstance(claimed, Claimed)
     log = RunLog(journal, claimed.lease, claimed.last, genesis(namespace, "r"))
-    for _ in range(APPENDS):
-        number += 1
+    for number in numbers:
         if number % 3 == 0:
             log.ride([b'{"rode":%d}' % number])
         change = RunChange("running", f"step {number}") if number % 5 == 0 else None
-        posts = (Post("claims", str(number), b"1"),) if number % 4 == 0 else ()
+        posts = (Post("claims", f"{worker}-{number}", b"1"),) if number % 4 == 0 else ()
         filling = b"x" * (20_000 if number % 7 == 0 else 100)
         await log.append([b'{"number":%d,"filling":"%s"}' % (number, filling)], change, posts)
         say(f"acknowledged {number}")
     await log.flush()
-    return number
+    return numbers.stop
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))

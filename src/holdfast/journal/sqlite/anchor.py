@@ -48,7 +48,12 @@ def save(path: Path, mark: Mark) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        is_first = not path.exists()
         fresh.replace(path)
+        if is_first:
+            # A replacement that a power loss takes back leaves the older anchor, which is never wrong;
+            # but without any anchor a journal with records would be distrusted.
+            sync_directory(path.parent)
     except OSError as error:
         raise JournalUnavailable(
             f"the anchor {path} cannot be written: {error.strerror}",
