@@ -15,7 +15,7 @@ from holdfast.engine.commands import LATE, command_post
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
-from holdfast.engine.scopes import Scope, numbering_factory
+from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
@@ -84,7 +84,6 @@ class Engine:
         self._beating: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._unread_keys: set[str] = set()
-        self._factory: Any = None
         self.resolver = resolver_from(os.environ)
 
     # --- open and close ------------------------------------------------------------------------------------
@@ -97,8 +96,7 @@ class Engine:
         await self._beat()
         await self._read_pauses()
         loop = asyncio.get_running_loop()
-        self._factory = loop.get_task_factory()
-        loop.set_task_factory(numbering_factory(self._factory))
+        number_tasks(loop)
         self._beating = loop.create_task(self._keep_lease(), name="holdfast-lease")
         self._keeping = loop.create_task(self._keep_house(), name="holdfast-house")
         return self.identity
@@ -118,7 +116,7 @@ class Engine:
         for task in (self._keeping, *list(self._background)):
             await _cancelled(task)
         await _cancelled(self._beating)
-        asyncio.get_running_loop().set_task_factory(self._factory)
+        stop_numbering(asyncio.get_running_loop())
         await self.journal.close()
 
     def background(self, coroutine: Any, name: str) -> asyncio.Task[Any]:

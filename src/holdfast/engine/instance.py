@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
 
 
+PASSES: Final = 24
+
+
 class Pause(msgspec.Struct, frozen=True):
     """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does."""
 
@@ -306,25 +309,40 @@ class Instance:
         """Look, after this pass of the loop, whether everything waits."""
         if not self._rest_scheduled and self.sealed is None:
             self._rest_scheduled = True
-            asyncio.get_running_loop().call_soon(self._check_rest)
+            asyncio.get_running_loop().call_soon(self._check_rest, 0)
 
-    def _check_rest(self) -> None:
+    def _check_rest(self, passes: int) -> None:
+        """End the instance if everything rests, and still does some passes of the loop later.
+
+        What a branch ended with reaches the code that awaits it (through groups and nested gathers) only then.
+        """
         self._rest_scheduled = False
+        ending = self._rest()
+        if ending is None:
+            return
+        if passes == PASSES:
+            self.end(ending)
+            return
+        self._rest_scheduled = True
+        asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
+
+    def _rest(self) -> Ending | None:
+        """How the instance has to end, if everything waits and none of it will be over soon."""
         if self.sealed is not None or self.ending.done() or not self.root.at_rest():
-            return
+            return None
         if any(step not in self.resting for step in self.drivers):
-            return
-        if any(future.done() for future in (*self.pauses, *self.wakers.values())):
-            return  # somebody was woken and has not had its turn yet
+            return None
+        if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
+            return None  # somebody was woken and has not had its turn yet
         pauses = [*self.resting.values(), *self.pauses.values()]
         if any(pause.kind == "replay" for pause in pauses):
-            self.end(Ending("diverged", "every branch waits, and recorded steps have not come back"))
-            return
+            return Ending("diverged", "every branch waits, and recorded steps have not come back")
         horizon = self.engine.seams.clock.wall_ms() + self.engine.settings.hold_ms
         dues = [pause.due for pause in pauses if pause.due is not None]
         waits = tuple(pause for pause in pauses if pause.kind != "operation")
         if waits and all(due > horizon for due in dues):
-            self.end(Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits))
+            return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
+        return None
 
     def divergence(self, why: str) -> ReplayDiverged:
         """The error that shows what the record holds and the code did not come back to."""

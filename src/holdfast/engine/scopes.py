@@ -12,6 +12,7 @@ import contextvars
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
 
@@ -23,9 +24,14 @@ SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=No
 
 
 class Scope:
-    """One branch of one run instance. `waiting` is set while its task waits for the runtime."""
+    """One branch of one run instance.
 
-    __slots__ = ("alive", "children", "counts", "instance", "limits", "parent", "path", "started", "task", "waiting")
+    `working` is set while the runtime does something for its task, `waiting` while that (or the task) only waits.
+    """
+
+    __slots__ = (
+        "alive", "children", "counts", "instance", "limits", "parent", "path", "started", "task", "waiting", "working",
+    )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
         self.instance = instance
@@ -38,6 +44,7 @@ class Scope:
         self.children: set[Scope] = set()
         self.alive = True
         self.waiting = 0
+        self.working = 0
 
     def step(self, name: str, explicit: str | None = None) -> str:
         """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
@@ -83,10 +90,10 @@ class Scope:
         self.instance.consider_rest()
 
     def at_rest(self) -> bool:
-        """Whether every leaf below and including this branch waits for the runtime (or has ended)."""
-        if self.children:
-            return all(child.at_rest() for child in self.children)
-        return not self.alive or self.waiting > 0
+        """Whether this branch and all below it wait for the runtime, for each other, or have ended."""
+        if not all(child.at_rest() for child in self.children):
+            return False
+        return not self.alive or self.waiting > 0 or (bool(self.children) and not self.working)
 
 
 def _checked(name: str) -> str:
@@ -95,7 +102,38 @@ def _checked(name: str) -> str:
     return name
 
 
-def numbering_factory(
+class _Numbering:
+    """The apps of one loop share its task factory; `previous` comes back when the last of them closes."""
+
+    def __init__(self, previous: Any) -> None:
+        self.previous = previous
+        self.users = 0
+
+
+_NUMBERED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Numbering]] = WeakKeyDictionary()
+
+
+def number_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """From here on tasks that agent code makes on this loop get a branch each."""
+    numbering = _NUMBERED.get(loop)
+    if numbering is None:
+        numbering = _NUMBERED[loop] = _Numbering(loop.get_task_factory())
+        loop.set_task_factory(_numbering_factory(numbering.previous))
+    numbering.users += 1
+
+
+def stop_numbering(loop: asyncio.AbstractEventLoop) -> None:
+    """One app less on this loop."""
+    numbering = _NUMBERED.get(loop)
+    if numbering is None:
+        return
+    numbering.users -= 1
+    if numbering.users == 0:
+        loop.set_task_factory(numbering.previous)
+        del _NUMBERED[loop]
+
+
+def _numbering_factory(
     previous: Any,  # whatever task factory the loop had: asyncio types it loosely
 ) -> Any:  # the same
     """A task factory that numbers tasks made by agent code and leaves all others alone."""

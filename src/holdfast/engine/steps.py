@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -21,7 +21,7 @@ from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ParameterMismatch, ReplayDiverged
 from holdfast.model import records as r
-from holdfast.model.canonical import digest, forms
+from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import RETURNED
 
@@ -47,17 +47,20 @@ async def operate(scope: Scope, call: Call) -> Told:
     """Perform a write, or tell what the record says about it."""
     instance, tool = scope.instance, call.tool
     instance.check()
-    step, draft = _draft(scope, call)
+    written = forms(call.arguments, tool.redact)
+    step = scope.step(tool.name, call.step)
     recorded = instance.history.operations.get(step)
     if recorded is not None:
-        _same(instance, step, recorded.intent, draft.intent)
-        instance.reach(step)
+        _same(instance, step, recorded.intent, tool, written)
+        if instance.expected:
+            instance.reach(step)
     else:
         _not_a_read(instance, step)
         if instance.expected:
             await instance.may_write(scope)
         if instance.troubled:
             await _clear(scope)
+        draft = _draft(instance, step, call, written)
         await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
     return await _told(scope, step, tool)
 
@@ -65,6 +68,7 @@ async def operate(scope: Scope, call: Call) -> Told:
 async def _perform(scope: Scope, flight: Flight) -> None:
     """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
     flight.scope = scope
+    scope.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
         await _drive(flight)
@@ -74,6 +78,7 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         _leave(flight.instance, flight.step)
         raise
     finally:
+        scope.working -= 1
         SCOPE.reset(token)
     if not flight.operation.final and flight.instance.sealed is None:
         flight.scope = None
@@ -87,23 +92,21 @@ async def _drive(flight: Flight) -> None:
     await drive(flight)
 
 
-def _draft(scope: Scope, call: Call) -> tuple[str, OperationState]:
-    """The step's name and the operation as it would be recorded. Raises `ArgumentError` before anything is."""
-    tool, engine = call.tool, scope.instance.engine
-    identity, stored, executable = forms(call.arguments, tool.redact)
-    step = scope.step(tool.name, call.step)
+def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:
+    """The operation as it would be recorded."""
+    tool, secret = call.tool, instance.engine.identity.secret
     intent = r.Intent(
         tool=tool.name,
-        arguments=r.Raw(stored),
-        digest=digest(engine.identity.secret, identity),
+        arguments=r.Raw(written.stored),
+        digest=digest(secret, written.identity),
         contract=tool.digest,
         origin="model" if call.model else "code",
         claim=tool.business_key(call.arguments) if tool.claims else "",
-        words=_words(tool, call.arguments, engine.identity.secret) if tool.contract.once is not None else "",
+        words=_words(tool, call.arguments, secret) if tool.contract.once is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
-        executable=executable,
+        executable=written.executable,
     )
-    return step, OperationState(step, intent, "planned", tool.digest)
+    return OperationState(step, intent, "planned", tool.digest)
 
 
 def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
@@ -113,18 +116,25 @@ def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
     return digest(secret, identity)
 
 
-def _same(instance: Instance, step: str, recorded: r.Intent, now: r.Intent) -> None:
+def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:
     """A step that comes back with other arguments is never a silent replay."""
-    if recorded.tool == now.tool and recorded.digest == now.digest:
+    if recorded.tool == tool.name and _same_arguments(instance, recorded.arguments, recorded.digest, written):
         return
     instance.end(Ending("diverged", f"{step} came back with other arguments"))
     raise ReplayDiverged(
         f"{instance.run}/{step} came back as another call",
         run=instance.run,
         difference=f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
-        f"+ now:      {now.tool} {bytes(now.arguments).decode()}",
+        f"+ now:      {tool.name} {written.stored.decode()}",
         next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
     ) from ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=instance.run)
+
+
+def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written: Forms) -> bool:
+    """Equal stored forms are equal values; anything else is compared by its keyed digest."""
+    if written.executable and bytes(arguments) == written.stored:
+        return True
+    return digest(instance.engine.identity.secret, written.identity) == recorded
 
 
 def _not_a_read(instance: Instance, step: str) -> None:
@@ -229,20 +239,26 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     instance, tool = scope.instance, call.tool
     instance.check()
-    step, draft = _draft(scope, call)
+    written = forms(call.arguments, tool.redact)
+    step = scope.step(tool.name, call.step)
     recorded = instance.history.answers.get(step)
-    if recorded is not None:
-        await instance.take_turn(scope, step)
-        if not isinstance(recorded, r.ReadRecorded) or recorded.digest != draft.intent.digest:
-            _other_read(instance, step, draft.intent)
-        assert isinstance(recorded, r.ReadRecorded), recorded
-        instance.forget(step)
-        return recorded
-    if step in instance.history.operations:
-        instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
-        raise instance.divergence(f"{step} is recorded as a write, and is a read now")
-    flight = Flight(instance, step, tool, draft, journaled=False)
-    flight.arguments = dict(call.arguments)
+    if recorded is None:
+        if step in instance.history.operations:
+            instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
+            raise instance.divergence(f"{step} is recorded as a write, and is a read now")
+        recorded = await _read_now(instance, step, call, written)
+    await instance.take_turn(scope, step)
+    if not isinstance(recorded, r.ReadRecorded):
+        _other_read(instance, step, tool, written)
+    if recorded.tool != tool.name or not _same_arguments(instance, recorded.arguments, recorded.digest, written):
+        _other_read(instance, step, tool, written)
+    instance.forget(step)
+    return recorded
+
+
+async def _read_now(instance: Instance, step: str, call: Call, written: Forms) -> r.ReadRecorded:
+    tool, draft = call.tool, _draft(instance, step, call, written)
+    flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
     operation = await drive(flight)
     instance.check()
     record = r.ReadRecorded(
@@ -255,21 +271,17 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
         code=operation.code,
         result=operation.result,
         attempts=len(operation.attempts),
-        refused=operation.phase == "failed" and operation.basis == RETURNED,
-        lost=operation.lost,
         **instance.stamp(),
     )
     instance.ride(record)
-    await instance.take_turn(scope, step)
-    instance.forget(step)
     return record
 
 
-def _other_read(instance: Instance, step: str, now: r.Intent) -> None:
+def _other_read(instance: Instance, step: str, tool: ToolCode, written: Forms) -> NoReturn:
     instance.end(Ending("diverged", f"{step} came back as another read"))
     raise ReplayDiverged(
         f"{instance.run}/{step} came back as another read",
         run=instance.run,
-        difference=f"+ now: {now.tool} {bytes(now.arguments).decode()}",
+        difference=f"+ now: {tool.name} {written.stored.decode()}",
         next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
     )

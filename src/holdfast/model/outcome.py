@@ -35,7 +35,10 @@ RETURNED = Basis("returned")
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Proof that an effect happened, as the journal holds it. Built by the runtime only."""
+    """Proof that an effect happened, as the journal holds it. Built by the runtime only.
+
+    `key` is the idempotency key under which the effect was sent, `at_ms` the wall clock of its outcome.
+    """
 
     operation: str
     tool: str
