@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.demo.side_holdfast import WithHoldfast
+from holdfast.demo.side_holdfast import STEPS, WithHoldfast, place_of
+from holdfast.interfaces.looking import Looking
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
@@ -36,7 +37,7 @@ async def report_of(records):
     began = [r.RunStarted(agent="desk", input=EMPTY, digest="d"), r.Claimed(worker="w", token=1, boot="b")]
     await log.append([encode(record) for record in (*began, *records)])
     side = WithHoldfast(Path("requests.jsonl"), Path("folder"))
-    report = await side.read(journal)
+    report = await side.read(Looking(journal, identity))
     await journal.close()
     return report, side.waiting
 
@@ -63,3 +64,8 @@ async def report_of(records):
 )
 def test_report_follows_the_journal(records, report, waiting):
     assert asyncio.run(report_of(records)) == (report, waiting)
+
+
+@pytest.mark.parametrize("service", STEPS)
+def test_an_operation_is_about_a_place(service):
+    assert place_of(f"request-12/{STEPS[service]}") == (service, 12)

@@ -92,22 +92,22 @@ class Contest:
         """Run all sides at the same time. Raises `DemoError`."""
         try:
             async with asyncio.timeout(TIME_LIMIT_S), self._witness() as (witness, addresses):
-                listening = asyncio.create_task(self._listen(witness))
-                playing = asyncio.create_task(self._play_all(addresses))
-                try:
-                    await asyncio.wait({listening, playing}, return_when=asyncio.FIRST_COMPLETED)
-                    if not playing.done():
-                        await listening  # raises: it never ends by itself
-                    return await playing
-                finally:
-                    listening.cancel()
-                    playing.cancel()
+                return await self._play_all(witness, addresses)
         except TimeoutError:
             raise DemoError(f"not through after {TIME_LIMIT_S:.0f} s; see the logs in {self.folder}") from None
 
-    async def _play_all(self, addresses: Mapping[str, Addresses]) -> dict[str, Result]:
-        results = await asyncio.gather(*(self._play(side, addresses[side.name]) for side in self.sides))
-        return {side.name: result for side, result in zip(self.sides, results, strict=True)}
+    async def _play_all(self, witness: Process, addresses: Mapping[str, Addresses]) -> dict[str, Result]:
+        listening = asyncio.create_task(self._listen(witness))
+        playing = [asyncio.create_task(self._play(side, addresses[side.name])) for side in self.sides]
+        try:
+            for ended in asyncio.as_completed([*playing, listening]):
+                await ended  # raises what went wrong; listening ends in no other way
+                if all(one.done() for one in playing):
+                    break
+            return {side.name: await one for side, one in zip(self.sides, playing, strict=True)}
+        finally:
+            for task in (*playing, listening):
+                task.cancel()
 
     async def _play(self, side: Side, addresses: Addresses) -> Result:
         place = self.folder / side.name

@@ -11,20 +11,21 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from rich.console import Console
 from rich.prompt import Prompt
 
-from holdfast.demo.contest import Contest, DemoError, News, Result
+from holdfast.demo.contest import PYTHON, Contest, DemoError, News, Result
 from holdfast.demo.display import LEGEND, Scoreboard, final_table, live
 from holdfast.demo.referee import Counts, count
 from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
-from holdfast.demo.side_holdfast import WithHoldfast
+from holdfast.demo.side_holdfast import WithHoldfast, place_of
 from holdfast.demo.side_without import WithoutHoldfast
 
-OUTCOMES = {"happened": "--happened", "did-not-happen": "--did-not-happen"}
+WORDS: Final = {"happened": ("--happened",), "did-not-happen": ("--did-not-happen", "--give-up")}
 
 
 def run_demo(seed: int = 7, *, as_json: bool = False, keep: Path | None = None, ask: bool = True) -> int:
@@ -35,12 +36,12 @@ def run_demo(seed: int = 7, *, as_json: bool = False, keep: Path | None = None, 
     input and output are a terminal. The status is 1 if Holdfast's own row has a `twice`, a `never` or
     a `misreported`, or if the demo itself could not run; else 0.
     """
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, highlight=False)
     try:
         with _folder(keep, temporary=as_json) as folder:
             return _Demo(seed, folder, console).run(as_json=as_json, ask=ask)
     except DemoError as error:
-        console.print(f"The demo could not run: {error}", style="red", highlight=False, soft_wrap=True)
+        console.print(f"The demo could not run: {error}", style="red", soft_wrap=True)
         return 1
 
 
@@ -78,30 +79,34 @@ class _Demo:
         say = self._console.print
         say()
         say(final_table(rows, {side: result.kills for side, result in results.items()}))
-        say(LEGEND, style="dim", highlight=False)
+        say(LEGEND, style="dim")
+        self._commands("The journal", f"export HOLDFAST_JOURNAL={self._holdfast.journal}")
         waiting = self._holdfast.waiting
-        command = _command()
-        say(f"\nexport HOLDFAST_JOURNAL={self._holdfast.journal}", highlight=False, soft_wrap=True)
+        program = _program()
         if waiting:
-            say("\nWhat waits for you: did it happen? Look, then say so.", style="bold")
-            for operation in waiting:
-                say(f"  {command} resolve {operation} --happened", highlight=False, soft_wrap=True)
-            say("  ... or --did-not-happen, with --retry to try once more", style="dim", highlight=False)
+            resolve = [f"{program} resolve {operation} --happened" for operation in waiting]
+            self._commands("What waits for you: did it happen? Look, then say so", *resolve)
+            say("  or, if it is not there: --did-not-happen --give-up", style="dim")
             if ask and sys.stdin.isatty() and self._console.is_terminal:
                 self._resolve_one(waiting[0], results[self._holdfast.name])
         one = waiting[0] if waiting else "request-7/refund#1"
-        say("\nWhere to look next", style="bold")
-        for line in (f"show {one.partition('/')[0]}", f"why {one}", "ps", "tools"):
-            say(f"  {command} {line}", highlight=False, soft_wrap=True)
+        look = (f"show {one.partition('/')[0]}", f"why {one}", "ps", "verify", "tools holdfast.demo.with_holdfast:desk")
+        self._commands("Where to look next", *(f"{program} {command}" for command in look))
+
+    def _commands(self, title: str, *commands: str) -> None:
+        """Lines to copy: never wrapped, never read as markup."""
+        self._console.print(f"\n{title}", style="bold")
+        for command in commands:
+            self._console.print(f"  {command}", soft_wrap=True, markup=False)
 
     def _resolve_one(self, operation: str, result: Result) -> None:
-        request = int(operation.partition("/")[0].removeprefix("request-"))
-        there = result.effects["warehouse", request] > 0
-        self._console.print(f"\nYou walk to the shelf for {operation}: the goods are {'' if there else 'not '}there.")
-        answer = Prompt.ask("Resolve it as", choices=[*OUTCOMES, "skip"], default="skip", console=self._console)
-        if answer in OUTCOMES:
-            options = (OUTCOMES[answer], "--by", "viewer", "--evidence", "looked at the shelf")
-            command = [sys.executable, "-P", "-m", "holdfast", "resolve", operation, *options]
+        service, request = place_of(operation)
+        there = "" if result.effects[service, request] else "not "
+        self._console.print(f"\n{operation}: you look at the {service} yourself. It is {there}there.")
+        answer = Prompt.ask("Resolve it as", choices=[*WORDS, "skip"], default="skip", console=self._console)
+        if answer in WORDS:
+            options = (*WORDS[answer], "--by", "viewer", "--evidence", f"looked at the {service}")
+            command = [*PYTHON, "holdfast", "resolve", operation, *options]
             environment = os.environ | {"HOLDFAST_JOURNAL": str(self._holdfast.journal)}
             subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own command line
 
@@ -125,7 +130,7 @@ def _folder(keep: Path | None, *, temporary: bool) -> Generator[Path]:
         yield Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
 
 
-def _command() -> str:
+def _program() -> str:
     """How the viewer can call `holdfast` here: by its name, or where this environment has it."""
     if shutil.which("holdfast"):
         return "holdfast"

@@ -8,8 +8,7 @@ from typing import Final
 
 from holdfast.demo.referee import Reported
 from holdfast.demo.schedule import REQUESTS, Service, Spot
-from holdfast.journal.codec import decode
-from holdfast.journal.port import Journal
+from holdfast.interfaces.looking import Looking
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
@@ -20,6 +19,7 @@ STEPS: Final[dict[Service, str]] = {
     "tracker": "open_ticket#1",
     "warehouse": "restock#1",
 }
+_SERVICES: Final[dict[str, Service]] = dict(zip(STEPS.values(), STEPS, strict=True))
 
 
 class WithHoldfast:
@@ -38,18 +38,18 @@ class WithHoldfast:
 
     async def report(self) -> Mapping[Spot, Reported]:
         journal = SqliteJournal(self.journal)
-        await journal.open()
+        identity = await journal.open()
         try:
-            return await self.read(journal)
+            return await self.read(Looking(journal, identity))
         finally:
             await journal.close()
 
-    async def read(self, journal: Journal) -> Mapping[Spot, Reported]:
+    async def read(self, looking: Looking) -> Mapping[Spot, Reported]:
         """The report of an open journal; `waiting` then names the operations that ask a person."""
         self.waiting = []
         report: dict[Spot, Reported] = {}
         for request in range(1, REQUESTS + 1):
-            history = await _history(journal, f"request-{request}")
+            history = await _history(looking, f"request-{request}")
             self.waiting += [f"{history.run}/{operation.step}" for operation in _asking(history)]
             for service, step in STEPS.items():
                 if (said := _said(history, step)) is not None:
@@ -57,12 +57,16 @@ class WithHoldfast:
         return report
 
 
-async def _history(journal: Journal, run: str) -> RunHistory:
-    history, last = RunHistory(run), 0
-    while rows := await journal.read(run, after=last):
-        for row in rows:
-            history.add(decode(row.body))
-        last = rows[-1].seq
+def place_of(operation: str) -> Spot:
+    """The service and the request that an operation, such as `request-7/restock#1`, is about."""
+    run, _, step = operation.partition("/")
+    return _SERVICES[step], int(run.removeprefix("request-"))
+
+
+async def _history(looking: Looking, run: str) -> RunHistory:
+    history = RunHistory(run)
+    async for _, record in looking.records(run):
+        history.add(record)
     return history
 
 
