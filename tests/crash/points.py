@@ -1,0 +1,50 @@
+"""Where a worker may die: named points, counted; at the planned ones the process kills itself with SIGKILL."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+from holdfast.engine.seams import POINTS
+from holdfast.journal.sqlite.journal import SqliteJournal
+
+REQUEST = ("before_request", "after_request", "after_reply")  # around the bytes that a tool sends and receives
+COMMIT = ("before_commit", "after_commit")  # around every append that something waits for
+LEDGER = ("before_post", "after_post")  # around entries from outside: a person's word
+ALL = (*POINTS, *REQUEST, *COMMIT, *LEDGER)
+
+
+class Points:
+    """Counts every point that is reached, and ends the process at the planned occurrence of one of them."""
+
+    def __init__(self, kill=None, delays=None):
+        self.reached_so_far = Counter()
+        self._kill = tuple(kill) if kill else None
+        self._chance = random.Random(delays) if delays is not None else None
+
+    def reached(self, point):
+        self.reached_so_far[point] += 1
+        if self._chance is not None and self._chance.random() < 0.2:
+            time.sleep(self._chance.uniform(0, 0.004))
+        if self._kill == (point, self.reached_so_far[point]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WatchedJournal(SqliteJournal):
+    """The real journal with points around what it commits."""
+
+    def __init__(self, path, points):
+        super().__init__(path)
+        self._points = points
+
+    async def append(self, write):
+        self._points.reached("before_commit")
+        await super().append(write)
+        self._points.reached("after_commit")
+
+    async def post(self, post):
+        self._points.reached("before_post")
+        entry = await super().post(post)
+        self._points.reached("after_post")
+        return entry

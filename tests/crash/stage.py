@@ -1,0 +1,173 @@
+"""The driver's side: start workers, wait for their end, ask the witness, read the journal that they leave behind."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.journal.codec import decode
+from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.port import Row
+from holdfast.model.run import RunHistory
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one worker ended: its exit status (negative: the signal), and what it answered if it came to answer."""
+
+    status: int | None
+    answer: dict = field(default_factory=dict)
+    log: str = ""
+
+    @property
+    def killed(self):
+        return self.status == -signal.SIGKILL
+
+
+class Zygote:
+    """Forks workers that run one program."""
+
+    def __init__(self, module):
+        program = [sys.executable, "-I", str(ROOT / "tests/crash/zygote.py"), str(ROOT), module]
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **order):
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the zygote died"
+        return json.loads(line)
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(PATIENCE_S)
+
+
+class Witness:
+    """The witness process, as the tests talk to it."""
+
+    def __init__(self, log):
+        program = [sys.executable, "-I", str(ROOT / "tests/crash/witness.py"), str(log)]
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self._process.stdout.readline())
+
+    def ask(self, case, kind, **fields):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(json.dumps({"case": case, "kind": kind, **fields}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                return json.loads(lines.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(PATIENCE_S)
+
+
+class Case:
+    """One journal, one namespace at the witness, and the workers that live and die on them."""
+
+    def __init__(self, name, folder, witness, zygote):
+        self.name = name
+        self.folder = folder
+        self.journal = folder / "journal.db"
+        self._witness = witness
+        self._zygote = zygote
+        self._jobs = {}
+        folder.mkdir(parents=True)
+
+    def start(self, **job):
+        """Start a worker; gives its process id."""
+        number = len(self._jobs) + 1
+        out = self.folder / f"out-{number}.json"
+        places = {"journal": str(self.journal), "out": str(out), "log": str(self.folder / f"log-{number}.txt")}
+        job = {"case": self.name, "port": self._witness.port, **places, **job}
+        pid = self._zygote.ask(start=job)
+        self._jobs[pid] = job
+        return pid
+
+    def wait(self, pid, seconds=PATIENCE_S):
+        """Wait for a worker's end; one that does not end in time is killed, and its status is None."""
+        status = self._zygote.ask(wait=pid, seconds=seconds)
+        job = self._jobs[pid]
+        out, log = Path(job["out"]), Path(job["log"])
+        answer = json.loads(out.read_text()) if out.exists() else {}
+        return Ended(status, answer, log.read_text() if log.exists() else "")
+
+    def work(self, **job):
+        """Start a worker and wait for its end."""
+        return self.wait(self.start(**job))
+
+    def signal(self, pid, number):
+        os.kill(pid, number)
+
+    def ask(self, kind, **fields):
+        return self._witness.ask(self.name, kind, **fields)
+
+    def world(self):
+        return self.ask("history")
+
+    def drop(self):
+        """Forget the case: nothing of it is needed any more."""
+        self.ask("forget")
+        shutil.rmtree(self.folder)
+
+    def stored(self):
+        """What a reader finds in the file now. Read from a copy: a reader must not do the recovery for the workers."""
+        copy = self.folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.mkdir()
+        for suffix in ("", "-wal", "-journal"):
+            part = self.journal.with_name(self.journal.name + suffix)
+            if part.exists():
+                shutil.copy(part, copy / part.name)
+        return Stored.read(copy / self.journal.name)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The records of a journal, by run."""
+
+    namespace: str
+    rows: dict[str, list[Row]]
+
+    @classmethod
+    def read(cls, path):
+        if not path.exists():
+            return cls("", {})
+        connection = sqlite3.connect(path)
+        try:
+            if not connection.execute("select 1 from sqlite_master where name = 'record'").fetchall():
+                return cls("", {})
+            ((namespace,),) = connection.execute("select value from meta where name = 'namespace'")
+            rows: dict[str, list[Row]] = {}
+            found = connection.execute(
+                "select run.name, seq, cast(body as blob), hash, record.token"
+                " from record join run on run.id = record.run order by record.id"
+            )
+            for run, *columns in found:
+                rows.setdefault(run, []).append(Row(*columns))
+        finally:
+            connection.close()
+        return cls(namespace, rows)
+
+    def records(self, run):
+        return [decode(row.body) for row in self.rows.get(run, ())]
+
+    def history(self, run):
+        """The fold of one run. The chain must hold."""
+        rows = self.rows.get(run, [])
+        assert verify_chain(rows, genesis(self.namespace, run)) is None, f"the chain of {run} is broken"
+        history = RunHistory(run)
+        for record in self.records(run):
+            history.add(record)
+        return history
