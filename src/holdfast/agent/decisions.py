@@ -91,7 +91,7 @@ async def _ask(
         instance.check()
         instance.ride(r.DecisionStarted(step=step, function=_named(function), number=tries, **instance.stamp()))
         try:
-            value = await _limited(function, args, kwargs, limit)
+            value = await _limited(scope, function, args, kwargs, limit)
             stored, _ = codec_for(_returns(function)).round_trip(value)
         except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
             why = describe(error)
@@ -101,13 +101,19 @@ async def _ask(
 
 
 async def _limited(
-    function: Callable[..., Awaitable[R]], args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    scope: Scope,
+    function: Callable[..., Awaitable[R]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    seconds: float,
 ) -> R:
     token = SCOPE.set(None)  # what a model client starts is not a branch of the run
+    scope.working += 1
     try:
         async with asyncio.timeout(seconds):
             return await function(*args, **kwargs)
     finally:
+        scope.working -= 1
         SCOPE.reset(token)
 
 

@@ -81,6 +81,7 @@ class Lab:
         self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: EPOCH_MS + ticks_ms(self.loop))
         self.sent: list[str] = []
         self.processes: list[Process] = []
+        self.changed = False  # a switch for agents whose code changes between two drives
 
     def seams(self, seed: int = 1, crash: CrashPoints | None = None, threads: Threads | None = None) -> Seams:
         return Seams(self.clock, SeededRng(seed), threads or HeldThreads(self.loop), crash or NoCrash())
@@ -106,6 +107,7 @@ class Lab:
     ) -> Holdfast:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
+        settings.setdefault("poll_ms", 1000)
         self.processes.append(process)
         return Holdfast(
             process, agents=agents, tools=tools, settings=Settings(**settings),
