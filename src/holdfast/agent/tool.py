@@ -6,6 +6,7 @@ once, never repeated on a guess.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -166,7 +167,17 @@ class _Configured(Tool[P, R]):
 
 
 async def _result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None) -> R:
-    outcome = await outcome_of(tool, arguments, step)
+    scope = SCOPE.get()
+    if scope is not None and tool.contract.effect == "write":
+        told = await operate(scope, Call(tool, arguments, step))
+        operation = told.operation
+        if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
+            with contextlib.suppress(ValueError):  # a stored result that no longer fits is reported below
+                return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
+        engine = scope.instance.engine
+        outcome = outcome_from(tool, arguments, told, scope.instance.run, engine.identity.namespace)
+    else:
+        outcome = await outcome_of(tool, arguments, step)
     if outcome.status == "succeeded" and not outcome.code:
         return outcome.value  # type: ignore[return-value]  # a success carries R, which may be None
     raise outcome.error()

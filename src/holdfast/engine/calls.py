@@ -40,7 +40,9 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
     if call is None:
         flight.instance.engine.seams.crash.reached("before_send")
         flight.calls[number] = call = _begin(flight, started)
-    await _wait(call, _seconds_left(flight, started))
+        await _wait(call, started.send_by / 1000)
+    else:
+        await _wait(call, _seconds_left(flight, started))
     flight.instance.engine.seams.crash.reached("after_send")
     if not call.done():
         return await _give_up(flight, started, call)

@@ -141,9 +141,9 @@ class Engine:
             except HoldfastError as error:
                 LOG.warning("the lease could not be renewed: %s", error)
 
-    def lease_is_fresh(self) -> bool:
-        """Whether this process may act on its lease: it holds for longer than the margin."""
-        return self.journal.now().ms - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
+    def lease_is_fresh(self, up: int) -> bool:
+        """Whether this process may act on its lease at the moment `up`: it holds for longer than the margin."""
+        return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
 
     async def renew_lease(self, instance: Instance) -> None:
         """Renew before acting; the instance may have been taken over meanwhile."""

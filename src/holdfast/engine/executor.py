@@ -51,9 +51,11 @@ async def drive(flight: Flight) -> OperationState:
             break
         if operation.attempts:
             await _account_for_owner(flight)
-        move = decide(flight.operation, flight.situation(), instance.now())
+            operation = flight.operation
+        now = instance.now()
+        move = decide(operation, flight.situation(), now)
         if type(move) is m.Attempt:
-            await _attempt(flight)
+            await _attempt(flight, operation, now)
         else:
             await _perform(flight, move)
     return operation
@@ -121,14 +123,16 @@ async def _perform(flight: Flight, move: m.Move) -> None:
 # --- attempts ----------------------------------------------------------------------------------------
 
 
-async def _attempt(flight: Flight) -> None:
+async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
-    if flight.operation.attempts:
-        await engine.breakers.retried(flight.operation.intent.tool)
-    if flight.journaled and not engine.lease_is_fresh():
+    if operation.attempts:
+        await engine.breakers.retried(operation.intent.tool)
+        now = flight.instance.now()
+    if flight.journaled and not engine.lease_is_fresh(now.up):
         await engine.renew_lease(flight.instance)
-    started = _started(flight, flight.instance.now())
+        now = flight.instance.now()
+    started = _started(flight, operation, now)
     engine.seams.crash.reached("before_intent")
     flight.started = started
     try:
@@ -142,11 +146,10 @@ async def _attempt(flight: Flight) -> None:
     flight.started = None
 
 
-def _started(flight: Flight, now: Now) -> r.AttemptStarted:
-    operation, contract = flight.operation, flight.contract()
-    first = not flight.recorded
+def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptStarted:
+    contract, first = flight.contract(), not flight.recorded
     send_by = contract.timeout_ms
-    if contract.key is not None:
+    if contract.key is not None and (operation.attempts or flight.key_age_ms):
         send_by = max(1, min(send_by, key_left_ms(operation, flight.situation(), now)))
     intent = flight.intent
     if first and flight.observed is not r.NOTHING:
