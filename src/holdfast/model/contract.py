@@ -146,7 +146,8 @@ def stricter(old: Contract, new: Contract) -> Contract:
         expects=old.expects or new.expects,
         check_first=(old.check_first or new.check_first) and new.verifies,
         settle_ms=None if old.settle_ms is None or new.settle_ms is None else max(old.settle_ms, new.settle_ms),
-        retry=old.retry if old.retry.attempts < new.retry.attempts else new.retry,
+        retry=_fewer(old.retry, new.retry),
+        budget=Budget(min(old.budget.cost, new.budget.cost)),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
         gate=new.gate or old.gate,
     )
@@ -156,13 +157,20 @@ def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natur
     match old, new:
         case Key(), Key():
             lives = [ttl for ttl in (old.ttl, new.ttl) if ttl is not None]
-            progress: InProgress = new.in_progress if old.in_progress == new.in_progress else "runs_twice"
+            progress: InProgress = "runs_twice" if old.in_progress == "runs_twice" else new.in_progress
+            mismatch: Mismatch = "silent" if old.mismatch == "silent" else new.mismatch
             stores: Stores = "all" if old.stores == new.stores == "all" else "success"
-            return Key(min(lives) if lives else None, progress, new.mismatch, stores)
+            return Key(min(lives, default=None), progress, mismatch, stores)
         case Natural(), Natural():
             return Natural(min(old.within, new.within))
         case _:
             return None
+
+
+def _fewer(old: Retry, new: Retry) -> Retry:
+    return Retry(
+        min(old.attempts, new.attempts), min(old.elapsed, new.elapsed), max(old.base, new.base), max(old.cap, new.cap)
+    )
 
 
 def default_retry(effect: Effect) -> Retry:

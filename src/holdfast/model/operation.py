@@ -16,7 +16,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """One try under one lease.
 
     `up` is when it started on the clock of `boot`. `over_up` is when its call is known to have
-    ended (on `over_boot`); None while that is not known.
+    ended (on `over_boot`); None while that is not known. `over_at` is the wall clock of that moment
+    where it lay ahead: the answer is promised until then, and the effect may land until then.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Attempt(msgspec.Struct, frozen=True):
     end: End | None = None
     over_boot: str = ""
     over_up: int | None = None
+    over_at: int = 0
     late: bool = False  # the end was reported after the attempt had been given up
 
     def standing(self, absent_through: int) -> Standing:

@@ -8,7 +8,7 @@ neither be written nor read. The state diagram in the documentation is drawn fro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -71,6 +71,17 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     return after
 
 
+class _Over(NamedTuple):
+    """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too."""
+
+    boot: str = ""
+    up: int | None = None
+    at: int = 0
+
+
+_STILL_RUNS: Final = _Over()
+
+
 def _planned(_: None, record: r.OperationPlanned, _boot: str) -> OperationState:
     intent = record.intent
     return OperationState(
@@ -114,12 +125,12 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
-    over = (boot, record.up) if record.over else ("", None)
+    over = _Over(boot, record.up) if record.over else _STILL_RUNS
     return _off_the_air(operation, _with_end(operation, record, record.end, over))
 
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
-    return _off_the_air(operation, _with_end(operation, record, record.end, (boot, record.up), late=True))
+    return _off_the_air(operation, _with_end(operation, record, record.end, _Over(boot, record.up), late=True))
 
 
 def _off_the_air(before: OperationState, after: OperationState) -> OperationState:
@@ -187,8 +198,9 @@ def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) ->
 
 def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str) -> OperationState:
     end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}")
-    wait = Wait(boot, record.up, max(0, record.until - record.at), record.until, "answer", "the answer comes later")
-    ended = _with_end(operation, record, end, (boot, record.up))
+    ms = max(0, record.until - record.at)
+    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
+    ended = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(ended, phase="awaiting", wait=wait, waits_for="its answer")
 
 
@@ -207,7 +219,7 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
 
 def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
     if record.end is not None:
-        operation = _with_end(operation, record, record.end, (boot, record.up))
+        operation = _with_end(operation, record, record.end, _Over(boot, record.up))
     called_off = record.status == "cancelled" and not _unsent(operation)
     if called_off or (operation.phase == "unknown" and record.status in {"cancelled", "unknown"}):
         raise IllegalTransition(operation.phase, record)
@@ -291,7 +303,7 @@ def _with_end(
     operation: OperationState,
     record: r.AttemptEnded | r.LateReport | r.OperationDeferred | r.OperationSettled,
     end: r.End,
-    over: tuple[str, int | None],
+    over: _Over,
     *,
     late: bool = False,
 ) -> OperationState:
@@ -308,7 +320,7 @@ def _with_end(
         raise IllegalTransition(operation.phase, record)
     if known is not None and PROVES.get(known.kind, 0) > PROVES.get(end.kind, 0):
         end = known
-    ended = replace(attempt, end=end, over_boot=over[0], over_up=over[1], late=late or attempt.late)
+    ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late or attempt.late)
     attempts = (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
     return replace(operation, attempts=attempts)
 

@@ -132,7 +132,10 @@ def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:
 
 def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
     """How long the call is known to be over, as far as it may be credited; None: it may still run."""
-    return None if attempt.over_up is None else _credited(attempt.over_up, attempt.over_boot, situation, now)
+    if attempt.over_up is None:
+        return None
+    span = _credited(attempt.over_up, attempt.over_boot, situation, now)
+    return span if attempt.over_boot == now.boot else max(0, min(span, now.wall - attempt.over_at))
 
 
 def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:

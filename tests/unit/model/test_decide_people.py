@@ -1,0 +1,89 @@
+"""A person's word: what it allows, and that nothing else sends once a person was asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.model.situation import Elsewhere
+from holdfast.policies import Retry
+from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
+from tests.unit.model.stories import DAY, HOUR, KEYED, NATURAL, PLAIN, SETTLE, VERIFIABLE, Story, changed
+
+PATIENT = Retry(attempts=50)
+
+
+@pytest.mark.parametrize("word", ["happened", "did_not_happen"])
+def test_a_person_settles_what_is_unknown(word):
+    story = Story().sent("ambiguous").settled("unknown").person(word)
+    assert story.phase == ("succeeded" if word == "happened" else "failed")
+    assert story.state.basis is not None
+    assert (story.state.basis.by, story.state.basis.name, story.state.basis.note) == ("person", "ann", "looked")
+
+
+def test_an_order_gives_exactly_one_more_attempt():
+    story = Story(changed(KEYED, retry=PATIENT)).sent("ambiguous").settled("unknown").person("retry")
+    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.sent("ambiguous").says() == "unknown: nothing can prove it"
+
+
+@pytest.mark.parametrize(
+    "contract", [KEYED, NATURAL, PLAIN, VERIFIABLE], ids=["keyed", "natural", "plain", "verifiable"]
+)
+def test_an_ordered_attempt_that_was_not_sent_is_not_sent_again(contract):
+    story = Story(contract).planned().parked().person("retry").sent("not_sent")
+    assert story.says() == "failed: sending ended, nothing landed"
+
+
+def test_an_ordered_attempt_that_is_proven_absent_is_not_sent_again():
+    story = Story(changed(VERIFIABLE, retry=PATIENT)).sent("ambiguous").settled("unknown").person("retry")
+    story.sent("ambiguous").later(SETTLE).verified("did_not_happen")
+    assert story.says() == "failed: sending ended, nothing landed"
+
+
+@pytest.mark.parametrize(
+    "contract", [KEYED_READ_BACK, NATURAL_READ_BACK, VERIFIABLE], ids=["keyed", "natural", "verifiable"]
+)
+@pytest.mark.parametrize("verdict", ["did_not_happen", "cannot_tell", "conflict"])
+def test_neither_time_nor_evidence_sends_once_a_person_was_asked(contract, verdict):
+    story = Story(changed(contract, retry=PATIENT)).sent("ambiguous").settled("unknown").later(DAY).verified(verdict)
+    assert story.says().split(":")[0] in {"wait for verify", "failed"}
+
+
+def test_an_order_survives_a_restart():
+    story = Story().sent("lost").settled("unknown").person("retry").rebooted()
+    assert story.says() == "attempt: a person ordered one more attempt"
+
+
+def test_an_order_that_a_person_takes_back_by_cancelling_sends_nothing():
+    story = Story(VERIFIABLE).sent("ambiguous").settled("unknown").person("retry")
+    assert story.says(stop="cancel") == "verify: read back at once: presence can be believed"
+
+
+def test_an_order_ends_with_the_next_time_a_person_is_asked():
+    story = Story().sent("ambiguous").settled("unknown").person("retry").settled("unknown")
+    assert not story.state.one_more
+    parked = Story().sent("ambiguous").parked().person("retry").parked()
+    assert not parked.state.one_more
+
+
+def test_an_order_forgets_the_conflict_that_a_person_looked_at():
+    story = Story(VERIFIABLE).sent("ambiguous").verified("conflict").parked().person("retry")
+    assert story.says() == "attempt: a person ordered one more attempt"
+
+
+def test_a_conflict_after_an_order_is_brought_back_to_the_person():
+    story = Story(VERIFIABLE).sent("ambiguous").verified("conflict").parked().person("retry").sent("ambiguous")
+    assert story.verified("conflict").says() == "park: conflict"
+    assert story.parked().says() == "wait for verify: slow schedule"
+
+
+def test_a_claim_that_is_free_again_does_not_send_by_itself():
+    story = Story().planned()
+    waited = Elsewhere("claim", "pending", "x/y", waited_out=True)
+    assert story.says(elsewhere=waited) == "park: claim held too long"
+    assert story.parked().later(HOUR).says() == "wait for person: a person is asked"
+
+
+def test_an_approval_is_not_a_doubt():
+    story = Story(changed(KEYED, retry=PATIENT)).planned().parked().approved().starts("a1").ends("ambiguous")
+    assert story.waits(0, "retry").says() == "attempt: the same key is still remembered"

@@ -1,0 +1,459 @@
+"""What stands before a send, and when an attempt may follow one that may have landed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model import moves as m
+from holdfast.model.contract import Key, Natural
+from holdfast.model.situation import Elsewhere
+from holdfast.policies import Retry
+from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
+from tests.unit.model.stories import (
+    DAY,
+    HOUR,
+    KEYED,
+    MINUTE,
+    NATURAL,
+    PLAIN,
+    READ,
+    SECOND,
+    SETTLE,
+    VERIFIABLE,
+    Story,
+    changed,
+)
+
+PATIENT = Retry(attempts=50, elapsed=timedelta(days=30))
+AGAIN = "attempt: the same key is still remembered"
+
+
+def pause(move: m.Move) -> tuple[int, int]:
+    assert isinstance(move, m.Wait), move
+    return move.low_ms, move.high_ms
+
+
+# --- another operation stands for the same effect ---------------------------------------------------------
+
+
+def test_a_claim_that_succeeded_is_reused():
+    move = Story().planned().decide(elsewhere=Elsewhere("claim", "succeeded", "other/charge#1"))
+    assert move == m.Reuse("claim met a success", source="other/charge#1")
+
+
+def test_a_claim_that_is_open_is_waited_for_and_ends_in_a_person():
+    other = Elsewhere("claim", "pending", "other/charge#1")
+    assert Story().planned().decide(elsewhere=other) == m.Wait(
+        "claim held by other/charge#1", why="claim", until_woken=True
+    )
+    other = Elsewhere("claim", "pending", "other/charge#1", waited_out=True)
+    parked = Story().planned().decide(elsewhere=other)
+    assert parked == m.Park("claim held too long", why="other/charge#1 has not been settled")
+
+
+def test_a_repeat_is_replayed_blocked_asked_or_allowed():
+    def says(then: str, story: Story) -> str:
+        return story.says(elsewhere=Elsewhere("guard", "succeeded", "desk/charge#0", then=then))
+
+    assert says("replay", Story().planned()) == "reuse: guard met a success"
+    assert says("block", Story().planned()) == "failed(repeat): repeat blocked"
+    assert says("ask", Story().planned()) == "gate: a repeat has to be approved"
+    assert says("ask", Story().planned().parked().approved()) == "attempt: first attempt"
+    assert says("allow", Story().planned()) == "attempt: first attempt"
+
+
+def test_a_blocked_repeat_names_what_it_repeats():
+    move = Story().planned().decide(elsewhere=Elsewhere("guard", "succeeded", "desk/charge#0", then="block"))
+    assert isinstance(move, m.Settle)
+    assert (move.reason, move.basis.by) == ("repeats desk/charge#0", "rule")
+
+
+def test_a_person_s_order_stands_above_a_claim():
+    story = Story().planned().parked().person("retry")
+    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "attempt: first attempt"
+
+
+def test_a_claim_matters_before_the_first_attempt_only():
+    story = Story().sent("not_sent").waits(0, "retry")
+    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "attempt: nothing landed: attempt again"
+
+
+# --- gates and holds ----------------------------------------------------------------------------------------
+
+
+def test_a_gate_asks_before_anything_is_sent_and_one_approval_covers_all_attempts():
+    story = Story(KEYED).planned()
+    assert story.says(gate="wanted") == "gate: the contract asks for a person"
+    story.parked()
+    assert story.says(gate="wanted") == "wait for person: a person is asked"
+    story.approved()
+    assert story.says(gate="wanted") == "attempt: first attempt"
+    story.starts(approval="a1").ends("not_sent").waits(0, "retry")
+    assert story.says(gate="wanted") == "attempt: nothing landed: attempt again"
+
+
+def test_a_gate_that_appears_later_asks_before_the_next_attempt():
+    assert Story().sent("not_sent").waits(0, "retry").says(gate="wanted") == "gate: the contract asks for a person"
+
+
+def test_a_gated_operation_can_be_called_off():
+    assert Story().planned().parked().says(stop="cancel") == "cancelled: called off before it was sent"
+    assert Story().planned().parked().says(stop="deadline") == "failed: sending ended, nothing landed"
+
+
+def test_changed_preconditions_void_the_approval_and_ask_again():
+    story = Story(changed(KEYED, observes=True)).planned().parked().approved().reobserved("changed")
+    assert (story.phase, story.state.approval, bytes(story.state.observed)) == ("gated", "", b"2")
+    assert story.says(gate="wanted", reading="changed") == "wait for person: a person is asked"
+    assert story.approved().says(gate="wanted", reading="same") == "attempt: first attempt"
+
+
+def test_changed_preconditions_do_not_ask_again_once_something_may_have_landed():
+    story = Story(changed(KEYED, observes=True)).planned().parked().approved().starts().ends("ambiguous")
+    story.waits(0, "retry").reobserved("changed")
+    assert story.phase == "verifying"
+    assert story.says(reading="changed") == "unknown: nothing can prove it"
+
+
+def test_an_irreversible_effect_is_held_until_its_transaction_commits():
+    story = Story().planned()
+    assert story.says(hold="trip") == "hold: irreversible inside a transaction"
+    story.held()
+    assert story.says(hold="trip") == "wait for commit: held until its transaction commits"
+    assert story.says() == "wait for commit: held until its transaction commits"
+    assert story.says(stop="aborting") == "cancelled: called off before it was sent"
+    assert story.released().says(hold="trip") == "attempt: first attempt"
+
+
+def test_a_gate_comes_before_a_hold():
+    assert Story().planned().says(gate="wanted", hold="trip") == "gate: the contract asks for a person"
+
+
+# --- obstacles ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_while_the_journal_is_not_trusted():
+    assert Story().planned().says(distrusted="copied") == "wait for trust: the journal is not trusted"
+
+
+def test_nothing_is_sent_while_the_tool_is_paused():
+    assert Story().planned().says(paused="charge") == "wait for paused: paused: charge"
+
+
+def test_reading_back_goes_on_while_the_tool_is_paused():
+    assert Story(KEYED_READ_BACK).sent("ambiguous").says(paused="charge").startswith("verify")
+
+
+def test_a_tool_that_is_gone_leaves_it_to_a_person():
+    move = Story(VERIFIABLE).sent("ambiguous").decide(tool="gone")
+    assert move == m.Park("tool gone", why="the tool charge is not here any more")
+    assert Story().planned().says(tool="gone") == "park: tool gone"
+
+
+def test_deaths_quarantine_the_operation_not_the_evidence():
+    story = Story(changed(KEYED, retry=PATIENT)).sent("lost").sent("lost").waits(0, "retry")
+    assert story.says() == AGAIN
+    story.sent("lost").waits(0, "retry")
+    assert story.decide() == m.Park("quarantined", why="3 processes died during an attempt of it")
+    assert story.parked().person("retry").says() == "attempt: a person ordered one more attempt"
+
+
+def test_a_quarantined_operation_is_read_back_first():
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("lost").sent("lost").sent("lost").waits(0, "retry")
+    assert story.says() == "verify: read back at once: presence can be believed"
+    story.later(SETTLE).verified("did_not_happen")
+    assert story.says() == "park: quarantined"
+    assert story.parked().phase == "gated"
+
+
+def test_redacted_arguments_are_sent_only_by_the_code_that_has_them():
+    story = Story(KEYED, executable=False).planned()
+    assert story.says() == "wait for code: its arguments are not stored"
+    assert story.says(at_hand=True) == "attempt: first attempt"
+
+
+def test_redacted_arguments_do_not_keep_it_from_being_read_back():
+    story = Story(KEYED_READ_BACK, executable=False).sent("lost").waits(0, "retry")
+    assert story.says() == "verify: read back at once: presence can be believed"
+    story.later(SETTLE).verified("did_not_happen")
+    assert story.says() == "wait for code: its arguments are not stored"
+
+
+# --- the pause before a retry ---------------------------------------------------------------------------------
+
+
+def test_the_pause_is_drawn_by_full_jitter():
+    story = Story(changed(KEYED, retry=PATIENT)).sent("ambiguous")
+    assert pause(story.decide()) == (0, 200)
+    assert pause(story.waits(0, "retry").sent("ambiguous").decide()) == (0, 400)
+
+
+def test_a_service_that_names_a_pause_gets_at_least_that():
+    assert pause(Story().sent("not_sent", retry_after_ms=7_000).decide()) == (7_000, 7_200)
+
+
+def test_the_pause_is_drawn_once_and_survives_a_restart():
+    story = Story(KEYED).sent("not_sent").waits(10 * SECOND, "retry").later(4 * SECOND)
+    move = story.decide()
+    assert isinstance(move, m.Wait)
+    assert (move.rule, move.low_ms, move.high_ms, move.drawn) == ("drawn", 6 * SECOND, 6 * SECOND, True)
+    story.rebooted(wall_ms=SECOND)
+    assert pause(story.decide()) == (5 * SECOND, 5 * SECOND)
+
+
+def test_a_reading_makes_a_new_pause():
+    story = Story(VERIFIABLE).sent("ambiguous").waits(0, "retry").later(SETTLE).verified("did_not_happen")
+    assert pause(story.decide()) == (0, 200)
+
+
+def test_a_person_s_order_needs_no_pause():
+    story = Story().sent("ambiguous").settled("unknown").person("retry")
+    assert story.says() == "attempt: a person ordered one more attempt"
+
+
+# --- budgets ---------------------------------------------------------------------------------------------------
+
+
+def test_attempts_are_counted_over_the_life_of_the_operation():
+    story = Story(changed(PLAIN, retry=Retry(attempts=2))).sent("not_sent", why="refused connection")
+    assert story.says() == "wait for retry: full jitter before the next attempt"
+    move = story.sent("not_sent", why="refused connection").decide()
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.reason) == ("failed", "2 of 2 attempts were made; refused connection")
+
+
+def test_a_refusal_to_listen_that_names_a_time_spends_no_attempt():
+    story = Story(changed(PLAIN, retry=Retry(attempts=2)))
+    for _ in range(4):
+        story.sent("not_sent", retry_after_ms=1_000)
+    assert story.says() == "wait for retry: full jitter before the next attempt"
+
+
+def test_an_ambiguous_end_spends_an_attempt_whatever_it_names():
+    story = Story(changed(KEYED, retry=Retry(attempts=1))).sent("ambiguous", retry_after_ms=1_000)
+    assert story.says() == "unknown: nothing can prove it"
+
+
+def test_the_time_for_attempts_counts_from_the_first():
+    story = Story().sent("not_sent").later(10 * MINUTE - 1)
+    assert story.says() == "wait for retry: full jitter before the next attempt"
+    move = story.later(1).decide()
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.reason) == ("failed", "the time for attempts is over (0:10:00); ")
+
+
+def test_an_open_breaker_makes_nothing_failed():
+    story = Story().sent("not_sent").waits(0, "retry").later(HOUR)
+    assert pause(story.decide(breaker_ms=1)) == (1, 1)
+    assert story.says(breaker_ms=0) == "failed: sending ended, nothing landed"
+
+
+def test_a_pause_comes_before_the_breaker():
+    assert Story().sent("not_sent").says(breaker_ms=9) == "wait for retry: full jitter before the next attempt"
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        ("cancel", "the run was cancelled"),
+        ("deadline", "the deadline passed"),
+        ("budget", "the budget is spent"),
+        ("aborting", "the transaction was called off"),
+    ],
+)
+def test_every_stop_says_why(stop, reason):
+    move = Story().sent("ambiguous").decide(stop=stop)
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.reason) == ("unknown", reason)
+
+
+@pytest.mark.parametrize(("stop", "status"), [("cancel", "failed"), ("aborting", "failed"), ("budget", "failed")])
+def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
+    story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
+    assert story.says(stop=stop) == f"{status}: sending ended, nothing landed"
+
+
+def test_an_aborting_transaction_cancels_what_was_never_sent():
+    assert Story().sent("not_sent").says(stop="aborting") == "cancelled: called off before it was sent"
+
+
+def test_a_stop_stands_above_a_person_s_order():
+    assert Story().sent("ambiguous").settled("unknown").person("retry").says(stop="cancel").startswith("unknown")
+
+
+# --- preconditions -----------------------------------------------------------------------------------------------
+
+
+def test_a_person_s_order_stands_above_changed_preconditions():
+    story = Story(changed(PLAIN, observes=True)).sent("ambiguous").settled("unknown").person("retry")
+    assert story.says() == "observe: preconditions before every attempt"
+    assert story.says(reading="changed") == "attempt: a person ordered one more attempt"
+
+
+def test_preconditions_are_read_last_before_the_attempt():
+    story = Story(changed(PLAIN, observes=True)).planned()
+    assert story.says(breaker_ms=9) == "wait for breaker: the breaker is open"
+    assert story.says() == "observe: preconditions before every attempt"
+
+
+def test_preconditions_of_a_read_do_not_matter():
+    assert Story(changed(READ, observes=True)).sent("ambiguous").waits(0, "retry").says(reading="changed") == (
+        "attempt: a read may be repeated"
+    )
+
+
+def test_a_reading_nobody_asked_for_stops_nothing():
+    assert Story().planned().says(reading="changed") == "attempt: first attempt"
+
+
+def test_changed_preconditions_say_so():
+    move = Story(changed(PLAIN, observes=True)).planned().decide(reading="unreadable")
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.code, move.reason) == ("failed", "unreadable", "its preconditions are unreadable")
+
+
+# --- natural -------------------------------------------------------------------------------------------------------
+
+
+def test_natural_without_observe_is_repeated_within_its_time_only():
+    story = Story(changed(NATURAL, retry=PATIENT)).sent("ambiguous").waits(0, "retry").later(5 * MINUTE - 1)
+    assert story.says() == "attempt: repeating changes nothing"
+    assert story.later(1).says() == "unknown: nothing can prove it"
+
+
+def test_natural_with_unchanged_preconditions_is_repeated_at_any_time():
+    story = Story(changed(NATURAL, retry=PATIENT, observes=True)).sent("ambiguous").waits(0, "retry").later(9 * DAY)
+    assert story.says(reading="same") == "attempt: repeating changes nothing"
+
+
+def test_natural_time_counts_from_the_first_attempt_that_may_have_arrived():
+    story = Story(changed(NATURAL, retry=PATIENT)).sent("not_sent").later(HOUR).sent("ambiguous").waits(0, "retry")
+    assert story.says() == "attempt: repeating changes nothing"
+
+
+def test_natural_after_its_time_is_read_back_where_it_can_be():
+    story = Story(changed(NATURAL_READ_BACK, retry=PATIENT)).sent("ambiguous").waits(0, "retry").later(HOUR)
+    assert story.says() == "verify: read back at once: presence can be believed"
+
+
+def test_natural_time_on_another_boot_allows_for_the_error_of_the_wall_clock():
+    story = Story(changed(NATURAL, retry=PATIENT)).sent("ambiguous").waits(0, "retry").rebooted(4 * MINUTE - 1)
+    assert story.says(clock_error_ms=MINUTE) == "attempt: repeating changes nothing"
+    assert story.later(1).says(clock_error_ms=MINUTE) == "unknown: nothing can prove it"
+
+
+# --- keyed -----------------------------------------------------------------------------------------------------------
+
+ONE_HOUR = changed(KEYED, idempotency=Key(ttl=timedelta(hours=1)), retry=PATIENT, timeout_ms=MINUTE)
+
+
+def test_a_key_closes_early_by_the_time_limit_and_the_clock_error():
+    story = Story(ONE_HOUR).sent("ambiguous").waits(0, "retry").later(57 * MINUTE - 1)
+    assert story.says(clock_error_ms=2 * MINUTE) == AGAIN
+    assert story.later(1).says(clock_error_ms=2 * MINUTE) == "unknown: nothing can prove it"
+
+
+def test_a_key_counts_from_the_first_send_that_may_have_arrived():
+    story = Story(ONE_HOUR).sent("not_sent").later(HOUR).sent("ambiguous").waits(0, "retry")
+    assert story.says() == AGAIN
+
+
+def test_a_key_that_another_operation_used_first_is_as_old_as_that():
+    story = Story(ONE_HOUR).sent("ambiguous").waits(0, "retry")
+    assert story.says(key_age_ms=HOUR) == "unknown: nothing can prove it"
+
+
+def test_a_clock_that_went_backwards_closes_a_key():
+    story = Story(ONE_HOUR).sent("ambiguous").waits(0, "retry").rebooted(wall_ms=-MINUTE)
+    assert story.says() == "unknown: nothing can prove it"
+
+
+def test_a_key_that_is_never_forgotten_outlives_every_clock():
+    story = Story(changed(ONE_HOUR, idempotency=Key.forever())).sent("ambiguous").waits(0, "retry")
+    assert story.rebooted(wall_ms=-MINUTE).says() == AGAIN
+
+
+def test_an_attempt_that_never_read_its_key_makes_the_tool_plain():
+    story = Story(KEYED).sent("ambiguous", key_read=False).waits(0, "retry")
+    assert story.says() == "unknown: nothing can prove it"
+
+
+def test_an_attempt_that_was_never_sent_needed_no_key():
+    story = Story(changed(KEYED, retry=PATIENT)).sent("not_sent", key_read=False).sent("ambiguous").waits(0, "retry")
+    assert story.says() == AGAIN
+
+
+def test_a_key_is_read_back_first_where_that_proves_something_now():
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("ambiguous").waits(0, "retry").later(SETTLE - 1)
+    assert story.says() == AGAIN
+    story.later(1)
+    assert story.says() == "verify: read back at once: presence can be believed"
+    story.verified("cannot_tell").waits(0, "retry")
+    assert story.says() == AGAIN
+
+
+def test_a_reading_before_the_window_does_not_stand_for_one_after_it():
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("ambiguous").verified("cannot_tell").later(SETTLE)
+    assert story.says() == "wait for verify: until the next reading"
+
+
+def test_reading_back_of_a_key_goes_on_while_the_breaker_is_open_and_nothing_becomes_unknown():
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("ambiguous").later(SETTLE).verified("cannot_tell")
+    story.waits(0, "retry")
+    assert story.says(breaker_ms=9) == "wait for verify: until the next reading"
+    assert story.later(HOUR).says(breaker_ms=9) == "wait for breaker: the breaker is open"
+
+
+RUNS_TWICE = Key(ttl=timedelta(hours=24), in_progress="runs_twice")
+
+
+def test_a_key_that_runs_twice_waits_until_the_first_request_is_over():
+    story = Story(changed(KEYED, idempotency=RUNS_TWICE, settle_ms=SETTLE)).sent("ambiguous")
+    assert story.says() == "wait for retry: the system runs a key twice while in progress"
+    assert pause(story.decide()) == (SETTLE, SETTLE)
+    story.waits(SETTLE, "retry").later(SETTLE - 1)
+    assert pause(story.decide()) == (1, 1)
+    assert story.later(1).says() == AGAIN
+
+
+def test_a_key_that_runs_twice_waits_anew_when_the_window_starts_anew():
+    story = Story(changed(KEYED, idempotency=RUNS_TWICE, settle_ms=SETTLE)).sent("lost").waits(SECOND, "retry")
+    story.later(SECOND)
+    assert pause(story.decide()) == (SETTLE - SECOND, SETTLE - SECOND)
+
+
+def test_a_key_that_runs_twice_with_an_unknown_window_is_proven_or_unknown():
+    story = Story(changed(KEYED, idempotency=RUNS_TWICE)).sent("ambiguous")
+    move = story.decide()
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.reason) == (
+        "unknown",
+        "the system may run the key twice, and its window is unknown",
+    )
+    readable = changed(KEYED_READ_BACK, idempotency=RUNS_TWICE, settle_ms=None)
+    assert Story(readable).sent("ambiguous").says() == "verify: read back at once: presence can be believed"
+
+
+def test_a_key_that_runs_twice_is_read_back_meanwhile():
+    story = Story(changed(KEYED_READ_BACK, idempotency=RUNS_TWICE)).sent("ambiguous")
+    assert story.says() == "verify: read back at once: presence can be believed"
+
+
+def test_a_key_that_runs_twice_waits_for_a_call_that_may_still_run():
+    contract = changed(KEYED, idempotency=RUNS_TWICE, settle_ms=SETTLE)
+    gone = Story(contract).sent("lost", over=False)
+    assert gone.says() == "wait for end: the end of an earlier call is not known yet"
+    alive = Story(contract).sent("ambiguous", over=False)
+    assert alive.says(live=frozenset({1})) == "wait for call: an earlier call still runs"
+
+
+def test_other_keys_are_used_again_while_the_first_request_may_still_run():
+    assert Story(KEYED).sent("lost", over=False).waits(0, "retry").says() == AGAIN
+
+
+def test_natural_of_no_kind_is_not_keyed():
+    assert Story(changed(NATURAL, idempotency=Natural(timedelta(0)))).sent("ambiguous").says() == (
+        "unknown: nothing can prove it"
+    )
