@@ -69,6 +69,7 @@ class JournalConformance:
             assert claimed.lease.token > old.lease.token
             assert claimed.last is not None
             assert claimed.last.body == body(1)
+            assert await _error(journal.append(Write(old.lease)), LeaseLost)
             assert await _error(old.append([body(2)]), LeaseLost)
             assert [row.body for row in await journal.read("r")] == [body(1)]
 

@@ -310,11 +310,13 @@ def test_a_bug_inside_a_commit_is_heard_by_all_who_wait(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_close_ends_the_thread(tmp_path: Path) -> None:
+def test_close_ends_the_thread_and_a_second_open_starts_none(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+
     async def main() -> None:
         journal = sqlite(tmp_path)
-        await journal.open()
+        assert await journal.open() == await journal.open()
         await journal.close()
 
     asyncio.run(main())
-    assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-journal"]
+    assert not [thread.name for thread in set(threading.enumerate()) - before]

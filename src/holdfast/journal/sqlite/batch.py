@@ -50,7 +50,8 @@ class Item:
     """What waits for the next commit: one write, or one piece of `work` on the database.
 
     `work` looks first and changes afterwards, so that an error which it raises has changed nothing.
-    A `plain` write only adds rows that stand in their place.
+    A `plain` write only adds rows that stand in their place. An item with neither is committed when
+    everything before it is.
     """
 
     __slots__ = ("error", "future", "plain", "result", "work", "write")
@@ -61,7 +62,7 @@ class Item:
         self.future: asyncio.Future[object] | None = None
         self.result: object = None
         self.error: HoldfastError | None = None
-        self.plain = write is not None and write.change is None and not write.posts
+        self.plain = write is not None and bool(write.rows) and write.change is None and not write.posts
         if write is not None:
             for row in write.rows:
                 if len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body):
@@ -122,11 +123,12 @@ class BatchWriter:
         for item in items:
             write = item.write
             if write is None:
-                rest.append(item)
+                if item.work is not None:
+                    rest.append(item)
             elif not item.plain or write.lease.row in apart:
                 apart.add(write.lease.row)
                 rest.append(item)
-            elif write.rows and self._in_order(item, write, ahead):
+            elif self._in_order(item, write, ahead):
                 plain.append(item)
                 count += len(write.rows)
         return count

@@ -62,7 +62,7 @@ class GroupCommit:
     async def flush(self, lease: Lease) -> None:
         """Return when everything that rode is durable."""
         if self._riding:
-            await self._commit(Item(Write(lease)))
+            await self._commit(Item(None))
         self._raise_refusal(lease)
 
     async def run(self, work: Callable[[Database], T]) -> T:
@@ -71,7 +71,7 @@ class GroupCommit:
 
     async def settle_queue(self) -> None:
         """Return when everything queued so far is settled."""
-        await self.run(lambda _: None)
+        await self._commit(Item(None))
 
     async def stop(self) -> None:
         """Commit what is queued and end the thread."""

@@ -67,6 +67,8 @@ class SqliteJournal:
         self._group: GroupCommit | None = None
 
     async def open(self) -> Identity:
+        if self._group is not None:
+            return self._store.identity
         identity = await asyncio.to_thread(self._store.open)
         self._group = GroupCommit(self._committer)
         return identity
