@@ -19,6 +19,7 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
+from holdfast.engine.recovery import Recovery
 from holdfast.engine.runner import Conclusion, Input, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
@@ -71,7 +72,11 @@ class RunHandle(Generic[R]):
 
 
 class Holdfast:
-    """An app: agents and their tools over one journal."""
+    """An app: agents and their tools over one journal.
+
+    While it is open it also drives runs of its agents that were abandoned or are due, unless
+    `recover=False`. `settings`, `seams` and `worker` are for tests and unusual deployments.
+    """
 
     def __init__(
         self,
@@ -82,11 +87,14 @@ class Holdfast:
         settings: Settings | None = None,
         seams: Seams | None = None,
         worker: Callable[[str], Worker] | None = None,
+        recover: bool = True,
     ) -> None:
         self._journal = _journal(journal)
         self._seams = seams or system_seams()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
+        self._recovers = recover
+        self._recovery: asyncio.Task[None] | None = None
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
@@ -103,6 +111,8 @@ class Holdfast:
             await self._journal.close()
             raise
         self._engine = engine
+        if self._recovers and self.agents:
+            self._recovery = engine.background(Recovery(engine, self.drive).keep_looking(), "holdfast-recovery")
         return self
 
     async def aclose(self) -> None:
@@ -110,6 +120,8 @@ class Holdfast:
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        if self._recovery is not None:
+            self._recovery.cancel()  # first: what it would start now, it would start to abandon
         await engine.shut_down(list(self._running.values()))
         await engine.close()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from holdfast.model import records as r
 from holdfast.model.run import RunHistory
 from holdfast.model.secret import resolver_from
 
+T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
 
 
@@ -119,7 +120,7 @@ class Engine:
         stop_numbering(asyncio.get_running_loop())
         await self.journal.close()
 
-    def background(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
+    def background(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something that outlives its caller; it is cancelled when the engine closes."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._background.add(task)

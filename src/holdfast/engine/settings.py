@@ -13,6 +13,7 @@ class Settings(msgspec.Struct, frozen=True):
     cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
+    `recover_every_ms`: how often to look for abandoned runs and those that are due.
     """
 
     lease_ms: int = 15_000
@@ -28,3 +29,4 @@ class Settings(msgspec.Struct, frozen=True):
     slow_verify_ms: int = 15 * 60_000
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
+    recover_every_ms: int = 5_000

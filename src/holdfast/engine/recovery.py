@@ -1,0 +1,61 @@
+"""Abandoned runs: found on open and while running, and driven by whoever knows their agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from holdfast.engine.engine import LOG, Engine
+from holdfast.engine.runner import Conclusion
+from holdfast.errors import HoldfastError
+
+AT_ONCE: Final = 20
+
+
+class Recovery:
+    """Looks for runs without a living owner, and for suspended ones that are due.
+
+    `drive` drives one run to its next end. Runs whose agent this app does not know are left to others;
+    one that could not be driven is not tried again before `again_ms` have passed.
+    """
+
+    def __init__(self, engine: Engine, drive: Callable[[str], Awaitable[Conclusion]]) -> None:
+        self._engine = engine
+        self._drive = drive
+        self._driving: set[str] = set()
+        self._not_before: dict[str, int] = {}
+
+    async def keep_looking(self) -> None:
+        """Look again and again, until cancelled."""
+        pause = self._engine.settings.recover_every_ms / 1000
+        while True:
+            try:
+                await self.look()
+            except HoldfastError as error:
+                LOG.warning("abandoned runs could not be looked for: %s", error)
+            await self._engine.seams.clock.sleep(pause)
+
+    async def look(self) -> list[asyncio.Task[None]]:
+        """Start to drive what waits for somebody; the tasks that were started."""
+        now = self._engine.journal.now().ms
+        started: list[asyncio.Task[None]] = []
+        for row in await self._engine.journal.runs(wakeable=True, limit=10 * AT_ONCE):
+            busy = row.run in self._driving or row.run in self._engine.instances
+            if busy or row.agent not in self._engine.agents or self._not_before.get(row.run, 0) > now:
+                continue
+            if len(self._driving) >= AT_ONCE:
+                break
+            self._driving.add(row.run)
+            started.append(self._engine.background(self._one(row.run), f"holdfast-recover-{row.run}"))
+        return started
+
+    async def _one(self, run: str) -> None:
+        try:
+            conclusion = await self._drive(run)
+            LOG.info("run %s was recovered: %s %s", run, conclusion.status, conclusion.reason)
+        except HoldfastError as error:
+            LOG.warning("run %s could not be recovered: %s", run, error)
+        finally:
+            self._driving.discard(run)
+            self._not_before[run] = self._engine.journal.now().ms + self._engine.settings.recover_every_ms
