@@ -108,12 +108,12 @@ async def _limited(
     seconds: float,
 ) -> R:
     token = SCOPE.set(None)  # what a model client starts is not a branch of the run
-    scope.working += 1
+    scope.host.working += 1
     try:
         async with asyncio.timeout(seconds):
             return await function(*args, **kwargs)
     finally:
-        scope.working -= 1
+        scope.host.working -= 1
         SCOPE.reset(token)
 
 

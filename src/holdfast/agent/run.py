@@ -97,11 +97,7 @@ class Run:
     @contextlib.contextmanager
     def branch(self, name: str) -> Any:
         """Name the steps inside: `with run.branch("refund"):`."""
-        scope = self._scope()
-        inner = scope.child(name)
-        inner.task, inner.parent = scope.task, None  # the same task, under another name
-        scope.children.discard(inner)
-        token = SCOPE.set(inner)
+        token = SCOPE.set(self._scope().section(name))
         try:
             yield
         finally:

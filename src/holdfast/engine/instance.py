@@ -261,7 +261,7 @@ class Instance:
         """Wait for `future` as a branch of agent code. Raises `Sealed` if the instance is sealed meanwhile."""
         self.pauses[future] = pause
         if scope is not None:
-            scope.waiting += 1
+            scope.host.waiting += 1
         if self.resting or pause.kind != "operation":
             self.consider_rest()
         try:
@@ -269,7 +269,7 @@ class Instance:
         finally:
             self.pauses.pop(future, None)
             if scope is not None:
-                scope.waiting -= 1
+                scope.host.waiting -= 1
         self.check()
 
     async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
@@ -282,14 +282,14 @@ class Instance:
             waker = self.wakers[step] = asyncio.get_running_loop().create_future()
         self.resting[step] = pause
         if scope is not None:
-            scope.waiting += 1
+            scope.host.waiting += 1
         self.consider_rest()
         try:
             await asyncio.wait({waker}, timeout=seconds)
         finally:
             self.resting.pop(step, None)
             if scope is not None:
-                scope.waiting -= 1
+                scope.host.waiting -= 1
             if waker.done():
                 self.wakers.pop(step, None)
 

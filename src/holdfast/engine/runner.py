@@ -187,6 +187,7 @@ async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
     instance.consider_rest()
     await asyncio.wait({task, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
     if not instance.ending.done():
+        await _branches_end(instance)
         await _drivers_end(instance)
     if instance.ending.done() and not _finished(task):
         return await _tear_down(instance, task)
@@ -196,6 +197,25 @@ async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
 def _finished(task: asyncio.Task[object]) -> bool:
     """Whether the agent came to an end by itself."""
     return task.done() and not task.cancelled() and not isinstance(task.exception(), Sealed)
+
+
+async def _branches_end(instance: Instance) -> None:
+    """The agent is done: branches that nobody awaited are cancelled, as `asyncio.run` does with tasks."""
+    cancelled: set[asyncio.Task[object]] = set()
+    while (tasks := instance.root.tasks()) and not instance.ending.done():
+        for task in tasks - cancelled:
+            task.cancel()
+        cancelled |= tasks
+        instance.consider_rest()
+        await asyncio.wait({*tasks, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
+    _look_at(cancelled)
+
+
+def _look_at(tasks: set[asyncio.Task[object]]) -> None:
+    """Fetch what ended these tasks: nobody else will, and asyncio would report it as forgotten."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 async def _drivers_end(instance: Instance) -> None:
@@ -248,11 +268,12 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
     """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
     ending = instance.ending.result()
     instance.seal(ending.reason or ending.kind)
-    tasks = {task} if task is not None else set[asyncio.Task[object]]()
+    tasks = instance.root.tasks()
     for branch in tasks:
         branch.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
+    _look_at(tasks)
     if ending.kind == "lost":
         raise LeaseLost(ending.reason)
     await _stop_drivers(instance)

@@ -24,19 +24,23 @@ SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=No
 
 
 class Scope:
-    """One branch of one run instance.
+    """One branch of one run instance, or a named section of it.
 
-    `working` is set while the runtime does something for its task, `waiting` while that (or the task) only waits.
+    `host` is the branch whose task this is: itself, except in a section. Only a host has children, time
+    limits and a say in whether the run rests: `working` is set while the runtime does something for its
+    task, `waiting` while that (or the task) only waits.
     """
 
     __slots__ = (
-        "alive", "children", "counts", "instance", "limits", "parent", "path", "started", "task", "waiting", "working",
+        "alive", "children", "counts", "host", "instance", "limits", "parent", "path", "started", "task", "waiting",
+        "working",
     )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
         self.instance = instance
         self.path = path
         self.parent = parent
+        self.host = self
         self.task: asyncio.Task[Any] | None = None
         self.counts: dict[str, int] = {}
         self.started = 0
@@ -66,17 +70,25 @@ class Scope:
 
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
+        scope = Scope(self.instance, self._path_of(name), self.host)
+        self.host.children.add(scope)
+        return scope
+
+    def section(self, name: str) -> Scope:
+        """A part of this branch whose steps have names of their own; the same task goes on in it."""
+        scope = Scope(self.instance, self._path_of(name))
+        scope.host, scope.task = self.host, self.task
+        return scope
+
+    def _path_of(self, name: str | None) -> str:
         if name is None:
             self.started += 1
-            name = f"~{self.started}"
-        else:
-            name = _checked(name)
-            taken = self.counts[f"{self.path}{name}/"] = self.counts.get(f"{self.path}{name}/", 0) + 1
-            if taken > 1:
-                raise UsageError(f"two branches of one run are named {self.path}{name!r}", next_step="name each once")
-        scope = Scope(self.instance, f"{self.path}{name}/", self)
-        self.children.add(scope)
-        return scope
+            return f"{self.path}~{self.started}/"
+        path = f"{self.path}{_checked(name)}/"
+        taken = self.counts[path] = self.counts.get(path, 0) + 1
+        if taken > 1:
+            raise UsageError(f"two branches of one run are named {self.path}{name!r}", next_step="name each once")
+        return path
 
     def enter(self, task: asyncio.Task[Any]) -> None:
         """Bind the branch to its task; the branch ends with it."""
@@ -84,10 +96,20 @@ class Scope:
         task.add_done_callback(self._ended)
 
     def _ended(self, _task: asyncio.Task[Any]) -> None:
+        """Branches that outlive this one belong to the one above."""
         self.alive = False
         if self.parent is not None:
+            for child in self.children:
+                child.parent = self.parent
+            self.parent.children |= self.children
             self.parent.children.discard(self)
+            self.children = set()
         self.instance.consider_rest()
+
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """The tasks of this branch and of all below it that have not ended."""
+        below = {task for child in self.children for task in child.tasks()}
+        return below | {self.task} if self.task is not None and not self.task.done() else below
 
     def at_rest(self) -> bool:
         """Whether this branch and all below it wait for the runtime, for each other, or have ended."""

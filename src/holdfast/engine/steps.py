@@ -68,7 +68,7 @@ async def operate(scope: Scope, call: Call) -> Told:
 async def _perform(scope: Scope, flight: Flight) -> None:
     """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
     flight.scope = scope
-    scope.working += 1
+    scope.host.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
         await _drive(flight)
@@ -78,7 +78,7 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         _leave(flight.instance, flight.step)
         raise
     finally:
-        scope.working -= 1
+        scope.host.working -= 1
         SCOPE.reset(token)
     if not flight.operation.final and flight.instance.sealed is None:
         flight.scope = None
@@ -218,8 +218,8 @@ def _leave(instance: Instance, step: str) -> None:
 async def _left_again(scope: Scope, step: str) -> None:
     """On replay the caller is cancelled at the same point: by its own timer where it has one, else by us."""
     instance = scope.instance
-    if scope.limits and scope.limits[-1].fired:
-        scope.limits[-1].fire()
+    if scope.host.limits and scope.host.limits[-1].fired:
+        scope.host.limits[-1].fire()
     pause = Pause("left", step, instance.engine.seams.clock.wall_ms())
     forever: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = asyncio.get_running_loop().call_later(
@@ -246,7 +246,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
         if step in instance.history.operations:
             instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
             raise instance.divergence(f"{step} is recorded as a write, and is a read now")
-        recorded = await _read_now(instance, step, call, written)
+        recorded = await _read_now(scope, step, call, written)
     await instance.take_turn(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
         _other_read(instance, step, tool, written)
@@ -256,10 +256,15 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     return recorded
 
 
-async def _read_now(instance: Instance, step: str, call: Call, written: Forms) -> r.ReadRecorded:
-    tool, draft = call.tool, _draft(instance, step, call, written)
+async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.ReadRecorded:
+    instance, tool = scope.instance, call.tool
+    draft = _draft(instance, step, call, written)
     flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
-    operation = await drive(flight)
+    scope.host.working += 1
+    try:
+        operation = await drive(flight)
+    finally:
+        scope.host.working -= 1
     instance.check()
     record = r.ReadRecorded(
         step=step,
@@ -271,6 +276,8 @@ async def _read_now(instance: Instance, step: str, call: Call, written: Forms) -
         code=operation.code,
         result=operation.result,
         attempts=len(operation.attempts),
+        refused=operation.phase == "failed" and operation.basis == RETURNED,
+        lost=operation.lost,
         **instance.stamp(),
     )
     instance.ride(record)

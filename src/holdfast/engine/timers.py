@@ -102,7 +102,7 @@ class TimeLimit:
         instance, name = self._scope.instance, self._name
         instance.check()
         await _set_timer(instance, name, self._ms, None)
-        self._scope.limits.append(self)
+        self._scope.host.limits.append(self)
         try:
             async with asyncio.timeout(self._seconds()) as self._limit:
                 yield
@@ -113,7 +113,7 @@ class TimeLimit:
                 await instance.take_turn(self._scope, name)
             raise
         finally:
-            self._scope.limits.remove(self)
+            self._scope.host.limits.remove(self)
 
     @property
     def fired(self) -> bool:

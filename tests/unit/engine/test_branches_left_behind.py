@@ -1,0 +1,176 @@
+"""Branches that nobody awaits: when a run ends or rests, no task of it goes on behind its back."""
+
+import asyncio
+import gc
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Run, agent, tool
+from holdfast.errors import RunSuspended
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+
+def slow_write(lab: Lab):
+    @tool
+    async def send(to: str) -> str:
+        await lab.pass_time(seconds=5)
+        lab.sent.append(to)
+        return to
+
+    return send
+
+
+def loose_tasks() -> set[str]:
+    return {task.get_coro().__qualname__.rpartition(".")[2] for task in asyncio.all_tasks()}  # type: ignore[union-attr]
+
+
+@virtual
+async def test_a_write_that_a_branch_left_in_flight_is_settled_before_the_run_ends(lab: Lab):
+    send = slow_write(lab)
+    kept: list[object] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def left() -> None:
+            await send(name)
+            await send("never")
+
+        kept.append(asyncio.create_task(left()))
+        await run.sleep(timedelta(seconds=1))
+        return "done"
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "done"
+        assert lab.sent == ["ann"]
+        assert "left" not in loose_tasks()
+        history = await app.service.history("r-ann")
+    assert {step: operation.status for step, operation in history.operations.items()} == {"~1/send#1": "succeeded"}
+    assert isinstance(lab.records("r-ann")[-1], r.RunCompleted)
+
+
+@virtual
+async def test_no_task_of_a_suspended_run_is_left(lab: Lab):
+    kept: list[object] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        async def listener() -> None:
+            await run.wait_for("never")
+
+        kept.append(asyncio.create_task(listener()))
+        await run.wait_for("go")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await asyncio.sleep(0)
+        assert "listener" not in loose_tasks()
+
+
+@virtual
+async def test_a_run_that_a_bug_stops_leaves_no_task(lab: Lab):
+    send = slow_write(lab)
+    kept: list[object] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        kept.append(asyncio.create_task(send(name)))
+        await run.sleep(timedelta(seconds=1))
+        raise KeyError("a bug")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(KeyError):
+            await app.run(desk, "ann")
+        assert lab.sent == ["ann"]
+        history = await app.service.history("r-ann")
+    assert history.operations["~1/send#1"].status == "succeeded"
+
+
+@virtual
+async def test_a_branch_left_behind_replays_after_a_crash(lab: Lab):
+    send = slow_write(lab)
+    kept: list[object] = []
+    fixed: list[bool] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def left() -> None:
+            await send(name)
+
+        kept.append(asyncio.create_task(left()))
+        await run.sleep(timedelta(seconds=8))
+        if not fixed:
+            raise KeyError("a bug")
+        return "done"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(KeyError):
+            await app.run(desk, "ann")
+        fixed.append(True)
+        assert await app.resume("r-ann") == "done"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_run_rests_inside_a_named_branch_and_below_it(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        with run.branch("outer"):
+            first = await run.wait_for("a")
+            with run.branch("inner"):
+                second, third = await run.gather(run.wait_for("b"), run.wait_for("c"))
+        return f"{first}{second}{third}"
+
+    async with lab.app(desk) as app:
+        for event in "abc":
+            with pytest.raises(RunSuspended):
+                await app.run(desk, "ann")
+            await app.service.signal("r-ann", event, payload=event)
+        assert await app.run(desk, "ann") == "abc"
+
+
+@virtual
+async def test_a_task_that_outlives_its_branch_still_counts(lab: Lab):
+    send = slow_write(lab)
+    kept: list[object] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def grandchild() -> None:
+            await send(name)
+
+        async def child() -> None:
+            kept.append(asyncio.create_task(grandchild()))
+
+        await run.gather(child())
+        await run.wait_for("go")
+        return "done"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert lab.sent == ["ann"]
+        await app.service.signal("r-ann", "go")
+        assert await app.run(desk, "ann") == "done"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_nothing_is_reported_as_forgotten_when_a_run_is_torn_down(lab: Lab, caplog: pytest.LogCaptureFixture):
+    send = slow_write(lab)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        try:
+            await run.gather(run.wait_for("a"), run.wait_for("b"))
+        finally:
+            await send("cleanup")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    gc.collect()
+    assert lab.sent == []
+    assert caplog.text == ""
