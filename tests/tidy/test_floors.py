@@ -21,7 +21,10 @@ FLOORS = {
 ABOVE_ALL = {"", "__main__", "app", "demo", "testing"}
 
 # Doors from a floor to what stands above all, each with its reason. Keep this short.
-DOORS: dict[tuple[str, str], str] = {}
+DOORS: dict[tuple[str, str], str] = {
+    ("holdfast.interfaces.cli.apps", "holdfast.app"): "the command line runs agents as a user's program would",
+    ("holdfast.interfaces.cli.playing", "holdfast.demo"): "the demo is a command",
+}
 
 # What the domain may use beside itself: no clock, chance, threads, files or sockets can be reached from these.
 PURE = {

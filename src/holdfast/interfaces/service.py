@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -10,7 +10,8 @@ from holdfast.engine.commands import Command, Word, checked_resolution, command_
 from holdfast.engine.engine import Engine
 from holdfast.engine.runner import load
 from holdfast.engine.timers import event_stream
-from holdfast.errors import LeaseLost, UnknownRun, UsageError
+from holdfast.errors import LeaseLost, UsageError
+from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunStatus
@@ -18,8 +19,6 @@ from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
-
-PAUSES: Final = "pause/"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -38,30 +37,26 @@ class Service:
 
     # --- looking -----------------------------------------------------------------------------------------
 
+    @property
+    def looking(self) -> Looking:
+        """What can be read from the journal."""
+        return Looking(self._engine.journal, self._engine.identity)
+
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """The listing, by run id."""
-        return await self._engine.journal.runs(status=status, limit=limit, after=after)
+        return await self.looking.runs(status=status, limit=limit, after=after)
 
     async def row(self, run: str) -> RunRow:
         """One line of the listing. Raises `UnknownRun`."""
-        rows = await self._engine.journal.runs(run=run)
-        if not rows:
-            raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
-        return rows[0]
+        return await self.looking.row(run)
 
     async def history(self, run: str) -> RunHistory:
         """Everything the records say about a run. Raises `UnknownRun`."""
-        await self.row(run)
-        return await load(self._engine, run)
+        return await self.looking.history(run)
 
     async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
         """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
-        run, step = split_operation_id(operation)
-        history = await self.history(run)
-        if step not in history.operations:
-            known = ", ".join(sorted(history.operations)) or "none"
-            raise UsageError(f"run {run} has no operation {step}", known=f"its operations: {known}")
-        return history, history.operations[step]
+        return await self.looking.operation(operation)
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -128,7 +123,7 @@ class Service:
         if claimed is None:
             return False
         history, log = await self._open(claimed)
-        record = r.RunReopened(by=by, note=note, **self._stamp())
+        record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())
         await log.append([encode(record)], RunChange("running", release=True))
         history.add(record)
         return True
@@ -164,7 +159,7 @@ class Service:
 
     def _after(self, row: RunRow, history: RunHistory) -> RunChange:
         """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
-        if row.status != "suspended" and row.status != "running":
+        if row.status not in {"suspended", "running"}:
             return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
         if history.paused is not None:
             return RunChange("suspended", f"paused by {history.paused.by}", None, row.waits, release=True)

@@ -1,0 +1,93 @@
+"""Apps that drive runs: opening one, finding the code of a run's agent, and ending in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.app import Holdfast
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.common import Call
+from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
+from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
+from holdfast.interfaces.looking import Looking
+
+__all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember"]
+
+AnyAgent = Agent[Any, Any]
+_REMEMBERED: Final = "target/"
+
+
+@asynccontextmanager
+async def app_of(call: Call, agents: Iterable[AnyAgent], *, create: bool = False) -> AsyncGenerator[Holdfast]:
+    """An open app over the journal of this call."""
+    path = journal_path(call.journal) if create else existing_journal(call.journal)
+    async with Holdfast(path, agents=agents, recover=False) as app:
+        _warn(call, app)
+        yield app
+
+
+def _warn(call: Call, app: Holdfast) -> None:
+    identity = app.engine.identity
+    if identity.trust == "distrustful":
+        call.screen.note(("This journal is not trusted, so nothing is sent: ", "bold yellow"), identity.reason)
+        call.screen.note("Next: holdfast doctor")
+
+
+async def remember(app: Holdfast, agent: AnyAgent, target: str) -> None:
+    """Note where an agent's code was found, so that `resume RUN` finds it again. The note may be lost."""
+    journal, name = app.engine.journal, _REMEMBERED + agent.name
+    body = msgspec.json.encode({"target": lasting(target), "directory": os.getcwd()})  # noqa: PTH109 - a text is stored
+    before = await journal.hint(name)
+    if before != body:
+        await journal.put_hint(name, body, before)
+
+
+async def agents_for(call: Call, looking: Looking, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
+    """The code of a run's agent: as named, else of pyproject.toml, else where it was found the last time.
+
+    A journal that is not trusted does not say which code to load. Raises `UsageError`.
+    """
+    wanted = (await looking.row(run)).agent
+    agents = load_agents(targets or project_targets())
+    if any(agent.name == wanted for agent in agents):
+        return agents
+    if targets:
+        known = ", ".join(agent.name for agent in agents)
+        raise UsageError(f"run {run} belongs to the agent {wanted!r}", known=f"the targets named here: {known}")
+    stored = await looking.journal.hint(_REMEMBERED + wanted)
+    if stored is None or looking.identity.trust == "distrustful":
+        raise UsageError(
+            f"where is the code of the agent {wanted!r} of run {run}?",
+            next_step="name it with --agent file.py:name, or list it under [tool.holdfast] agents in pyproject.toml",
+        )
+    target = msgspec.json.decode(stored, type=dict[str, str])["target"]
+    call.screen.note((f"Using {target}, where {wanted} was found the last time.", "dim"))
+    return [*agents, load_agent(target)]
+
+
+@contextmanager
+def ending_by_signal() -> Generator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set, so that a worker ends between two moves. A second one is not waited for."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end() -> None:
+        stop.set()
+        for other in numbers:
+            loop.remove_signal_handler(other)
+
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

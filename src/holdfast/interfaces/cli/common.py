@@ -1,0 +1,124 @@
+"""What all commands share: their options, and the journal they open for as long as they need it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.seams import system_seams
+from holdfast.engine.settings import Settings
+from holdfast.interfaces.cli.place import existing_journal
+from holdfast.interfaces.cli.screen import Screen
+from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.service import Service
+from holdfast.journal import host
+from holdfast.journal.sqlite.journal import SqliteJournal
+
+T = TypeVar("T")
+
+
+class Call:
+    """One call of a command: where its journal is, and how it speaks."""
+
+    def __init__(self, journal: str | None, *, as_json: bool) -> None:
+        self.journal: Final = journal
+        self.screen: Final = Screen(as_json=as_json)
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncGenerator[Looking]:
+        """Open the journal to read it. It has to be there."""
+        journal = SqliteJournal(existing_journal(self.journal))
+        identity = await journal.open()
+        try:
+            yield Looking(journal, identity)
+        finally:
+            await journal.close()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[Service]:
+        """Open the journal to give orders. No agent's code is needed for that."""
+        engine = Engine(
+            SqliteJournal(existing_journal(self.journal)), system_seams(), Settings(), {}, {}, host.this_process
+        )
+        try:
+            await engine.open()
+            yield Service(engine)
+        finally:
+            await engine.close()
+
+
+def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with `--journal` and `--json`, whose function is given a `Call` first.
+
+    The function may be async; what it returns is the exit status.
+    """
+
+    def declare(function: Callable[..., Any]) -> click.Command:
+        def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
+            _speak_plainly()
+            result: Any = function(Call(journal, as_json=as_json), **options)
+            status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
+            return status
+
+        shown = "\n".join(f"  {line}" for line in examples)
+        body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{shown}"
+        body.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them
+        json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+        journal_option = click.option(
+            "--journal", metavar="PATH", help="The journal; `holdfast --help` says which else."
+        )
+        declared: click.Command = click.command(name)(journal_option(json_option(body)))
+        return declared
+
+    return declare
+
+
+def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end in a loop of its own."""
+    return asyncio.run(coroutine)
+
+
+def login_name() -> str:
+    """Who gives an order, unless `--by` says it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "operator"
+
+
+def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--by NAME`: who gives the order."""
+    return click.option("--by", metavar="NAME", default=login_name, help="Who says so; your login name if not given.")(
+        function
+    )
+
+
+def shown_path(path: Path) -> str:
+    """A path as short as it can be said from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+class _Remarks(logging.Handler):
+    """Remarks of the runtime, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(safe(f"holdfast: {record.getMessage()}", lines=True), err=True)
+
+
+def _speak_plainly() -> None:
+    logger = logging.getLogger("holdfast")
+    if not logger.handlers:
+        logger.addHandler(_Remarks(logging.WARNING))

@@ -1,0 +1,117 @@
+"""How one drive of a run ended, for a person and for a program."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError, JournalError, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.cli.apps import Holdfast
+from holdfast.interfaces.cli.screen import Screen, prose
+from holdfast.interfaces.cli.status import DIVERGED, DONE, FAILED, WAITS, Problem, problem_of, status_of
+from holdfast.interfaces.looking import Waiting, waits_of
+from holdfast.interfaces.telling import moment
+from holdfast.model.records import NOTHING, Raw
+
+_STYLES: Final = {"completed": "bold green", "suspended": "bold yellow"}
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One run after it was driven. `line` is where its input stood in a file of inputs."""
+
+    run: str
+    status: str
+    exit_status: int
+    result: Raw | None = None
+    reason: str = ""
+    waits: list[Waiting] = []
+    problem: Problem | None = None
+    line: int | None = None
+
+
+async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> Ended:
+    """Wait for a run and say how it ended. Raises `JournalError` and `UsageError`: those are about the command."""
+    try:
+        await driving
+    except (JournalError, UsageError):
+        raise
+    except RunSuspended as error:
+        row = await app.service.row(run)
+        return Ended(
+            run, "suspended", WAITS, reason=row.reason, waits=waits_of(row), problem=problem_of(error), line=line
+        )
+    except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
+        return await _stopped(app, run, error, line)
+    completed = (await app.service.history(run)).completed
+    return Ended(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
+
+
+async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> Ended:
+    status = status_of(error)
+    if isinstance(error, RunStopped) and error.reason == "diverged":
+        status = DIVERGED
+    problem = problem_of(error)
+    if not isinstance(error, HoldfastError):
+        problem = msgspec.structs.replace(
+            problem, known=_place(error), next_step=f"holdfast show {run}; after a fix: holdfast resume {run}"
+        )
+    known = await app.engine.journal.runs(run=run)
+    state = known[0].status if known else "refused"
+    return Ended(
+        run, state if state == "stopped" else "refused", status or FAILED, reason=str(error), line=line,
+        problem=msgspec.structs.replace(problem, exit_status=status),
+    )  # fmt: skip
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own code, which is where to look first."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "holdfast" not in f.filename.split("/")[-3:-1]]
+    return f"raised at {frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+
+
+def end_status(ended: Ended) -> int:
+    """The exit status that fits."""
+    return ended.exit_status
+
+
+def tell_end(screen: Screen, ended: Ended) -> None:
+    """The result on standard output; what else there is to say on standard error."""
+    if screen.as_json:
+        screen.document(ended)
+        return
+    screen.note((ended.run, "bold"), " ", (ended.status, _STYLES.get(ended.status, "bold red")))
+    if ended.result is not None:
+        screen.show(prose(bytes(ended.result).decode("utf-8", "replace")))
+        return
+    for line in waiting_lines(ended):
+        screen.note(f"  {line}")
+    problem = ended.problem
+    if problem is None:
+        return
+    if ended.status != "suspended":
+        screen.note((f"{problem.error}: {problem.message}", "red"))
+        for label, text in (("Known", problem.known), ("Next", problem.next_step)):
+            if text:
+                screen.note(f"{label}: {text}")
+        if problem.difference:
+            screen.err.print(prose(problem.difference))
+
+
+def waiting_lines(ended: Ended) -> list[str]:
+    """What a suspended run waits for, and the commands that answer."""
+    lines: list[str] = []
+    for wait in ended.waits:
+        lines.append(wait.asks + (f" (until {moment(wait.due)})" if wait.due else ""))
+        if wait.kind == "person":
+            lines += [
+                f"  holdfast why {ended.run}/{wait.step}",
+                f"  holdfast resolve {ended.run}/{wait.step} --happened | --did-not-happen [--retry]",
+            ]
+    if ended.status == "suspended" and not ended.waits:
+        lines.append(ended.reason)
+    if any(wait.kind in {"timer", "retry", "verify", "breaker"} for wait in ended.waits):
+        lines.append("a worker goes on when it is time: holdfast worker")
+    return lines

@@ -1,0 +1,142 @@
+"""Inputs of runs: JSON text, a file, standard input; many from JSONL or CSV, each with its line number."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TextIO, cast, get_type_hints
+
+import click
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.errors import UsageError
+
+AnyAgent = Agent[Any, Any]
+_TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a file of inputs: JSON text, or what is wrong with it."""
+
+    number: int
+    text: bytes = b""
+    problem: str = ""
+
+
+def one_input(agent: AnyAgent, given: str | None) -> object:
+    """The input of one run. Raises `UsageError` where it does not fit the agent."""
+    if given is None:
+        raise UsageError(
+            f"{agent.name} needs an input",
+            next_step="give JSON text, @file.json, - for standard input, or --inputs FILE",
+        )
+    return parsed(agent, _bytes(given))
+
+
+def parsed(agent: AnyAgent, text: bytes) -> object:
+    """An input from JSON text. Raises `UsageError` naming what does not fit."""
+    try:
+        return agent.parse_input(text)
+    except UsageError as error:
+        cause = error.__cause__
+        if cause is None or cause.__cause__ is None:
+            raise
+        raise UsageError(
+            f"this input does not fit the agent {agent.name}: {cause.__cause__}", next_step=error.next_step
+        ) from error
+
+
+def any_json(given: str) -> object:
+    """JSON text, @file or -, as plain values. Raises `UsageError`."""
+    try:
+        return msgspec.json.decode(_bytes(given))
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{given!r} is no JSON: {error}", next_step="""quote text for JSON and for the shell: '"like this"'"""
+        ) from error
+
+
+def lines_of(agent: AnyAgent, name: str) -> Iterator[Line]:
+    """The lines of a file of inputs, read as they are needed. Raises `UsageError` if it cannot be read."""
+    try:
+        with (
+            click.open_file(name, encoding="utf-8-sig")
+            if name == "-"
+            else Path(name).open(encoding="utf-8-sig") as file
+        ):
+            yield from _csv(agent, cast("TextIO", file)) if name.endswith(".csv") else _jsonl(cast("TextIO", file))
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}", next_step="name a .jsonl or .csv file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text: {error}", next_step="save it as UTF-8") from error
+
+
+def lines_in(name: str) -> int | None:
+    """How many lines a file has, for the progress display; None for standard input."""
+    if name == "-":
+        return None
+    with Path(name).open("rb") as file:
+        found = sum(1 for line in file if line.strip())
+    return max(0, found - 1) if name.endswith(".csv") else found
+
+
+def _bytes(given: str) -> bytes:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if given.startswith("@"):
+        try:
+            return Path(given[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"{given[1:]} cannot be read: {error.strerror}", next_step="name a file with JSON in it"
+            ) from error
+    return given.encode("utf-8", "surrogateescape")
+
+
+def _jsonl(file: TextIO) -> Iterator[Line]:
+    for number, text in enumerate(file, start=1):
+        if text.strip():
+            yield Line(number, text.encode())
+
+
+def _csv(agent: AnyAgent, file: TextIO) -> Iterator[Line]:
+    """Each row as an object. Cells stay text where the input's field is text, else they are read as JSON."""
+    reader = csv.DictReader(file)
+    kinds = _fields(agent.input_type)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            yield Line(reader.line_num, problem=f"no CSV: {error}")
+            continue
+        if row is None:
+            return
+        if None in row or None in row.values():
+            yield Line(
+                reader.line_num,
+                problem=f"it has another number of cells than the header ({len(reader.fieldnames or ())})",
+            )
+            continue
+        cells = {name: _cell(text, kinds.get(name, str)) for name, text in row.items()}
+        yield Line(reader.line_num, msgspec.json.encode(cells))
+
+
+def _cell(text: str, kind: object) -> object:
+    if kind in _TEXTUAL:
+        return text
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _fields(kind: Any) -> dict[str, object]:
+    try:
+        return dict(get_type_hints(kind))
+    except (NameError, TypeError):
+        return {}

@@ -1,0 +1,163 @@
+"""Commands by which a person decides: `resolve`, `signal`, `cancel`, `pause` and `unpause`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.inputs import any_json
+from holdfast.interfaces.cli.screen import Screen
+from holdfast.interfaces.service import Applied
+from holdfast.model.ids import split_operation_id
+
+Word = Literal["happened", "did_not_happen", "retry"]
+
+
+@command(
+    "resolve",
+    examples=(
+        "holdfast resolve ticket-17/restock#1 --happened --evidence 'saw it on the shelf'",
+        """holdfast resolve ticket-17/refund#1 --happened --result '{"id": "r-9"}'""",
+        "holdfast resolve ticket-17/restock#1 --did-not-happen --retry --by anna",
+    ),
+)
+@click.argument("operation")
+@click.option("--happened", is_flag=True, help="It did: the operation succeeded.")
+@click.option("--did-not-happen", "did_not", is_flag=True, help="It did not: give it up, unless --retry.")
+@click.option("--retry", is_flag=True, help="With --did-not-happen: send it once more.")
+@click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
+@click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
+@click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
+@by_option
+async def resolve(
+    call: Call,
+    operation: str,
+    evidence: str,
+    by: str,
+    result: str | None,
+    **flags: bool,
+) -> None:
+    """Say what happened to OPERATION (RUN/STEP), which no rule could decide.
+
+    Your word is recorded with your name and is final. The agent is told: its call
+    returned (--happened), failed (--did-not-happen), or is made once more.
+    """
+    word = _word(flags)
+    if result is not None and word != "happened":
+        raise UsageError("--result is what a call returned: it goes with --happened")
+    value = None if result is None else any_json(result)
+    async with call.serving() as service:
+        applied = await service.resolve(operation, word, by=by, evidence=evidence, result=value)
+        _, state = await service.operation(operation)
+    run, _ = split_operation_id(operation)
+    note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _WAITING
+    _tell(call.screen, applied, note, f"holdfast resume {run}", operation=operation, phase=state.phase)
+
+
+def _word(flags: dict[str, bool]) -> Word:
+    if flags["happened"] == flags["did_not"]:
+        raise UsageError("say whether it happened", next_step="--happened, or --did-not-happen [--retry | --give-up]")
+    if flags["happened"] and (flags["retry"] or flags["give_up"]):
+        raise UsageError(
+            "what happened is neither sent again nor given up", next_step="leave out --retry and --give-up"
+        )
+    if flags["retry"] and flags["give_up"]:
+        raise UsageError("--retry and --give-up exclude each other")
+    if flags["happened"]:
+        return "happened"
+    return "retry" if flags["retry"] else "did_not_happen"
+
+
+@command(
+    "signal",
+    examples=(
+        "holdfast signal ticket-17 approved",
+        """holdfast signal order-9 payment --key INV-9 --payload '{"cents": 500}'""",
+    ),
+)
+@click.argument("run")
+@click.argument("event")
+@click.option("--key", default="", metavar="TEXT", help="Which of several such events, as in run.wait_for(event, key).")
+@click.option("--payload", default="null", metavar="JSON", help="What the waiting code is given. [default: null]")
+@click.option("--once", default="", metavar="ID", help="A name for this event: giving it again changes nothing.")
+async def signal(call: Call, run: str, event: str, key: str, payload: str, once: str) -> None:
+    """Give RUN the EVENT that it waits for. An event that comes early is kept."""
+    value = any_json(payload)
+    async with call.serving() as service:
+        entry = await service.signal(run, event, key=key, payload=value, once=once)
+    known = "" if entry.fresh else f"An event named {once} was given before; nothing was added."
+    applied = Applied(run, at_once=True)
+    _tell(call.screen, applied, known or f"{run} has the event {event}.", f"holdfast resume {run}", fresh=entry.fresh)
+
+
+@command("cancel", examples=("holdfast cancel ticket-17 --why 'asked twice'",))
+@click.argument("run")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def cancel(call: Call, run: str, why: str, by: str) -> None:
+    """Call RUN off: nothing more is sent; what may have landed is still found out."""
+    async with call.serving() as service:
+        applied = await service.cancel(run, by=by, why=why)
+    _tell(call.screen, applied, f"{run} is called off." if applied.at_once else _WAITING, f"holdfast resume {run}")
+
+
+@command(
+    "pause",
+    examples=("holdfast pause ticket-17 --why 'waiting for legal'", "holdfast pause --tool send_email --why incident"),
+)
+@click.argument("run", required=False)
+@click.option("--tool", metavar="NAME", help="Pause a tool in all runs instead of one run.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str) -> None:
+    """Let RUN rest before its next step; or let no run send through a tool."""
+    name = _one_of(run, tool)
+    async with call.serving() as service:
+        if tool is not None:
+            await service.pause_tool(tool, by=by, why=why)
+            applied, note = Applied(tool, at_once=True), f"No run sends through {tool} until it is unpaused."
+        else:
+            applied = await service.pause(name, by=by, why=why)
+            note = f"{name} rests." if applied.at_once else _WAITING
+    _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
+
+
+@command("unpause", examples=("holdfast unpause ticket-17", "holdfast unpause --tool send_email"))
+@click.argument("run", required=False)
+@click.option("--tool", metavar="NAME", help="Unpause a tool.")
+@by_option
+async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> None:
+    """Let a paused RUN, or a paused tool, go on."""
+    name = _one_of(run, tool)
+    async with call.serving() as service:
+        if tool is not None:
+            await service.unpause_tool(tool, by=by)
+            applied = Applied(tool, at_once=True)
+        else:
+            applied = await service.unpause(name, by=by)
+    next_step = "holdfast worker" if tool else f"holdfast resume {name}"
+    _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _WAITING, next_step, tool=tool)
+
+
+_WAITING = "Recorded. The process that drives the run applies it within a moment."
+
+
+def _one_of(run: str | None, tool: str | None) -> str:
+    if (run is None) == (tool is None):
+        raise UsageError("name a run, or a tool with --tool", next_step="holdfast ps lists the runs")
+    return run or tool or ""
+
+
+def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: object) -> None:
+    """What became of the order, and what to do next."""
+    if screen.as_json:
+        name = {} if more.get("tool") else {"run": applied.run}
+        rest = {key: value for key, value in more.items() if value is not None}
+        screen.document({**name, **rest, "applied": applied.at_once, "note": note, "next_step": next_step})
+        return
+    screen.line(note)
+    if applied.at_once:
+        screen.line(("Next: ", "dim"), next_step)

@@ -1,0 +1,88 @@
+"""Which journal is meant: `--journal`, else `HOLDFAST_JOURNAL`, else pyproject.toml, else `./holdfast.db`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Final, cast
+
+from holdfast.errors import UsageError
+
+DEFAULT: Final = "holdfast.db"
+
+
+def journal_path(option: str | None) -> Path:
+    """The path of the journal. Raises `UsageError` for an address that is no SQLite file."""
+    if named := option or os.environ.get("HOLDFAST_JOURNAL"):
+        return sqlite_path(named)
+    directory, settings = project_settings(Path.cwd())
+    if "journal" not in settings:
+        return Path(DEFAULT)
+    return directory / sqlite_path(_text(settings["journal"], "journal", directory))
+
+
+def existing_journal(option: str | None) -> Path:
+    """The path of a journal that is there. Reading never creates one. Raises `UsageError`."""
+    path = journal_path(option)
+    if not path.exists():
+        raise UsageError(
+            f"there is no journal at {path}",
+            known="reading never creates one",
+            next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml; "
+            "`holdfast run` creates it",
+        )
+    return path
+
+
+def sqlite_path(text: str) -> Path:
+    """A path, or sqlite:///path. Raises `UsageError` for other addresses."""
+    if "://" in text and not text.startswith("sqlite://"):
+        raise UsageError(
+            f"{text!r} is no journal this version can open",
+            next_step="give a path for SQLite: desk.db, or sqlite:///var/lib/desk.db",
+        )
+    path = text.removeprefix("sqlite://")
+    if not path:
+        raise UsageError("the journal has no name", next_step="give a path: --journal desk.db")
+    return Path(path).expanduser()
+
+
+def project_targets() -> list[str]:
+    """`[tool.holdfast] agents` of the nearest pyproject.toml: targets for `worker`, `resume` and `replay`.
+
+    A path in one of them is relative to the directory of that file.
+    """
+    directory, settings = project_settings(Path.cwd())
+    named: object = settings.get("agents", [])
+    if not isinstance(named, list):
+        raise UsageError(
+            f"{directory / 'pyproject.toml'}: [tool.holdfast] agents is no list",
+            next_step='write agents = ["desk.py:refund_desk"]',
+        )
+    return [_beside(directory, _text(one, "agents", directory)) for one in cast("list[object]", named)]
+
+
+def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
+    """The `[tool.holdfast]` table of the nearest pyproject.toml that has one, and its directory."""
+    for directory in (start, *start.parents):
+        file = directory / "pyproject.toml"
+        if not file.is_file():
+            continue
+        try:
+            tool: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{file} cannot be read: {error}", next_step="correct it, or name --journal") from error
+        return directory, dict(tool.get("holdfast", {}))
+    return start, {}
+
+
+def _text(value: object, name: str, directory: Path) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{directory / 'pyproject.toml'}: [tool.holdfast] {name} holds {value!r}, which is no text")
+    return value
+
+
+def _beside(directory: Path, target: str) -> str:
+    place, colon, name = target.rpartition(":")
+    return f"{directory / place}{colon}{name}" if place.endswith(".py") else target

@@ -1,0 +1,109 @@
+"""Where a command speaks: one JSON document, or text that a person enjoys reading at 80 columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.interfaces.cli.words import safe, safe_json
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+MARKS: Final = {"ok": "✓", "failed": "✗", "unknown": "?", "open": "…", "asks": "?", "off": "-", "info": "·"}
+PLAIN_MARKS: Final = {"ok": "+", "failed": "x", "unknown": "?", "open": ".", "asks": "?", "off": "-", "info": "."}
+STYLES: Final = {
+    "ok": "green", "failed": "red", "unknown": "bold yellow", "open": "cyan", "asks": "bold yellow", "off": "dim",
+    "info": "dim",
+}  # fmt: skip
+
+
+class Screen:
+    """Standard output for what was asked, standard error for everything beside it."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json: Final = as_json
+        self.said = False
+        self._out: Console | None = None
+        self._err: Console | None = None
+
+    @property
+    def out(self) -> Console:
+        """The console of standard output."""
+        if self._out is None:
+            self._out = console()
+        return self._out
+
+    @property
+    def err(self) -> Console:
+        """The console of standard error."""
+        if self._err is None:
+            self._err = console(stderr=True)
+        return self._err
+
+    def document(self, value: object) -> None:
+        """The one JSON document of this command."""
+        self.said = True
+        text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
+        sys.stdout.write(safe_json(text) + "\n")
+
+    def line(self, *parts: str | tuple[str, str]) -> None:
+        """One line, made of texts and (text, style) pairs; never cut, so that it can be copied."""
+        self.out.print(phrase(*parts), soft_wrap=True)
+
+    def show(self, what: RenderableType) -> None:
+        """Something laid out."""
+        self.out.print(what)
+
+    def note(self, *parts: str | tuple[str, str]) -> None:
+        """A remark for the person at the terminal, on standard error; silent where a program reads."""
+        if not self.as_json:
+            self.err.print(phrase(*parts), soft_wrap=True)
+
+    def mark(self, name: str) -> Text:
+        """The sign of a state, in signs that this terminal can show."""
+        signs = MARKS if "utf" in self.out.encoding.lower() else PLAIN_MARKS
+        return phrase((signs[name], STYLES[name]))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes texts as they are: no markup, no guessing at colours."""
+    from rich.console import Console  # noqa: PLC0415 - rich is slow to import, and --help does not need it
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def phrase(*parts: str | tuple[str, str]) -> Text:
+    """Texts and (text, style) pairs in one; whatever a terminal would obey is spelled out."""
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    whole = Text()
+    for part in parts:
+        text, style = (part, "") if isinstance(part, str) else part
+        whole.append(safe(text), style)
+    return whole
+
+
+def prose(text: str, style: str = "") -> Text:
+    """Several lines as they are."""
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    return Text(safe(text, lines=True), style)
+
+
+def grid(rows: Iterable[tuple[RenderableType, ...]], widths: tuple[int | None, ...] = ()) -> RenderableType:
+    """Columns without lines. A width fixes a column; the last one takes what is left and folds."""
+    from rich.table import Table  # noqa: PLC0415 - as above
+
+    listed = list(rows)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for index in range(len(listed[0]) if listed else 0):
+        width = widths[index] if index < len(widths) else None
+        table.add_column(width=width, overflow="fold")
+    for row in listed:
+        table.add_row(*row)
+    return table

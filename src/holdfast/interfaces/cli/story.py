@@ -1,0 +1,113 @@
+"""A timeline, and a state, as a person reads them at 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.interfaces.cli.screen import Screen, grid, phrase, prose
+from holdfast.interfaces.cli.words import count, duration, safe, short
+from holdfast.interfaces.states import StateAt
+from holdfast.interfaces.telling import moment, plain_input
+from holdfast.interfaces.timeline import Entry, Note, Timeline
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDEST_STEP = 26
+_NARROWEST_STEP = 12
+_BESIDE = 17  # the time, the sign, and the gaps between the columns
+
+
+def show_timeline(screen: Screen, story: Timeline) -> None:
+    """The whole run: a head, a line per entry, and what to do next."""
+    head = "bold red" if story.status == "stopped" else "bold yellow" if story.status == "suspended" else "bold green"
+    screen.line((story.run, "bold"), f"  {story.agent}  ", (story.status, head))
+    started = moment(story.started) if story.started else "not yet"
+    screen.line((f"started {started}, {count(story.records, 'record')}", "dim"))
+    screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))
+    screen.line("")
+    show_entries(screen, story.entries, story.started)
+    for line in _afterwards(story):
+        screen.line(line)
+
+
+def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
+    """One line per entry, what happened to it below."""
+    longest = max((len(entry.step) for entry in entries), default=0)
+    width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
+    rows: list[tuple[RenderableType, ...]] = []
+    for entry in entries:
+        rows.append(_entry_line(screen, entry, since, width))
+        rows.extend(_note_line(note, since) for note in entry.notes)
+    screen.show(grid(rows, (8, 1, width)))
+
+
+def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[RenderableType, ...]:
+    room = max(20, screen.out.width - _BESIDE - width)
+    style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
+    text = (
+        entry.text
+        if entry.kind == "run" or entry.mark in {"unknown", "asks", "failed"}
+        else short(safe(entry.text), room)
+    )
+    return (
+        _offset(entry.at, since),
+        screen.mark(entry.mark),
+        phrase((entry.step, style)),
+        phrase((text, _tone(entry))),
+    )
+
+
+def _note_line(note: Note, since: int) -> tuple[RenderableType, ...]:
+    took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
+    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((note.text + took, "dim")))
+
+
+def _offset(at: int, since: int) -> RenderableType:
+    text = phrase((f"+{duration(max(0, at - since))}", "dim"))
+    text.justify = "right"
+    return text
+
+
+def _tone(entry: Entry) -> str:
+    return {"failed": "red", "unknown": "yellow", "asks": "yellow"}.get(
+        entry.mark, "dim" if entry.kind == "run" else ""
+    )
+
+
+def _afterwards(story: Timeline) -> list[str]:
+    """What a person can do about it now."""
+    asked = [entry.step for entry in story.entries if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
+    lines = [f"holdfast why {story.run}/{step}" for step in asked]
+    if story.status == "stopped":
+        lines.append(f"after a fix: holdfast resume {story.run}")
+    return ["", "Next:", *(f"  {line}" for line in lines)] if lines else []
+
+
+def show_state(screen: Screen, state: StateAt) -> None:
+    """A run at one of its steps."""
+    screen.line(
+        (state.run, "bold"),
+        f"  {state.agent}  as of record {state.record} of {state.of}, {moment(state.at)}: {state.status}",
+    )
+    screen.line("")
+    since = state.entries[0].at if state.entries else state.at
+    show_entries(screen, state.entries, since)
+    if state.open:
+        screen.line("")
+        screen.line(f"Open then: {', '.join(state.open)}")
+    if state.not_yet:
+        screen.line("")
+        screen.line(f"Not yet reached: {', '.join(state.not_yet)}")
+    if state.focus is not None:
+        _show_in_full(screen, state.focus)
+
+
+def _show_in_full(screen: Screen, entry: Entry) -> None:
+    """A step with its arguments and its result, not cut."""
+    screen.line("")
+    screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
+    for label, raw in (("arguments", entry.arguments), ("result", entry.result)):
+        if raw is not None:
+            screen.line((f"  {label}", "dim"))
+            screen.show(prose(bytes(raw).decode("utf-8", "replace")))

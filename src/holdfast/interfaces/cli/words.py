@@ -1,0 +1,62 @@
+"""Texts for a terminal: what others wrote is made harmless, numbers and times are made readable."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Control characters, bidirectional and invisible signs, lone surrogates: what could move the cursor,
+# reorder a line or hide a part of it. A tool's answer must not be able to draw on an operator's screen.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def safe(text: str, *, lines: bool = False) -> str:
+    """`text` with every sign that a terminal would obey spelled out. With `lines` line ends and tabs stay."""
+    return _UNSAFE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _spelled(found[0]), text)
+
+
+def safe_json(text: str) -> str:
+    """The same JSON value, with every such sign as an escape."""
+    return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def short(text: str, limit: int) -> str:
+    """The beginning of `text`, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def json_text(raw: bytes, limit: int = 0) -> str:
+    """Stored JSON for a person."""
+    text = raw.decode("utf-8", "replace")
+    return short(text, limit) if limit else text
+
+
+def duration(ms: float) -> str:
+    """A length of time in the largest unit that says it in few digits."""
+    for unit, name in _TIMES:
+        if ms >= unit:
+            number = ms / unit
+            return f"{number:.0f} {name}" if number >= 10 or number == int(number) else f"{number:.1f} {name}"
+    return f"{ms:.0f} ms"
+
+
+def ago(ms: int, now_ms: int) -> str:
+    """How long ago a moment was, or how far ahead it is."""
+    gap = now_ms - ms
+    if abs(gap) < 1000:
+        return "now"
+    return f"{duration(gap)} ago" if gap > 0 else f"in {duration(-gap)}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`3 runs`, `1 run`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _spelled(sign: str) -> str:
+    code = ord(sign)
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(sign) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")

@@ -1,0 +1,133 @@
+"""What `holdfast worker` does: look for runs that want to be driven, drive them, and end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.runner import Conclusion, drive_run
+from holdfast.errors import HoldfastError, JournalError, RunBusy
+from holdfast.interfaces.cli.apps import Holdfast, ending_by_signal
+from holdfast.interfaces.cli.common import Call
+from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
+from holdfast.interfaces.cli.words import count
+
+_PAGE: Final = 1000
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """One run that the worker drove, and how that ended."""
+
+    run: str
+    status: str
+    reason: str = ""
+
+
+class Shift:
+    """One worker's time at work. `foreign` are agents whose code it does not have."""
+
+    def __init__(self, call: Call, app: Holdfast, concurrency: int) -> None:
+        self._call = call
+        self._app = app
+        self._concurrency = concurrency
+        self.tasks: dict[str, asyncio.Task[Conclusion]] = {}
+        self.driven: list[Driven] = []
+        self.foreign: set[str] = set()
+        self.failed: JournalError | None = None
+
+    async def look(self, seen: set[str]) -> int:
+        """Start what is due and not in `seen`, as far as there is room. How many were started."""
+        started, after = 0, ""
+        while len(self.tasks) < self._concurrency:
+            rows = await self._app.engine.journal.runs(wakeable=True, limit=_PAGE, after=after)
+            for row in rows:
+                if row.agent not in self._app.agents:
+                    self._foreign(row.agent)
+                elif row.run not in self.tasks and row.run not in seen and len(self.tasks) < self._concurrency:
+                    self._start(row.run)
+                    seen.add(row.run)
+                    started += 1
+            if len(rows) < _PAGE:
+                break
+            after = rows[-1].run
+        return started
+
+    def _foreign(self, agent: str) -> None:
+        if agent not in self.foreign:
+            self.foreign.add(agent)
+            self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
+
+    def _start(self, run: str) -> None:
+        task = asyncio.get_running_loop().create_task(drive_run(self._app.engine, run))
+        self.tasks[run] = task
+        task.add_done_callback(lambda done: self._ended(run, done))
+
+    def _ended(self, run: str, task: asyncio.Task[Conclusion]) -> None:
+        self.tasks.pop(run, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, RunBusy):
+            return  # another worker was faster
+        if isinstance(error, JournalError):
+            self.failed = error
+        if error is not None:
+            text = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+            self._tell(Driven(run, "refused", text))
+            return
+        end = task.result()
+        self._tell(Driven(run, end.status, end.detail or end.reason))
+
+    def _tell(self, driven: Driven) -> None:
+        self.driven.append(driven)
+        self._call.screen.note((driven.run, "bold"), f" {driven.status} ", (driven.reason, "dim"))
+
+
+async def work(call: Call, app: Holdfast, concurrency: int, *, once: bool) -> int:
+    """Drive what is due until a signal comes, or with `once` until nothing is due any more."""
+    shift = Shift(call, app, concurrency)
+    call.screen.note((f"Driving {', '.join(app.agents)}. Interrupt to end.", "dim")) if not once else None
+    with ending_by_signal() as stop:
+        await (_once(shift, stop) if once else _until(shift, app, stop))
+        await app.engine.shut_down(list(shift.tasks.values()))
+    if shift.failed is not None:
+        raise shift.failed
+    if call.screen.as_json:
+        call.screen.document({"driven": shift.driven})
+    elif once:
+        call.screen.line(f"{count(len(shift.driven), 'run')} driven.")
+    if stop.is_set():
+        return INTERRUPTED
+    return _status(shift)
+
+
+async def _once(shift: Shift, stop: asyncio.Event) -> None:
+    """Each run that is due now is driven once; those that come due meanwhile are left for the next time."""
+    seen: set[str] = set()
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        while not stop.is_set() and shift.failed is None:
+            await shift.look(seen)
+            if not shift.tasks:
+                return
+            await asyncio.wait({*shift.tasks.values(), stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+
+
+async def _until(shift: Shift, app: Holdfast, stop: asyncio.Event) -> None:
+    pause = app.engine.settings.poll_ms / 1000
+    while not stop.is_set() and shift.failed is None:
+        await shift.look(set())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+
+
+def _status(shift: Shift) -> int:
+    ends = {driven.status for driven in shift.driven}
+    if ends & {"stopped", "refused"}:
+        return FAILED
+    return WAITS if "suspended" in ends else DONE

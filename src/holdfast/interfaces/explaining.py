@@ -1,0 +1,253 @@
+"""Why an operation is where it is: what was attempted, who proved what, and what `decide` says comes next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.breaker import State as Breaker
+from holdfast.engine.breaker import wait_ms
+from holdfast.engine.flight import key_of
+from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.telling import basis_text, end_text, moment, stored, verdict_text
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.decide import decide
+from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.situation import Now, Situation
+from holdfast.model.transitions import apply
+from holdfast.model.weigh import Weight, key_left_ms, natural_left_ms, weigh
+
+_STANDING: Final = {
+    "open": "may have landed: its end is not on record",
+    "returned": "landed: it returned",
+    "rejected": "did not land: it was refused",
+    "unsent": "did not land: nothing was sent",
+    "absent": "did not land: it was looked for, and is not there",
+    "ambiguous": "may have landed",
+}
+_MOVES: Final = {
+    "Attempt": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
+    "Gate": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands", "Settle": "record its outcome",
+    "Compensate": "make amends", "Park": "ask a person", "Done": "nothing",
+}  # fmt: skip
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One question, answered in a word and explained in a sentence."""
+
+    answer: str
+    because: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now."""
+
+    operation: str
+    tool: str
+    arguments: r.Raw
+    status: str
+    phase: str
+    key: str
+    attempts: list[str]
+    attempted: Answer
+    acknowledged: Answer
+    proven: Answer
+    landed: Answer
+    retry: Answer
+    amends: Answer
+    decided_by: str
+    move: str
+    rule: str
+    next_step: list[str]
+
+
+async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
+    """Judge the operation by its records, as a worker that has its tool would. Raises `UsageError`."""
+    history, state = await looking.operation(operation)
+    verdicts = [
+        record
+        async for _, record in looking.records(history.run)
+        if isinstance(record, r.Verified) and record.step == state.step
+    ]
+    state = await _with_deaths(looking, history, state, now)
+    contract = _contract(history, state)
+    situation = await _situation(looking, history, contract, now)
+    move = decide(state, situation, now)
+    weight = weigh(state, situation, now)
+    return Explanation(
+        operation=operation,
+        tool=state.intent.tool,
+        arguments=state.intent.arguments,
+        status=state.status,
+        phase=state.phase,
+        key=key_of(looking.identity.namespace, history.run, state.step, state.intent),
+        attempts=[_attempt_text(attempt) for attempt in state.attempts],
+        attempted=_attempted(state),
+        acknowledged=_acknowledged(state),
+        proven=_proven(state, verdicts),
+        landed=_landed(state, weight),
+        retry=_retry(state, situation, weight, now),
+        amends=_amends(state, contract),
+        decided_by=state.rule,
+        move=_MOVES[type(move).__name__],
+        rule=move.rule,
+        next_step=_next(operation, history, state, move),
+    )
+
+
+# --- what decide is told ---------------------------------------------------------------------------------
+
+
+def _contract(history: RunHistory, state: OperationState) -> Contract:
+    """The clauses under which it was attempted last, as they were stored with it."""
+    record = history.contracts.get(state.contract)
+    stored_clauses = DEFAULT_CONTRACT if record is None else msgspec.json.decode(record.clauses, type=Contract)
+    return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
+
+
+async def _situation(looking: Looking, history: RunHistory, contract: Contract, now: Now) -> Situation:
+    identity = looking.identity
+    hint = await looking.journal.hint(f"breaker/{contract.tool}")
+    breaker = 0 if hint is None else wait_ms(msgspec.json.decode(hint, type=Breaker), now.wall, retry=True)
+    paused = (await looking.pauses()).get(contract.tool, "")
+    return Situation(
+        contract=contract,
+        claimed_up=now.up,
+        distrusted=identity.reason if identity.trust == "distrustful" else "",
+        began_doubtful=identity.trust == "doubtful",
+        stop="cancel" if history.cancelled is not None else "",
+        paused=paused or ("the run" if history.paused is not None else ""),
+        breaker_ms=breaker,
+    )
+
+
+async def _with_deaths(looking: Looking, history: RunHistory, state: OperationState, now: Now) -> OperationState:
+    """The operation as whoever takes the run next will see it: an attempt of a dead process has ended."""
+    last = state.attempts[-1] if state.attempts else None
+    owner = history.owners.get(last.token) if last is not None else None
+    if last is None or owner is None or last.over_up is not None or last.end is not None:
+        return state
+    if (await looking.journal.fate(owner.worker)).fate != "dead":
+        return state
+    end = r.End("lost", why="its process died")
+    return apply(state, r.AttemptEnded(step=state.step, number=last.number, end=end, at=now.wall, up=now.up), now.boot)
+
+
+# --- the answers -----------------------------------------------------------------------------------------
+
+
+def _attempt_text(attempt: Attempt) -> str:
+    end = end_text(attempt.end) if attempt.end else "no end on record: it may still be running"
+    return f"attempt {attempt.number} at {moment(attempt.at)}: {end}"
+
+
+def _attempted(state: OperationState) -> Answer:
+    if state.reused:
+        return Answer("no", f"the outcome of {state.reused} was given instead; nothing was sent")
+    if not state.attempts:
+        return Answer("no", "its intent is recorded, nothing was ever sent")
+    times = len(state.attempts)
+    return Answer("yes", "once" if times == 1 else f"{times} times")
+
+
+def _acknowledged(state: OperationState) -> Answer:
+    answered = [a for a in state.attempts if a.end is not None and a.end.kind in {"returned", "rejected"}]
+    if not answered:
+        return Answer("no", "no attempt got an answer" if state.attempts else "nothing was sent")
+    last = answered[-1]
+    late = ", late" if last.late else ""
+    assert last.end is not None, last
+    return Answer("yes", f"attempt {last.number} {end_text(last.end)}{late}")
+
+
+def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
+    read = f"; last reading: {verdict_text(verdicts[-1])}" if verdicts else ""
+    if state.basis is None or not state.final:
+        return Answer(
+            "no", ("a person is asked" if state.phase in {"unknown", "gated"} else "it is not settled") + read
+        )
+    proof = basis_text(state.basis)
+    if state.basis.by == "rule" and state.reason:
+        proof = state.reason
+    return Answer("yes", f"{state.status}: {proof}{read}")
+
+
+def _landed(state: OperationState, weight: Weight) -> Answer:
+    if state.phase == "succeeded":
+        return Answer("yes", "not read back in time" if state.unverified else "")
+    if state.final or not weight.ambiguous:
+        sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
+        return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
+    doubtful = ", ".join(f"attempt {a.number} {_STANDING[a.standing(state.absent_through)]}" for a in weight.ambiguous)
+    return Answer("perhaps", doubtful)
+
+
+def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now) -> Answer:
+    if state.phase == "succeeded":
+        return Answer("no", "it happened: another one would be a second effect")
+    if state.reused:
+        return Answer("no", f"{state.reused} stands")
+    if not weight.ambiguous:
+        return Answer("yes", "nothing landed")
+    match weight.column:
+        case "keyed":
+            left = key_left_ms(state, situation, now)
+            return Answer("yes", f"the system dedupes on the same key{_left(left)}")
+        case "natural":
+            return Answer("yes", f"repeating changes nothing{_left(natural_left_ms(state, situation, now))}")
+        case "verifiable":
+            return Answer("not yet", "its verifier has to prove first that it did not happen")
+        case _:
+            return Answer("no", repeat_words(situation.contract, key_unread=state.key_unread))
+
+
+def _left(ms: int) -> str:
+    if ms >= 10**14:
+        return ""
+    return f", for another {ms // 60_000} min" if ms >= 120_000 else f", for another {max(0, ms) // 1000} s"
+
+
+def _amends(state: OperationState, contract: Contract) -> Answer:
+    if state.compensated_by:
+        return Answer("made", f"by {state.compensated_by}")
+    if not contract.compensates:
+        return Answer("none", f"{contract.tool} declares no compensation: only a person can make amends")
+    kind = (
+        "its compensation restores the world"
+        if contract.restores
+        else "its compensation explains, and restores nothing"
+    )
+    needs = (
+        "" if state.phase == "succeeded" else "; first it must be known whether there is anything to make amends for"
+    )
+    return Answer("possible", kind + needs)
+
+
+def _next(operation: str, history: RunHistory, state: OperationState, move: m.Move) -> list[str]:
+    run = history.run
+    if state.final:
+        return [f"holdfast show {run}"]
+    if state.phase in {"unknown", "gated"}:
+        happened = [f"holdfast resolve {operation} --happened --evidence TEXT"] if state.attempts else []
+        return [
+            *happened,
+            f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
+            f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)",
+        ]
+    if history.paused is not None:
+        return [f"holdfast unpause {run}"]
+    if isinstance(move, m.Wait) and move.why == "trust":
+        return ["holdfast doctor"]
+    if isinstance(move, m.Wait) and move.why == "paused":
+        return [f"holdfast unpause --tool {state.intent.tool}"]
+    return [f"holdfast resume {run}"]
+
+
+def state_text(state: OperationState) -> str:
+    """One operation in a line, for the state of a run at a step."""
+    return f"{state.intent.tool}({stored(state.intent.arguments, 100)[1:-1]})"

@@ -1,0 +1,109 @@
+"""What can be read from a journal without taking part: runs, their records, one operation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.errors import JournalError, UnknownRun, UsageError
+from holdfast.journal.codec import decode
+from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus
+from holdfast.model.ids import split_operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.records import Record
+from holdfast.model.run import RunHistory
+
+PAGE: Final = 1000
+PAUSES: Final = "pause/"
+Told: TypeAlias = tuple[Row, Record]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One thing that a suspended run waits for, as the listing has it. `due`: wall clock, milliseconds."""
+
+    kind: str
+    step: str = ""
+    asks: str = ""
+    due: int | None = None
+
+
+class Looking:
+    """Questions to an open journal. Nothing here writes."""
+
+    def __init__(self, journal: Journal, identity: Identity) -> None:
+        self.journal: Final = journal
+        self.identity: Final = identity
+
+    async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
+        """The listing, by run id."""
+        return await self.journal.runs(status=status, limit=limit, after=after)
+
+    async def every_run(self, *, status: RunStatus | None = None) -> AsyncIterator[RunRow]:
+        """The whole listing, read page by page."""
+        after = ""
+        while rows := await self.journal.runs(status=status, limit=PAGE, after=after):
+            for row in rows:
+                yield row
+            after = rows[-1].run
+
+    async def row(self, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        rows = await self.journal.runs(run=run)
+        if not rows:
+            raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+        return rows[0]
+
+    async def records(self, run: str) -> AsyncIterator[Told]:
+        """Every record of a run in order, with the row that holds it."""
+        after = 0
+        while rows := await self.journal.read(run, after, PAGE):
+            for row in rows:
+                yield row, decode(row.body)
+            after = rows[-1].seq
+
+    async def told(self, run: str) -> list[Told]:
+        """All records of a run at once. Raises `UnknownRun`, and `JournalError` where there are none yet."""
+        await self.row(run)
+        found = [told async for told in self.records(run)]
+        if not found:
+            raise JournalError(
+                f"run {run} has no records yet: a process claimed it and has written nothing so far",
+                next_step="look again in a moment, or run it again: that is always safe",
+            )
+        return found
+
+    async def history(self, run: str) -> RunHistory:
+        """Everything the records say about a run. Raises `UnknownRun`."""
+        await self.row(run)
+        history = RunHistory(run)
+        async for _, record in self.records(run):
+            history.add(record)
+        return history
+
+    async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
+        """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        if step not in history.operations:
+            known = ", ".join(history.operations) or "none"
+            raise UsageError(
+                f"run {run} has no operation {step}",
+                known=f"its operations: {known}",
+                next_step=f"holdfast show {run} lists its steps",
+            )
+        return history, history.operations[step]
+
+    async def pauses(self) -> dict[str, str]:
+        """Tools that are paused, and why."""
+        pauses: dict[str, str] = {}
+        for entry in await self.journal.entries(PAUSES):
+            note = msgspec.json.decode(entry.body, type=dict[str, str])
+            pauses[entry.stream.removeprefix(PAUSES)] = note.get("why", "") if note["word"] == "pause" else ""
+        return {tool: why for tool, why in pauses.items() if why}
+
+
+def waits_of(row: RunRow) -> list[Waiting]:
+    """What the listing says that a run waits for."""
+    return msgspec.json.decode(row.waits, type=list[Waiting])

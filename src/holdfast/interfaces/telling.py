@@ -1,0 +1,200 @@
+"""Records in a person's words: one short text for each thing that can happen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, cast
+
+import msgspec
+
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import Basis
+
+SHORT: Final = 300
+
+_WORDS: Final = {
+    "happened": "says that it happened",
+    "did_not_happen": "says that it did not happen",
+    "retry": "says that it did not happen, and orders one more attempt",
+}
+
+
+def moment(ms: int) -> str:
+    """A wall clock in milliseconds, in UTC, to the second."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def stored(raw: r.Raw, limit: int = SHORT) -> str:
+    """A stored value, cut where it is long."""
+    text = bytes(raw).decode("utf-8", "replace")
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def plain_input(raw: r.Raw) -> str:
+    """The input of a run as a person would write it: without the wrapping that keeps types apart."""
+    value = msgspec.json.decode(raw, type=dict[str, object])
+    return msgspec.json.encode(_plain(value.get("input", value))).decode()
+
+
+def _plain(value: object) -> object:
+    match value:
+        case dict():
+            fields = cast("dict[str, object]", value)
+            match fields:
+                case {"$object": [str(), inner]}:
+                    return _plain(inner)
+                case _:
+                    return {name: _plain(item) for name, item in fields.items()}
+        case list():
+            return [_plain(item) for item in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def written_text(operation: OperationState) -> str:
+    """What is known about a write."""
+    match operation.phase:
+        case "succeeded":
+            extra = (
+                ""
+                if operation.basis is None or operation.basis.by == "returned"
+                else f" ({basis_text(operation.basis)})"
+            )
+            extra += ", not read back in time" if operation.unverified else ""
+            extra += f", incomplete: {', '.join(operation.missing)}" if operation.missing else ""
+            shown = "done" if bytes(operation.result) == b"null" else stored(operation.result)
+            return ("done, its result was lost" if operation.lost else shown) + extra
+        case "cancelled" if operation.reused:
+            return f"{stored(operation.result)} (from {operation.reused}; nothing was sent)"
+        case "unknown" | "gated":
+            return f"a person is asked: {operation.reason or operation.phase}"
+        case "failed" | "cancelled":
+            code = f" [{operation.code}]" if operation.code else ""
+            return f"{operation.phase}: {operation.reason}{code}"
+        case _:
+            return f"{operation.phase}{': waits for ' + operation.waits_for if operation.waits_for else ''}"
+
+
+def basis_text(basis: Basis) -> str:
+    """Who proved an outcome."""
+    match basis.by:
+        case "returned":
+            return "the call returned"
+        case "evidence":
+            return f"proven by evidence: {basis.name}" if basis.name else "proven by evidence"
+        case "person":
+            return f"{basis.name} said so" + (f": {basis.note}" if basis.note else "")
+        case "rule":
+            return "decided by rule"
+
+
+def end_text(end: r.End) -> str:
+    """How one call ended."""
+    why = f": {end.why}" if end.why else ""
+    match end.kind:
+        case "returned":
+            return "returned" + (", but its result could not be stored" if end.lost else "") + _unread(end)
+        case "rejected":
+            return f"refused{why}" + (f" [{end.code}]" if end.code else "")
+        case "not_sent":
+            return f"nothing was sent{why}"
+        case "key_in_progress":
+            return f"may have landed: the key is in progress{why}"
+        case "lost":
+            return f"may have landed{why or ': its process died'}"
+        case "ambiguous":
+            return f"may have landed{why}" + _unread(end)
+
+
+def _unread(end: r.End) -> str:
+    return "" if end.key_read else " (the tool never read its key)"
+
+
+def verdict_text(record: r.Verified) -> str:
+    """What a reading of the world said, and whether it counts."""
+    evidence = f": {record.evidence}" if record.evidence else ""
+    match record.verdict:
+        case "happened":
+            return f"it is there{evidence}" + (f" (missing: {', '.join(record.missing)})" if record.missing else "")
+        case "did_not_happen":
+            return ("it is not there" if record.believable else "not there yet, too early to believe") + evidence
+        case "cannot_tell":
+            return f"cannot tell{evidence}"
+        case "conflict":
+            return f"something else is there{evidence}"
+
+
+def read_text(record: r.ReadRecorded) -> str:
+    """What a read answered."""
+    if record.status == "failed":
+        return f"failed: {record.reason}" + (f" [{record.code}]" if record.code else "")
+    return stored(record.result) + (f" (attempt {record.attempts})" if record.attempts > 1 else "")
+
+
+def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
+    """Why a model decided so, how sure it was, and what that cost."""
+    notes = [("why", record.why)] if record.why else []
+    facts = [f"confidence {record.confidence:g}"] if record.confidence is not None else []
+    if record.input_tokens or record.output_tokens:
+        facts.append(f"{record.input_tokens} + {record.output_tokens} tokens")
+    if record.cost:
+        facts.append(f"cost {record.cost:g}")
+    if record.ms >= 1000:
+        facts.append(f"{record.ms / 1000:.1f} s")
+    return [*notes, ("model", ", ".join(facts))] if facts else notes
+
+
+def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:
+    """A label and a text for records that are told as they are; empty for those that need no line."""
+    match record:
+        case r.OperationPlanned():
+            return "planned", f"waits for {record.waits_for}" if record.waits_for else ""
+        case r.WaitScheduled():
+            return "wait", f"{record.ms / 1000:.1f} s: {record.rule or record.why}"
+        case r.Reobserved():
+            return "observed", f"the preconditions are {record.reading}: {stored(record.observed, 100)}"
+        case r.OperationHeld():
+            return "held", f"until {record.transaction} commits"
+        case r.HoldReleased():
+            return "released", "the transaction commits"
+        case r.OperationDeferred():
+            return "accepted", f"the answer comes later: {record.evidence}"
+        case r.Contradicted():
+            return "contradicted", record.evidence
+        case r.OutcomeReused():
+            return "reused", f"{record.source}: {record.why}"
+        case r.CompensationLinked():
+            return "amends", f"made by {record.by}"
+        case _:
+            return _person_note(record) or _run_note(record)
+
+
+def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str] | None:
+    match record:
+        case r.OperationParked():
+            return "asked", f"a person: {record.why}"
+        case r.ApprovalGranted():
+            return record.by, "approved it"
+        case r.Resolved():
+            return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
+        case r.CommandApplied(command="resolve" | "late") if not record.note.startswith("refused"):
+            return "", ""  # what it said is on record beside it
+        case _:
+            return None
+
+
+def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:
+    match record:
+        case r.RunSuspended():
+            return "suspended", record.reason
+        case r.RunReopened():
+            return "reopened", f"by {record.by}" + (f": {record.note}" if record.note else "")
+        case r.RunCompleted():
+            return "completed", stored(record.result)
+        case r.RunStopped():
+            return "stopped", f"{record.reason}: {record.error}"
+        case r.CommandApplied():
+            return record.command, f"by {record.by}" + (f": {record.note}" if record.note else "")
+        case _:
+            return "", ""

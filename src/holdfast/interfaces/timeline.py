@@ -1,0 +1,228 @@
+"""A run as a story: one entry per effect, read, decision and wait, with what happened to it below.
+
+Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them to a terminal
+or a browser makes them harmless first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.interfaces.telling import (
+    decision_notes,
+    end_text,
+    moment,
+    read_text,
+    record_note,
+    stored,
+    verdict_text,
+    written_text,
+)
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory, is_about_operation
+
+Kind = Literal["write", "read", "decision", "value", "timer", "event", "run"]
+Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
+
+_MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
+                                  "gated": "asks"}  # fmt: skip
+
+
+class Note(msgspec.Struct, omit_defaults=True):
+    """One thing that happened to an entry. `took_ms` is how long a call lasted."""
+
+    at: int
+    label: str
+    text: str = ""
+    took_ms: int | None = None
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """One line of the story, and what stands below it."""
+
+    at: int
+    kind: Kind
+    step: str
+    mark: Mark = "info"
+    name: str = ""
+    status: str = ""
+    text: str = ""
+    arguments: r.Raw | None = None
+    result: r.Raw | None = None
+    notes: list[Note] = []
+
+
+class Timeline(msgspec.Struct, omit_defaults=True):
+    """A run from its first record to its last (or to the one that was asked for)."""
+
+    run: str
+    agent: str
+    status: str
+    reason: str
+    started: int
+    input: r.Raw
+    records: int
+    entries: list[Entry]
+
+
+def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
+    """The story that these records tell."""
+    teller = _Teller(run)
+    for record in records:
+        teller.hear(record)
+    return teller.told()
+
+
+class _Teller:
+    """Goes through the records once. `entries` are in order of their first record."""
+
+    def __init__(self, run: str) -> None:
+        self.history = RunHistory(run)
+        self.entries: list[Entry] = []
+        self.steps: dict[str, Entry] = {}
+        self.calls: dict[tuple[str, int], Note] = {}
+
+    def hear(self, record: r.Record) -> None:
+        self.history.add(record)
+        if is_about_operation(record):
+            self._operation(record)
+        else:
+            self._rest(record)  # type: ignore[arg-type]  # what is about no operation is about the run
+
+    def told(self) -> Timeline:
+        started = self.history.started
+        for step, operation in self.history.operations.items():
+            self._finish(self.steps[step], operation)
+        return Timeline(
+            self.history.run,
+            started.agent if started else "",
+            self.history.status,
+            self.history.reason,
+            started.at if started else 0,
+            started.input if started else r.NOTHING,
+            self.history.records,
+            self.entries,
+        )
+
+    # --- operations --------------------------------------------------------------------------------------
+
+    def _operation(self, record: r.OperationRecord) -> None:
+        entry = self._entry(record.step, record.at, "write")
+        match record:
+            case r.AttemptStarted():
+                note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
+                entry.notes.append(note)
+            case r.AttemptEnded() | r.LateReport():
+                self._ended(record.step, record.number, record.end, record.at)
+            case r.OperationSettled():
+                if record.end is not None:
+                    self._ended(record.step, record.number, record.end, record.at)
+                if record.rule:
+                    entry.notes.append(Note(record.at, "decided", f"{record.status}: {record.rule}"))
+            case r.Verified():
+                entry.notes.append(Note(record.at, "read back", verdict_text(record)))
+            case _:
+                label, text = record_note(record)
+                if text:
+                    entry.notes.append(Note(record.at, label, text))
+
+    def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
+        note = self.calls.get((step, number))
+        if note is None:
+            return
+        if note.took_ms is None:
+            note.text, note.took_ms = end_text(end), max(0, at - note.at)
+        else:
+            self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}"))
+
+    def _finish(self, entry: Entry, operation: OperationState) -> None:
+        """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
+        entry.name, entry.status = operation.intent.tool, operation.phase
+        entry.arguments = operation.intent.arguments
+        entry.mark = "ok" if operation.reused else _MARKS.get(operation.phase, "open")
+        entry.text = written_text(operation)
+        if operation.phase == "succeeded" or operation.reused:
+            entry.result = operation.result
+        if operation.phase == "succeeded" and len(entry.notes) == 1 and len(operation.attempts) == 1:
+            entry.notes = []
+
+    # --- everything else ---------------------------------------------------------------------------------
+
+    def _rest(self, record: r.RunRecord | r.ReadRecorded) -> None:
+        match record:
+            case r.ReadRecorded():
+                entry = self._entry(record.step, record.at, "read")
+                entry.name, entry.status = record.tool, record.status
+                entry.mark = "ok" if record.status == "succeeded" else "failed"
+                entry.text, entry.arguments, entry.result = read_text(record), record.arguments, record.result
+            case r.DecisionRecorded():
+                self._decided(record)
+            case r.DecisionStarted():
+                entry = self._entry(record.step, record.at, "decision")
+                entry.name, entry.mark, entry.status = record.function, "open", "asked"
+                if record.number > 1:
+                    entry.notes.append(Note(record.at, f"attempt {record.number}", "asked again"))
+            case r.ValueRecorded():
+                entry = self._entry(record.step, record.at, "value")
+                entry.name, entry.text, entry.result = record.what, stored(record.value), record.value
+            case r.TimerSet() | r.TimerFired() | r.EventReceived():
+                self._timer(record)
+            case r.Delivered() | r.CallerLeft():
+                self._delivery(record)
+            case _:
+                self._of_run(record)
+
+    def _decided(self, record: r.DecisionRecorded) -> None:
+        entry = self._entry(record.step, record.at, "decision")
+        entry.name, entry.status, entry.result = record.function, record.status, record.result
+        entry.mark = "ok" if record.status == "succeeded" else "failed"
+        entry.text = stored(record.result) if record.status == "succeeded" else record.reason
+        entry.arguments = None if record.seen == r.NOTHING else record.seen
+        entry.notes.extend(Note(record.at, label, text) for label, text in decision_notes(record))
+
+    def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
+        kind: Kind = "event" if getattr(record, "event", "") else "timer"
+        entry = self._entry(record.step, record.at, kind)
+        match record:
+            case r.TimerSet():
+                entry.mark, entry.status = "open", "waiting"
+                entry.text = f"waits for {record.event} {record.key}".rstrip() if record.event else "waits for its time"
+                if record.until:
+                    entry.text += f", until {moment(record.until)}"
+            case r.TimerFired():
+                entry.mark, entry.status = "ok", "over"
+                entry.text = f"the time was over, after {max(0, record.at - entry.at) / 1000:.1f} s"
+            case r.EventReceived():
+                entry.mark, entry.status, entry.result = "ok", "received", record.payload
+                entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
+
+    def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
+        text = f"that it is {record.told}" if isinstance(record, r.Delivered) else ""
+        note = Note(
+            record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
+        )
+        self._entry(record.step, record.at, "write").notes.append(note)
+
+    def _of_run(self, record: r.RunRecord) -> None:
+        label, text = record_note(record)
+        if isinstance(record, r.Claimed):
+            claims = len(self.history.owners)
+            label, text = (
+                ("taken up", f"again, by another process (the {claims}. to drive it)") if claims > 1 else ("", "")
+            )
+        if label:
+            mark: Mark = (
+                "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
+            )
+            self.entries.append(Entry(record.at, "run", label, mark, text=text))
+
+    def _entry(self, step: str, at: int, kind: Kind) -> Entry:
+        found = self.steps.get(step)
+        if found is None:
+            found = self.steps[step] = Entry(at, kind, step, notes=[])
+            self.entries.append(found)
+        return found
