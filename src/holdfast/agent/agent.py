@@ -217,7 +217,9 @@ def _fill(template: str, given: Any) -> str:
 
 
 def _get(value: Any, name: str) -> Any:
-    return value[name] if isinstance(value, Mapping) else getattr(value, name)
+    if isinstance(value, Mapping):
+        return value[name]
+    return value[int(name)] if name.isdecimal() else getattr(value, name)
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

@@ -8,14 +8,16 @@ unknown is ambiguous: on a write, guessing is how effects are repeated.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.tooling import Codec
 from holdfast.engine.wellknown import classify
 from holdfast.engine.wellknown_answers import retry_after, status_code
-from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
+from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
 from holdfast.model.records import End, Raw
+
+RESULT_LIMIT: Final = 16 * 1024 * 1024
 
 
 def end_of_value(codec: Codec, value: Any) -> End:
@@ -23,7 +25,10 @@ def end_of_value(codec: Codec, value: Any) -> End:
     try:
         stored, _ = codec.round_trip(value)
     except ValueError as error:
-        return End("returned", why=f"the result could not be stored: {error}", lost=True)
+        return End("returned", why=f"the result could not be stored: {clean(str(error))}", lost=True)
+    if len(stored) > RESULT_LIMIT:
+        why = f"the result has {len(stored)} bytes; the limit is {RESULT_LIMIT}: store it elsewhere, return where it is"
+        return End("returned", why=why, lost=True)
     return End("returned", result=Raw(stored))
 
 
@@ -31,10 +36,12 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> En
     """The end of a call that raised, after it said `sends` times that it was about to send."""
     why = describe(error)
     match error:
+        case SendByPassed() if sends > 1:
+            return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
         case NotSent():
             return End("not_sent", why=why, retry_after_ms=_ms(error.retry_after))
         case Rejected():
-            return End("rejected", why=error.message, code=error.code)
+            return End("rejected", why=clean(error.message), code=clean(error.code))
         case KeyInProgress():
             return End("key_in_progress", why=why)
         case Ambiguous() | asyncio.CancelledError():
@@ -58,10 +65,15 @@ def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
 
 def describe(error: BaseException) -> str:
     """One line for records and people: the kind of error and its text, cut to a readable length."""
-    text = str(error).replace("\0", "").encode("utf-8", "replace").decode()
+    text = clean(str(error))
     name = type(error).__name__
-    line = f"{name}: {text}" if text else name
-    return line if len(line) <= 500 else line[:497] + "..."
+    return clean(f"{name}: {text}" if text else name)
+
+
+def clean(text: str) -> str:
+    """Text of somebody else's making, fit for a record: no NUL, no lone surrogates, no more than 500 characters."""
+    kept = text.replace("\0", "").encode("utf-8", "replace").decode()
+    return kept if len(kept) <= 500 else kept[:497] + "..."
 
 
 def _ms(seconds: float | None) -> int | None:

@@ -17,7 +17,7 @@ from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Pause
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.tooling import within
-from holdfast.errors import HoldfastError, LedgerTaken
+from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import decide
@@ -184,10 +184,16 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     trial = apply(flight.operation, ended, instance.history.boot)
     move = decide(trial, flight.situation(), now)
     instance.engine.seams.crash.reached("before_outcome")
-    if type(move) is m.Settle and move.status in _FOLDED and answer.over:
-        await _record_outcome(flight, move, trial, now, end)
-    else:
-        await flight.note(ended, ride=end.kind != "rejected")
+    try:
+        if type(move) is m.Settle and move.status in _FOLDED and answer.over:
+            await _record_outcome(flight, move, trial, now, end)
+        else:
+            await flight.note(ended, ride=end.kind != "rejected")
+    except LeaseLost:
+        # Fenced out, and yet we know how it ended: the present owner finds it in the ledger.
+        report = r.LateReport(step=flight.step, number=number, end=end, at=now.wall, up=now.up)
+        await instance.engine.file_late(instance.run, report)
+        raise
     instance.engine.seams.crash.reached("after_outcome")
     if end.kind in _ANSWERED:
         await instance.engine.breakers.succeeded(tool.name)

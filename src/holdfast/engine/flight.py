@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
+from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.contract import Contract, stricter
@@ -20,6 +21,8 @@ from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
+
+_FIXED: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
 
 class Flight:
@@ -147,11 +150,21 @@ class Flight:
             await self.instance.append(*stored, posts=posts)
 
     def decoded(self) -> dict[str, Any]:
-        """The arguments as the tool's annotations read them."""
-        if self.arguments is None:
-            assert self.tool is not None, self.step
-            self.arguments = self.tool.restore(bytes(self.operation.intent.arguments))
-        return self.arguments
+        """The arguments for one call of the tool or a handler: exactly those that are on record.
+
+        Values that could be changed (by agent code meanwhile, or by an earlier attempt) are read back from
+        the record each time. What the record cannot give back is taken as the caller gave it.
+        """
+        given, intent, tool = self.arguments, self.operation.intent, self.tool
+        assert tool is not None, self.step
+        if given is not None and (not intent.executable or all(type(value) in _FIXED for value in given.values())):
+            return given
+        try:
+            return tool.restore(bytes(intent.arguments))
+        except ArgumentError:
+            if given is None:
+                raise
+            return given
 
     def view(self, value: Any = None) -> Operation[Any]:
         """The operation as handlers see it."""

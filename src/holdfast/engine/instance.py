@@ -137,6 +137,7 @@ class Instance:
                 await self.log.append(bodies, change)
         except LeaseLost as error:
             self.end(Ending("lost", str(error)))
+            self.seal("its lease was lost")
             raise
 
     async def _append_checked(

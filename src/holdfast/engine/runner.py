@@ -105,8 +105,7 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
             return await _let_go(instance, history)
         await _begin(instance, agent, given)
     except HoldfastError:
-        if not isinstance(log, LeaseLost):
-            await _release_only(instance, claimed)
+        await _release_only(instance, claimed)
         raise
     engine.instances[run] = instance
     try:

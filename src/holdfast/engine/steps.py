@@ -19,7 +19,7 @@ from holdfast.engine.instance import Ending, Instance, Pause
 from holdfast.engine.meetings import look_elsewhere
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import ParameterMismatch, ReplayDiverged
+from holdfast.errors import LeaseLost, ParameterMismatch, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
@@ -72,6 +72,9 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
         await _drive(flight)
+    except LeaseLost:
+        flight.instance.check()  # agent code is not told: from here on it is sealed off
+        raise
     except asyncio.CancelledError:
         flight.scope = None
         _start(flight.instance, flight)
