@@ -76,6 +76,7 @@ class Instance:
         self.failures: dict[str, BaseException] = {}
         self.resting: dict[str, Pause] = {}
         self.pauses: dict[asyncio.Future[Any], Pause] = {}
+        self.limits: dict[str, int] = {}  # time limits around what waits, by step: the wall clock at which each ends
         self.wakers: dict[str, asyncio.Future[None]] = {}
         self.watchers: dict[str, list[asyncio.Future[None]]] = {}
         self._turns: dict[int, list[asyncio.Future[None]]] = {}
@@ -339,7 +340,7 @@ class Instance:
         if any(pause.kind == "replay" for pause in pauses):
             return Ending("diverged", "every branch waits, and recorded steps have not come back")
         horizon = self.engine.seams.clock.wall_ms() + self.engine.settings.hold_ms
-        dues = [pause.due for pause in pauses if pause.due is not None]
+        dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
         waits = tuple(pause for pause in pauses if pause.kind != "operation")
         if waits and all(due > horizon for due in dues):
             return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)

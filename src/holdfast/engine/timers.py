@@ -103,6 +103,8 @@ class TimeLimit:
         instance.check()
         await _set_timer(instance, name, self._ms, None)
         self._scope.host.limits.append(self)
+        if not self.fired:
+            instance.limits[name] = instance.history.timers[name].until
         try:
             async with asyncio.timeout(self._seconds()) as self._limit:
                 yield
@@ -114,6 +116,7 @@ class TimeLimit:
             raise
         finally:
             self._scope.host.limits.remove(self)
+            instance.limits.pop(name, None)
 
     @property
     def fired(self) -> bool:
