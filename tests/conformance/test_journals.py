@@ -9,6 +9,7 @@ from typing import ClassVar
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal
 from holdfast.journal.sqlite import Parts, SqliteJournal
+from holdfast.journal.sqlite.apsw_driver import ApswDatabase
 from holdfast.testing.conformance import JournalConformance
 
 
@@ -49,3 +50,9 @@ class TestSqliteJournalInRollbackModeThroughItsThread(JournalConformance):
     @staticmethod
     def make_journal(place: Path) -> Journal:
         return SqliteJournal(place / "journal.db", mode="rollback", parts=Parts(commits="thread"))
+
+
+class TestSqliteJournalThroughApsw(JournalConformance):
+    @staticmethod
+    def make_journal(place: Path) -> Journal:
+        return SqliteJournal(place / "journal.db", parts=Parts(connect=ApswDatabase))

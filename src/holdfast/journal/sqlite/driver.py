@@ -58,15 +58,18 @@ Connect = Callable[[Path, bool], Database]
 """Opens a file; the flag asks for a connection that can only read."""
 
 
+def location(path: Path, *, read_only: bool) -> str:
+    """The file as SQLite's URI. Opened read-only it cannot be created, written, or checkpointed by who closes last."""
+    return f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+
+
 class StandardDatabase:
     """The standard library's sqlite3, in autocommit mode: transactions are ours to begin and end."""
 
     def __init__(self, path: Path, read_only: bool) -> None:
-        # A read-only open cannot create a file, write to it, or checkpoint when it is closed last.
-        mode = "ro" if read_only else "rwc"
         try:
             self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
+                location(path, read_only=read_only),
                 uri=True,
                 timeout=0,
                 isolation_level=None,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +90,7 @@ def open_files(settings: Settings) -> Files:
         writer.close()
         raise
     reader.rows(f"pragma busy_timeout = {_READER_PATIENCE_MS}")
-    identity = read_identity(reader, settings, _notices(wal))
+    identity = read_identity(reader, settings, _notices(reader, wal=wal))
     return Files(writer, reader, identity, wal, path.stat().st_ino)
 
 
@@ -220,11 +219,13 @@ def _hash_at(reader: Database, record: int) -> str | None:
     return digest.hex()
 
 
-def _notices(wal: bool) -> tuple[str, ...]:
-    version = sqlite3.sqlite_version
+def _notices(reader: Database, *, wal: bool) -> tuple[str, ...]:
+    """The mode and the version of the library that is really in use, which need not be Python's own."""
+    ((answer,),) = reader.rows("select sqlite_version()")
+    version = str(answer)
     if not wal:
         return (f"SQLite {version} in rollback mode: slower than WAL by about four times",)
-    if sqlite3.sqlite_version_info >= _FIXED_WAL_RESET:
+    if tuple(int(part) for part in version.split(".")) >= _FIXED_WAL_RESET:
         return (f"SQLite {version} in WAL mode",)
     warning = (
         f"SQLite {version} in WAL mode: this build has the WAL-reset bug (3.7.0 to 3.51.2), so writes and"

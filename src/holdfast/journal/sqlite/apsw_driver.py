@@ -1,0 +1,60 @@
+"""The same store through apsw, which brings a newer SQLite than most systems (extra `apsw`).
+
+Do not open one file through apsw and through the standard library in one process: they are two copies of
+SQLite, and when one closes the file, the system drops the locks of the other.
+"""
+
+# apsw's stubs speak of `Buffer`, which the library's Python has from 3.12 on only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from holdfast.journal.sqlite.driver import DatabaseFailure, Value, location
+
+
+class ApswDatabase:
+    """One connection through apsw: `Parts(connect=ApswDatabase)`."""
+
+    def __init__(self, path: Path, read_only: bool) -> None:
+        access = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        try:
+            self._connection = apsw.Connection(
+                location(path, read_only=read_only), flags=access | apsw.SQLITE_OPEN_URI, statementcachesize=256
+            )
+        except apsw.Error as error:
+            raise _failure(error) from error
+        self._execute = self._connection.execute
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
+        try:
+            return self._execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise _failure(error) from error
+
+    def change(self, sql: str, values: Sequence[Value] = ()) -> int:
+        try:
+            self._execute(sql, values)
+        except apsw.Error as error:
+            raise _failure(error) from error
+        return self._connection.changes()
+
+    def close(self) -> None:
+        try:
+            self._connection.close()
+        except apsw.Error as error:
+            raise _failure(error) from error
+
+
+def _failure(error: apsw.Error) -> DatabaseFailure:
+    """Errors that apsw raises by itself (a closed connection) count as broken."""
+    code = getattr(error, "extendedresult", apsw.SQLITE_INTERNAL)
+    return DatabaseFailure(code, str(error))
