@@ -43,8 +43,10 @@ class NotSent(HoldfastError):
     `retry_after` is the time in seconds after which the system asks to be tried again.
     """
 
-    def __init__(self, message: str = "nothing was sent", *, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "nothing was sent", *, retry_after: float | None = None, next_step: str = ""
+    ) -> None:
+        super().__init__(message, next_step=next_step)
         self.retry_after = retry_after
 
 

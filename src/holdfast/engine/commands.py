@@ -6,12 +6,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.engine.instance import Ending, Instance
+from holdfast.engine.elsewhere import settled_posts
+from holdfast.engine.instance import Ending, Instance, Stamp
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
+from holdfast.model.ids import operation_id
 from holdfast.model.run import RunHistory
-from holdfast.model.transitions import MOVES
+from holdfast.model.transitions import MOVES, apply
 
 LATE: Final = "late"
 Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen"]
@@ -37,7 +39,7 @@ def command_post(run: str, word: Word, body: bytes, key: str = "") -> Post:
     return Post(command_stream(run), key, body)
 
 
-def records_for(history: RunHistory, entry: Entry, stamp: dict[str, int]) -> tuple[r.Record, ...]:
+def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
     command = msgspec.json.decode(entry.body, type=Command)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
@@ -53,9 +55,19 @@ def records_for(history: RunHistory, entry: Entry, stamp: dict[str, int]) -> tup
     return (applied, msgspec.structs.replace(record, entry=entry.id, **stamp))
 
 
-def _dated(report: r.LateReport, stamp: dict[str, int]) -> r.LateReport:
+def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
     """A report of another process carries that process's clock: it counts from when we learned it."""
     return msgspec.structs.replace(report, **stamp)
+
+
+def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post, ...]:
+    """The ledger entries that go with a person's last word: others may wait for this effect."""
+    posts: list[Post] = []
+    for record in records:
+        if isinstance(record, r.Resolved) and record.word != "retry":
+            settled = apply(history.operations[record.step], record)
+            posts.extend(settled_posts(operation_id(history.run, record.step), settled))
+    return tuple(posts)
 
 
 async def take_commands(instance: Instance) -> None:
@@ -65,7 +77,7 @@ async def take_commands(instance: Instance) -> None:
         if entry.id <= instance.history.entry_seen or instance.sealed is not None:
             continue
         records = records_for(instance.history, entry, instance.stamp())
-        await instance.append(*records)
+        await instance.append(*records, posts=posts_for(instance.history, records))
         for record in records:
             if isinstance(record, r.CommandApplied):
                 _act(instance, record)

@@ -110,6 +110,19 @@ def ended(stream: str, operation: str, state: OperationState) -> Post:
     return Post(stream, f"{intent.generation}/{word}", msgspec.json.encode(note))
 
 
+def settled_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with a final outcome of an operation that was attempted."""
+    intent = settled.intent
+    if not settled.final or not settled.attempts:
+        return ()
+    posts: list[Post] = []
+    if intent.claim:
+        posts.append(ended(claim_stream(intent.tool, intent.claim), operation, settled))
+    if intent.words:
+        posts.append(said_and_done(repeat_stream(intent.tool, intent.words), operation, settled))
+    return tuple(posts)
+
+
 def said(stream: str, operation: str, digest: str) -> Post:
     """A write with these words was begun."""
     return Post(stream, f"{operation}/taken", msgspec.json.encode(Note(operation, digest, "taken")))

@@ -7,36 +7,31 @@ methods here do it, record what came of it, and ask again. Nothing else touches 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from holdfast.engine.calls import Answer, call_tool
-from holdfast.engine.ends import describe, end_of_error, end_of_value
+from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Pause
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
-from holdfast.engine.tooling import within
+from holdfast.engine.readings import observe, verify
+from holdfast.engine.waiting import wait
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken
+from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import decide
-from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import key_left_ms, until_believable_ms
+from holdfast.model.weigh import key_left_ms
 
-_RESTING: Final = {"person", "paused", "trust", "claim", "verify", "retry", "breaker"}
+Deed: TypeAlias = (
+    m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Compensate | m.Park | m.Done
+)
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected"}
-_VERDICTS: Final[dict[type, VerdictKind]] = {
-    Happened: "happened",
-    DidNotHappen: "did_not_happen",
-    CannotTell: "cannot_tell",
-    Conflict: "conflict",
-}
 
 
 async def drive(flight: Flight) -> OperationState:
@@ -54,7 +49,7 @@ async def drive(flight: Flight) -> OperationState:
             operation = flight.operation
         now = instance.now()
         move = decide(operation, flight.situation(), now)
-        if type(move) is m.Attempt:
+        if isinstance(move, m.Attempt):
             await _attempt(flight, operation, now)
         else:
             await _perform(flight, move)
@@ -102,16 +97,16 @@ async def _account_for_owner(flight: Flight) -> None:
     )
 
 
-async def _perform(flight: Flight, move: m.Move) -> None:
+async def _perform(flight: Flight, move: Deed) -> None:
     match move:
         case m.Settle():
             await _settle(flight, move)
         case m.Wait():
-            await _wait(flight, move)
+            await wait(flight, move)
         case m.Verify():
-            await _verify(flight)
+            await verify(flight)
         case m.Observe():
-            await _observe(flight)
+            await observe(flight)
         case m.Reuse():
             await _reuse(flight, move)
         case m.Park():
@@ -232,7 +227,7 @@ async def _record_outcome(
     if operation.intent.claim or operation.intent.words:
         settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
         posts = settling_posts(flight, settled)
-    first = () if flight.recorded or not flight.journaled else (_planned(flight),)
+    first = () if flight.recorded or not flight.journaled else (flight.planned(),)
     await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
     flight.instance.settled(flight.step)
 
@@ -256,15 +251,9 @@ def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str
     return operation.found or r.NOTHING, operation.lost, ""
 
 
-def _planned(flight: Flight, waits_for: str = "") -> r.OperationPlanned:
-    return r.OperationPlanned(
-        step=flight.step, intent=flight.operation.intent, waits_for=waits_for, **flight.instance.stamp()
-    )
-
-
 async def _park(flight: Flight, why: str, rule: str) -> None:
     record = r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp())
-    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, why), record)
+    records = (record,) if flight.recorded or not flight.journaled else (flight.planned(why), record)
     await flight.note(*records)
     flight.instance.settled(flight.step)
 
@@ -286,133 +275,7 @@ async def _reuse(flight: Flight, move: m.Reuse) -> None:
     flight.instance.settled(flight.step)
 
 
-# --- reading the world -----------------------------------------------------------------------------------
-
-
-async def _verify(flight: Flight) -> None:
-    """Read the world back and record the verdict. An error of the verifier is no verdict."""
-    instance, tool = flight.instance, flight.tool
-    assert tool is not None, flight.step
-    before = flight.operation
-    believable = until_believable_ms(before, flight.situation(), instance.now()) == 0
-    instance.engine.seams.crash.reached("before_verify")
-    verdict = await _ask(flight, "verify")
-    instance.engine.seams.crash.reached("after_verify")
-    kind = _VERDICTS.get(type(verdict))
-    if kind is None:
-        kind, verdict = "cannot_tell", CannotTell(f"verify answered {type(verdict).__name__}, which is no verdict")
-    stored, lost = r.NOTHING, False
-    if isinstance(verdict, Happened):
-        end = end_of_value(tool.codec, verdict.result)
-        stored, lost = end.result, end.lost
-    absent = kind == "did_not_happen" and believable
-    record = r.Verified(
-        step=flight.step,
-        verdict=kind,
-        believable=believable,
-        through=len(before.attempts) if absent else 0,
-        evidence=verdict.evidence[:2000],
-        result=stored,
-        lost=lost,
-        missing=verdict.missing if isinstance(verdict, Happened) else (),
-        **instance.stamp(),
-    )
-    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, "verification"), record)
-    await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
-
-
-async def _ask(flight: Flight, handler: str) -> Any:
-    tool = flight.tool
-    assert tool is not None, flight.step
-    try:
-        return await within(tool.handlers[handler], flight.decoded(), (flight.view(),), flight.instance.engine.seams)
-    except Exception as error:  # noqa: BLE001  # a verifier's own error is no evidence
-        return CannotTell(describe(error))
-
-
-async def _observe(flight: Flight) -> None:
-    """Read the preconditions: the first reading is kept, later ones are compared with it."""
-    tool = flight.tool
-    assert tool is not None, flight.step
-    seams = flight.instance.engine.seams
-    try:
-        value = await within(tool.handlers["observe"], flight.decoded(), (flight.view(),), seams)
-        observed = r.Raw(msgspec.json.encode(value, order="deterministic"))
-    except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
-        flight.reading = "unreadable"
-        await _reobserved(flight, r.Raw(msgspec.json.encode(describe(error))))
-        return
-    known = flight.operation.observed
-    flight.observed = observed
-    flight.reading = "same" if known in (r.NOTHING, observed) else "changed"
-    if flight.reading == "changed":
-        await _reobserved(flight, observed)
-
-
-async def _reobserved(flight: Flight, observed: r.Raw) -> None:
-    assert flight.reading in {"changed", "unreadable"}, flight.reading
-    if not flight.recorded:
-        return
-    voided = bool(flight.operation.approval) and flight.reading == "changed"
-    reading = "changed" if flight.reading == "changed" else "unreadable"
-    await flight.note(
-        r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
-    )
-    if voided:
-        flight.reading = "same"
-
-
-# --- waiting ------------------------------------------------------------------------------------------------
-
-
-async def _wait(flight: Flight, move: m.Wait) -> None:
-    instance = flight.instance
-    if move.why in {"retry", "verify"} and not move.drawn:
-        await _schedule(flight, move)
-        return
-    if move.why == "call":
-        live = {call for call in flight.calls.values() if not call.done()}
-        await asyncio.wait(live, timeout=instance.engine.settings.slice_ms / 1000)
-        return
-    if move.why == "claim":
-        await _await_holder(flight)
-        return
-    ms = None if move.until_woken else move.high_ms
-    due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
-    if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
-        due = flight.operation.wait.until if flight.operation.wait else None
-        asks = f"{flight.id}: {flight.operation.reason or move.rule}"
-        pause = Pause("person", flight.step, due, asks)
-    else:
-        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
-    seconds = min(instance.engine.settings.slice_ms, ms if ms is not None else 2**31) / 1000
-    if flight.journaled:
-        await instance.rest(flight.step, pause, seconds, flight.scope)
-    else:
-        await instance.engine.seams.clock.sleep(seconds)
-
-
-async def _schedule(flight: Flight, move: m.Wait) -> None:
-    """Draw the pause and record it, so that a restart keeps the schedule."""
-    instance = flight.instance
-    ms = int(instance.engine.seams.rng.uniform(move.low_ms, move.high_ms))
-    stamp = instance.stamp()
-    record = r.WaitScheduled(step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, **stamp)
-    records = (record,) if flight.recorded or not flight.journaled else (_planned(flight, move.why), record)
-    await flight.note(*records, ride=True)
-
-
-async def _await_holder(flight: Flight) -> None:
-    """Another operation holds the business key: wait for it, and in the end for a person."""
-    instance = flight.instance
-    if not flight.recorded:
-        await flight.note(_planned(flight, f"the claim of {flight.elsewhere.source if flight.elsewhere else '?'}"))
-    poll = instance.engine.settings.poll_ms
-    due = instance.engine.seams.clock.wall_ms() + poll
-    await instance.rest(
-        flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000, flight.scope
-    )
-    await look_elsewhere(flight)
+# --- what a call says after it was given up ------------------------------------------------------------
 
 
 async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
@@ -425,7 +288,7 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     report = r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
     try:
         await instance.append(report)
-    except (HoldfastError, AssertionError):
+    except HoldfastError:
         await instance.engine.file_late(instance.run, report)
         return
     operation = flight.operation

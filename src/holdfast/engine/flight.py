@@ -33,8 +33,8 @@ class Flight:
     """
 
     __slots__ = (
-        "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed", "reading",
-        "scope", "started", "state", "step", "taking", "tool", "waiting_since",
+        "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
+        "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,12 @@ class Flight:
             self.instance.ride(*stored)
         else:
             await self.instance.append(*stored, posts=posts)
+
+    def planned(self, waits_for: str = "") -> r.OperationPlanned:
+        """The record that makes this operation exist before anything is attempted."""
+        return r.OperationPlanned(
+            step=self.step, intent=self.operation.intent, waits_for=waits_for, **self.instance.stamp()
+        )
 
     def decoded(self) -> dict[str, Any]:
         """The arguments for one call of the tool or a handler: exactly those that are on record.

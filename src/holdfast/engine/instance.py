@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
 
 import msgspec
 
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 
 PASSES: Final = 24
+
+
+class Stamp(TypedDict):
+    """The two clocks of a record: the wall for people, the journal's own for windows."""
+
+    at: int
+    up: int
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -119,9 +126,9 @@ class Instance:
             )
         return situation
 
-    def stamp(self) -> dict[str, int]:
+    def stamp(self) -> Stamp:
         """The two clocks, for a record that is being made."""
-        return {"at": self.engine.seams.clock.wall_ms(), "up": self.engine.journal.now().ms}
+        return Stamp(at=self.engine.seams.clock.wall_ms(), up=self.engine.journal.now().ms)
 
     async def append(self, *records: r.Record, change: RunChange | None = None, posts: tuple[Post, ...] = ()) -> None:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""

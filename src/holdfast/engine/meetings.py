@@ -7,14 +7,13 @@ import msgspec
 from holdfast.engine.elsewhere import (
     Holder,
     claim_stream,
-    ended,
     first_use_ms,
     last_holder,
     last_write,
     next_claim,
     repeat_stream,
     said,
-    said_and_done,
+    settled_posts,
     taken,
 )
 from holdfast.engine.flight import Flight
@@ -102,13 +101,5 @@ def taking_posts(flight: Flight) -> tuple[Post, ...]:
 
 
 def settling_posts(flight: Flight, settled: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with a final outcome of an operation that was attempted."""
-    intent = settled.intent
-    if not settled.final or not settled.attempts or not flight.journaled:
-        return ()
-    posts: list[Post] = []
-    if intent.claim:
-        posts.append(ended(claim_stream(intent.tool, intent.claim), flight.id, settled))
-    if intent.words:
-        posts.append(said_and_done(repeat_stream(intent.tool, intent.words), flight.id, settled))
-    return tuple(posts)
+    """The ledger entries that go with a final outcome of this flight."""
+    return settled_posts(flight.id, settled) if flight.journaled else ()

@@ -110,8 +110,24 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
     engine.instances[run] = instance
     try:
         return await _drive_instance(instance, agent)
+    except LeaseLost:
+        await _file_what_is_known(instance)
+        raise
     finally:
         engine.instances.pop(run, None)
+
+
+async def _file_what_is_known(instance: Instance) -> None:
+    """Fenced out: how our calls ended, where the journal did not take it any more, is left for the present owner."""
+    durable = (await load(instance.engine, instance.run)).operations
+    for step, operation in instance.history.operations.items():
+        stored = durable[step].attempts if step in durable else ()
+        for known, ours in zip(stored, operation.attempts, strict=False):
+            missing = known.end is None or known.end.kind == "lost"
+            if missing and ours.token == instance.lease.token and ours.end is not None and ours.over_up is not None:
+                at = instance.engine.seams.clock.wall_ms()
+                report = r.LateReport(step=step, number=ours.number, end=ours.end, at=at, up=ours.over_up)
+                await instance.engine.file_late(instance.run, report)
 
 
 def _agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:

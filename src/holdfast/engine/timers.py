@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from holdfast.engine.instance import Instance, Pause
 from holdfast.engine.scopes import Scope
@@ -97,7 +97,7 @@ class TimeLimit:
         self._limit: asyncio.Timeout | None = None
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         """Run the body. Raises `TimeoutError` at the end of the time, and records that it did."""
         instance, name = self._scope.instance, self._name
         instance.check()

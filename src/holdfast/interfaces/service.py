@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, records_for
+from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, posts_for, records_for
 from holdfast.engine.engine import Engine
+from holdfast.engine.instance import Stamp
 from holdfast.engine.runner import load
 from holdfast.engine.timers import event_stream
 from holdfast.errors import LeaseLost, UsageError
@@ -150,11 +151,14 @@ class Service:
         history, log = await self._open(claimed)
         entries = await self._engine.journal.entries(command_stream(run), history.entry_seen)
         bodies: list[bytes] = []
+        posts: list[Post] = []
         for entry in entries:
-            for record in records_for(history, entry, self._stamp()):
+            records = records_for(history, entry, self._stamp())
+            posts.extend(posts_for(history, records))
+            for record in records:
                 history.add(record)
                 bodies.append(encode(record))
-        await log.append(bodies, self._after(row, history))
+        await log.append(bodies, self._after(row, history), tuple(posts))
         return Applied(run, at_once=True)
 
     def _after(self, row: RunRow, history: RunHistory) -> RunChange:
@@ -177,5 +181,5 @@ class Service:
             raise LeaseLost(f"run {lease.run} has no record of its start")
         return history, log
 
-    def _stamp(self) -> dict[str, int]:
-        return {"at": self._engine.seams.clock.wall_ms(), "up": self._engine.journal.now().ms}
+    def _stamp(self) -> Stamp:
+        return Stamp(at=self._engine.seams.clock.wall_ms(), up=self._engine.journal.now().ms)

@@ -1,0 +1,95 @@
+"""Reading the world: verification after the fact, and preconditions before it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.engine.ends import clean, describe, end_of_value
+from holdfast.engine.flight import Flight
+from holdfast.engine.tooling import within
+from holdfast.model import records as r
+from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
+from holdfast.model.weigh import until_believable_ms
+
+_VERDICTS: Final[dict[type[Any], VerdictKind]] = {
+    Happened: "happened",
+    DidNotHappen: "did_not_happen",
+    CannotTell: "cannot_tell",
+    Conflict: "conflict",
+}
+
+
+async def verify(flight: Flight) -> None:
+    """Read the world back and record the verdict. An error of the verifier is no verdict."""
+    instance, tool = flight.instance, flight.tool
+    assert tool is not None, flight.step
+    before = flight.operation
+    believable = until_believable_ms(before, flight.situation(), instance.now()) == 0
+    instance.engine.seams.crash.reached("before_verify")
+    verdict: Any = await _ask(flight, "verify")
+    instance.engine.seams.crash.reached("after_verify")
+    answer = cast("type[Any]", type(verdict))
+    if answer not in _VERDICTS:
+        answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
+    kind = _VERDICTS[answer]
+    stored, lost, missing = r.NOTHING, False, ()
+    if kind == "happened":
+        end = end_of_value(tool.codec, verdict.result)
+        stored, lost, missing = end.result, end.lost, verdict.missing
+    absent = kind == "did_not_happen" and believable
+    record = r.Verified(
+        step=flight.step,
+        verdict=kind,
+        believable=believable,
+        through=len(before.attempts) if absent else 0,
+        evidence=clean(verdict.evidence),
+        result=stored,
+        lost=lost,
+        missing=missing,
+        **instance.stamp(),
+    )
+    records = (record,) if flight.recorded or not flight.journaled else (flight.planned("verification"), record)
+    await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
+
+
+async def _ask(flight: Flight, handler: str) -> Any:
+    tool = flight.tool
+    assert tool is not None, flight.step
+    try:
+        return await within(tool.handlers[handler], flight.decoded(), (flight.view(),), flight.instance.engine.seams)
+    except Exception as error:  # noqa: BLE001  # a verifier's own error is no evidence
+        return CannotTell(describe(error))
+
+
+async def observe(flight: Flight) -> None:
+    """Read the preconditions: the first reading is kept, later ones are compared with it."""
+    tool = flight.tool
+    assert tool is not None, flight.step
+    seams = flight.instance.engine.seams
+    try:
+        value = await within(tool.handlers["observe"], flight.decoded(), (flight.view(),), seams)
+        observed = r.Raw(msgspec.json.encode(value, order="deterministic"))
+    except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
+        flight.reading = "unreadable"
+        await _reobserved(flight, r.Raw(msgspec.json.encode(describe(error))))
+        return
+    known = flight.operation.observed
+    flight.observed = observed
+    flight.reading = "same" if known in (r.NOTHING, observed) else "changed"
+    if flight.reading == "changed":
+        await _reobserved(flight, observed)
+
+
+async def _reobserved(flight: Flight, observed: r.Raw) -> None:
+    assert flight.reading in {"changed", "unreadable"}, flight.reading
+    if not flight.recorded:
+        return
+    voided = bool(flight.operation.approval) and flight.reading == "changed"
+    reading = "changed" if flight.reading == "changed" else "unreadable"
+    await flight.note(
+        r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
+    )
+    if voided:
+        flight.reading = "same"

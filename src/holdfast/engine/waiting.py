@@ -1,0 +1,61 @@
+"""Waiting: drawn pauses that survive a restart, calls, claims, and people."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Pause
+from holdfast.engine.meetings import look_elsewhere
+from holdfast.model import moves as m
+from holdfast.model import records as r
+
+
+async def wait(flight: Flight, move: m.Wait) -> None:
+    instance = flight.instance
+    if move.why in {"retry", "verify"} and not move.drawn:
+        await _schedule(flight, move)
+        return
+    if move.why == "call":
+        live = {call for call in flight.calls.values() if not call.done()}
+        await asyncio.wait(live, timeout=instance.engine.settings.slice_ms / 1000)
+        return
+    if move.why == "claim":
+        await _await_holder(flight)
+        return
+    ms = None if move.until_woken else move.high_ms
+    due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
+    if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
+        due = flight.operation.wait.until if flight.operation.wait else None
+        asks = f"{flight.id}: {flight.operation.reason or move.rule}"
+        pause = Pause("person", flight.step, due, asks)
+    else:
+        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
+    seconds = min(instance.engine.settings.slice_ms, ms if ms is not None else 2**31) / 1000
+    if flight.journaled:
+        await instance.rest(flight.step, pause, seconds, flight.scope)
+    else:
+        await instance.engine.seams.clock.sleep(seconds)
+
+
+async def _schedule(flight: Flight, move: m.Wait) -> None:
+    """Draw the pause and record it, so that a restart keeps the schedule."""
+    instance = flight.instance
+    ms = int(instance.engine.seams.rng.uniform(move.low_ms, move.high_ms))
+    stamp = instance.stamp()
+    record = r.WaitScheduled(step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, **stamp)
+    records = (record,) if flight.recorded or not flight.journaled else (flight.planned(move.why), record)
+    await flight.note(*records, ride=True)
+
+
+async def _await_holder(flight: Flight) -> None:
+    """Another operation holds the business key: wait for it, and in the end for a person."""
+    instance = flight.instance
+    if not flight.recorded:
+        await flight.note(flight.planned(f"the claim of {flight.elsewhere.source if flight.elsewhere else '?'}"))
+    poll = instance.engine.settings.poll_ms
+    due = instance.engine.seams.clock.wall_ms() + poll
+    await instance.rest(
+        flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000, flight.scope
+    )
+    await look_elsewhere(flight)
