@@ -17,7 +17,7 @@ from holdfast.journal.port import Row
 from holdfast.model.run import RunHistory
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,10 @@ class Case:
         """Start a worker and wait for its end."""
         return self.wait(self.start(**job))
 
-    def signal(self, pid, number):
-        os.kill(pid, number)
+    def signal(self, pid, name):
+        """Send a signal to a worker that was started here and not waited for yet."""
+        assert pid in self._jobs, pid
+        os.kill(pid, signal.Signals[name])
 
     def ask(self, kind, **fields):
         return self._witness.ask(self.name, kind, **fields)

@@ -1,0 +1,53 @@
+"""What kills its worker every time is set aside after a few deaths, and everything else goes on."""
+
+import pytest
+
+from holdfast.engine.settings import Settings
+
+INPUTS = ["a", "poison", "b"]
+
+
+def live(case, agent, most):
+    """Start workers over the same inputs until one comes to an end by itself; gives how many died, and its answer."""
+    for deaths in range(most + 1):
+        ended = case.work(agent=agent, inputs=INPUTS)
+        if not ended.killed:
+            assert ended.status == 0, ended.log
+            return deaths, ended.answer
+    raise AssertionError(f"{most} workers were killed and nothing was set aside")
+
+
+def assert_others_went_on(answer):
+    assert answer["a"][0] == "completed"
+    assert answer["b"][0] == "completed"
+
+
+def test_a_poison_operation_is_quarantined(case):
+    allowed = Settings().deaths_allowed
+    deaths, answer = live(case, "may_be_poisoned", 2 * allowed)
+    assert deaths == allowed
+    assert answer["poison"][0] == "suspended"
+    assert_others_went_on(answer)
+    operation = case.stored().history("poison").operations["deadly#1"]
+    assert operation.phase == "unknown"
+    assert len(operation.attempts) == allowed
+    assert sum(request["name"] == "poison" for request in case.world()["requests"]) == allowed
+
+
+def test_a_poison_run_is_quarantined(case):
+    allowed = Settings().claims_allowed
+    deaths, answer = live(case, "dies_before_any_step", 2 * allowed)
+    assert deaths == allowed
+    assert answer["poison"][0] == "stopped"
+    assert_others_went_on(answer)
+    assert case.stored().history("poison").stopped.reason == "quarantined"
+
+
+@pytest.mark.parametrize("agent", ["may_be_poisoned", "dies_before_any_step"])
+def test_what_was_set_aside_stays_so(case, agent):
+    live(case, agent, 12)
+    requests = len(case.world()["requests"])
+    again = case.work(agent=agent, inputs=INPUTS)
+    assert again.status == 0, "a quarantined run killed its worker again"
+    assert_others_went_on(again.answer)
+    assert len(case.world()["requests"]) == requests
