@@ -103,7 +103,7 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
         _check_input(history, given)
         if history.status in {"completed", "stopped", "undone"}:
             return await _let_go(instance, history)
-        await _begin(instance, agent, given)
+        await _begin(instance, agent, given, last_token=claimed.last.token if claimed.last else 0)
     except HoldfastError:
         await _release_only(instance, claimed)
         raise
@@ -158,8 +158,12 @@ def _check_input(history: RunHistory, given: Input | None) -> None:
     )
 
 
-async def _begin(instance: Instance, agent: AgentCode, given: Input | None) -> None:
-    """Record the claim (and the start of a new run). Both ride with the first thing that waits."""
+async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last_token: int) -> None:
+    """Record the claim (and the start of a new run). Both ride with the first thing that waits.
+
+    Where the owner before us left no record at all, it may have died of this run at once: then the claim is
+    durable before agent code runs, so that deaths of this kind are counted too.
+    """
     engine, history = instance.engine, instance.history
     instance.expected -= {step for step in history.operations if _is_settled_elsewhere(history, step)}
     claim = r.Claimed(
@@ -177,6 +181,8 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None) -> N
         instance.ride(started, claim)
     else:
         instance.ride(claim)
+    if instance.lease.token > last_token + 1:
+        await instance.log.flush()
     await take_commands(instance)
 
 
@@ -196,6 +202,8 @@ async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
     if history.cancelled is not None:
         instance.end(Ending("cancelled", history.cancelled.note or f"cancelled by {history.cancelled.by}"))
     if instance.ending.done():
+        if history.cancelled is not None:
+            recover(instance)  # what was never sent is cancelled with the run
         return await _tear_down(instance, None)
     task = branch_task(instance.root, agent.begin(instance.root, bytes(history.started.input)))
     recover(instance)

@@ -36,6 +36,11 @@ class Service:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that gives the orders."""
+        return self._engine
+
     # --- looking -----------------------------------------------------------------------------------------
 
     @property
