@@ -40,7 +40,8 @@ async def drive(flight: Flight) -> OperationState:
     if flight.started is not None:
         await _go_on(flight, flight.started)
     while not (operation := flight.operation).final:
-        if instance.draining or (flight.journaled and instance.sealed is not None):
+        closing = instance.draining or (flight.journaled and instance.sealed is not None)
+        if closing and instance.history.cancelled is None:
             break
         if flight.scope is not None and _tells_unknown(flight):
             break
@@ -49,6 +50,8 @@ async def drive(flight: Flight) -> OperationState:
             operation = flight.operation
         now = instance.now()
         move = decide(operation, flight.situation(), now)
+        if closing and not isinstance(move, m.Settle):
+            break  # a cancelled run settles what it can from what it knows, and does nothing more
         if isinstance(move, m.Attempt):
             await _attempt(flight, operation, now)
         else:
