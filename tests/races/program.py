@@ -218,7 +218,9 @@ async def main(job):
             WatchedJournal(job["journal"], points), agents=[code], seams=seams, settings=settings
         ) as app:
             if "inputs" in job:
-                return {done.run: [done.status, done.result] async for done in app.map(code, job["inputs"])}
+                return {
+                    done.run: [done.status, done.result] async for done in app.map(code, job["inputs"], concurrency=1)
+                }
             return await _answer(app, code, job)
     except asyncio.CancelledError:
         return {"status": "terminated"}

@@ -1,8 +1,7 @@
 """A synchronous tool whose time is over while its thread lives on: no further attempt, and its answer counts."""
 
-from tests.crash.checks import check
-
 from holdfast.model import records as r
+from tests.crash.checks import check
 
 
 def test_no_attempt_starts_while_the_thread_lives(case):
@@ -16,7 +15,9 @@ def test_no_attempt_starts_while_the_thread_lives(case):
     assert ended.answer.get("status") == "completed", (ended.answer, ended.log)
     history, _ = check(case.stored(), case.world(), "run")
     assert len(history.operations["~1/slow_charge#1"].attempts) == 1
-    kinds = [type(record) for record in case.stored().records("run") if getattr(record, "step", "") == "~1/slow_charge#1"]
+    kinds = [
+        type(record) for record in case.stored().records("run") if getattr(record, "step", "") == "~1/slow_charge#1"
+    ]
     assert kinds == [r.AttemptStarted, r.AttemptEnded, r.LateReport, r.OperationSettled]
 
 
@@ -36,7 +37,5 @@ def test_a_thread_that_dies_with_its_process_is_tried_again_under_its_key(case):
 
 def given_up(case):
     """Return when the record says that the caller has given up while the call lives."""
-    while not any(
-        isinstance(record, r.AttemptEnded) and not record.over for record in case.stored().records("run")
-    ):
+    while not any(isinstance(record, r.AttemptEnded) and not record.over for record in case.stored().records("run")):
         pass

@@ -1,9 +1,9 @@
 """Processes that are stopped past their lease and their send-by deadline, overtaken, and woken up again."""
 
 import pytest
-from tests.crash.checks import check
 
 from holdfast.model import records as r
+from tests.crash.checks import check
 
 LEASE = {"lease_ms": 300, "margin_ms": 100}
 
@@ -25,7 +25,9 @@ def overtaking(case, agent):
 
 def wait_for_owner(case, token):
     """Return when the run has been claimed with this token, as the file shows it."""
-    until(lambda: any(isinstance(record, r.Claimed) and record.token >= token for record in case.stored().records("run")))
+    until(
+        lambda: any(isinstance(record, r.Claimed) and record.token >= token for record in case.stored().records("run"))
+    )
 
 
 def until(happened):

@@ -161,8 +161,8 @@ def _check_input(history: RunHistory, given: Input | None) -> None:
 async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last_token: int) -> None:
     """Record the claim (and the start of a new run). Both ride with the first thing that waits.
 
-    Where the owner before us left no record at all, it may have died of this run at once: then the claim is
-    durable before agent code runs, so that deaths of this kind are counted too.
+    Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
+    the claim is durable before agent code runs, so that every further death is counted.
     """
     engine, history = instance.engine, instance.history
     instance.expected -= {step for step in history.operations if _is_settled_elsewhere(history, step)}
@@ -173,6 +173,7 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last
         number=history.claims_without_progress + 1,
         **instance.stamp(),
     )
+    suspicious = history.claims_without_progress > 0 or instance.lease.token > last_token + 1
     if history.started is None:
         assert given is not None, instance.run
         started = r.RunStarted(
@@ -181,7 +182,7 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last
         instance.ride(started, claim)
     else:
         instance.ride(claim)
-    if instance.lease.token > last_token + 1:
+    if suspicious:
         await instance.log.flush()
     await take_commands(instance)
 

@@ -145,6 +145,7 @@ class RunHistory:
                 self._command(record)
             case r.RunSuspended():
                 self.status, self.reason = "suspended", record.reason
+                self.claims_without_progress = 0  # its owner came to an end of its own: nobody died of it
             case r.RunReopened():
                 self.status, self.reason, self.stopped, self.cancelled = "running", "", None, None
                 self.claims_without_progress = 0
