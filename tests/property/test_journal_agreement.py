@@ -18,6 +18,7 @@ from holdfast.journal.port import Claimed, Journal, Lease, Post, Row, RunChange,
 from holdfast.journal.sqlite import Parts, SqliteJournal
 from holdfast.journal.sqlite.here import Here
 
+IN_MEMORY = Path("/dev/shm")
 RUNS = st.sampled_from(["r1", "r2"])
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 KEYS = st.sampled_from(["", "k1", "k2"])
@@ -128,7 +129,7 @@ def test_memory_and_sqlite_agree(calls: list[tuple[object, ...]]) -> None:
         finally:
             await sqlite.close()
 
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         asyncio.run(main(place))
 
 

@@ -1,5 +1,7 @@
 """What every journal promises, as tests. Whoever writes a journal lets their suite inherit from this.
 
+A long file, since it is one list of promises that reads best in one piece.
+
     class TestMyJournal(JournalConformance):
         @staticmethod
         def make_journal(place: Path) -> Journal:

@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import JournalUnavailable, LeaseLost, RecordRefused
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Post, Row, RunChange, Write
-from holdfast.journal.sqlite import Parts
+from holdfast.journal.sqlite import Parts, background
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
 WAYS = pytest.mark.parametrize("parts", [Parts(commits="loop"), Parts(commits="thread")], ids=["loop", "thread"])
@@ -88,18 +88,20 @@ def test_what_rides_is_durable_although_the_loop_is_blocked(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_riding_goes_on_after_the_thread_fell_asleep(tmp_path: Path) -> None:
+def test_riding_goes_on_after_the_thread_fell_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_IDLE_TICKS", 3)
+
     async def main() -> None:
         journal = sqlite(tmp_path)
         await journal.open()
         log = await start_log(journal)
         other = sqlite3.connect(tmp_path / "journal.db", timeout=30)
-        background = journal._running._background
+        thread = journal._running._background
         for number in range(1, 4):
             log.ride([body(number)])
             while other.execute("select count(*) from record").fetchone()[0] < number:
                 pass
-            while background._ticking:
+            while thread._ticking:
                 pass
         other.close()
         await journal.close()

@@ -228,28 +228,34 @@ def test_the_log_keeps_its_size_over_closing_and_the_file_is_whole_without_it(tm
     asyncio.run(look())
 
 
-def test_a_deleted_file_stops_writing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_deleted_file_stops_writing(tmp_path: Path, suffix: str) -> None:
     async def main() -> None:
         journal = sqlite(tmp_path)
         await journal.open()
         log = await start_log(journal)
         await log.append([body(1)])
-        journal.path.unlink()
+        (tmp_path / f"journal.db{suffix}").unlink()
         error = await error_of(log.append([body(2)]))
         assert isinstance(error, JournalUnavailable)
-        assert "deleted, moved or replaced" in str(error)
+        assert "was deleted, moved or replaced" in str(error)
         await journal.close()
 
     asyncio.run(main())
 
 
-def test_a_replaced_file_stops_writing_when_the_anchor_is_due(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["", "-lock"])
+def test_a_replaced_file_stops_writing_when_the_anchor_is_due(tmp_path: Path, suffix: str) -> None:
     async def main() -> None:
         journal = sqlite(tmp_path)
         await journal.open()
         log = await start_log(journal)
-        journal.path.rename(tmp_path / "aside.db")
-        journal.path.write_bytes(b"")
+        file = tmp_path / f"journal.db{suffix}"
+        if suffix:
+            file.unlink()
+        else:
+            file.rename(tmp_path / "aside.db")
+        file.write_bytes(b"")
         with journal._committer.mutex:
             journal._store.save_anchor()
         assert isinstance(await error_of(log.append([body(2)])), JournalUnavailable)

@@ -56,7 +56,7 @@ def kept_locked(path: Path) -> JournalUnavailable:
 def file_gone(path: Path) -> JournalUnavailable:
     """The path no longer leads to the file that is open."""
     return JournalUnavailable(
-        f"{path} was deleted, moved or replaced while it was open",
+        f"{path}, its log or its lock file was deleted, moved or replaced while it was open",
         known="what was acknowledged before is in the file that was there then",
         next_step="put the file back, or start the process again with the new one",
     )

@@ -57,6 +57,10 @@ class FileLock:
     def release(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
+    def is_orphan(self) -> bool:
+        """Whether the lock file was deleted: who comes later locks another one, and nobody excludes anybody."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
     def close(self) -> None:
         """Let go of the file. It stays: removing it would let two holders lock two different files."""
         if self._descriptor >= 0:

@@ -37,7 +37,8 @@ class Store:
         self.failure: JournalError | None = None
         self.anchor_is_old = False
         self._lock = FileLock(settings.path.with_name(settings.path.name + "-lock"))
-        self._watch = -1
+        self._name = str(settings.path)
+        self._watches: list[int] = []
         self._files: Files | None = None
         self._batch: BatchWriter | None = None
         self._written_pages = 0.0  # estimated, since the last checkpoint
@@ -74,8 +75,10 @@ class Store:
         finally:
             self._lock.release()
         self.failure = None
-        # A descriptor that only names the file. Closing an ordinary one would drop SQLite's locks on it.
-        self._watch = os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else -1
+        if hasattr(os, "O_PATH"):
+            # Descriptors that only name the files. Closing ordinary ones would drop SQLite's locks on them.
+            names = [self._name, f"{self._name}-wal"] if files.wal else [self._name]
+            self._watches = [os.open(name, os.O_PATH | os.O_CLOEXEC) for name in names]
         self._batch = BatchWriter(files.writer, self.here.wall_ms)
         return files.identity
 
@@ -95,9 +98,9 @@ class Store:
             for connection in (files.writer, files.reader):
                 with contextlib.suppress(DatabaseFailure):
                     connection.close()
-        if self._watch >= 0:
-            os.close(self._watch)
-            self._watch = -1
+        for watch in self._watches:
+            os.close(watch)
+        self._watches = []
         self._lock.close()
 
     @property
@@ -202,12 +205,12 @@ class Store:
                 self._files.writer.rows("rollback")
 
     def _still_has_a_name(self) -> bool:
-        """Whether the file was not deleted under us: what is written to a deleted file is lost.
+        """Whether neither the file nor its log was deleted under us: what is written to a deleted file is lost.
 
         Asked after each commit, so it must be cheap. Whether the *path* still leads here is asked with
         the anchor, about once a second.
         """
-        return self._watch < 0 or os.fstat(self._watch).st_nlink > 0
+        return all(os.fstat(watch).st_nlink for watch in self._watches)
 
     # --- keeping house -------------------------------------------------------------------------------
 
@@ -244,7 +247,7 @@ class Store:
             self.anchor_is_old = True
             return
         try:
-            if self.settings.path.stat().st_ino != self._files.inode:
+            if self._lock.is_orphan() or self.settings.path.stat().st_ino != self._files.inode:
                 self.failure = file_gone(self.settings.path)
                 return
             self._save_anchor(self._files)
