@@ -112,6 +112,7 @@ class Flight:
         """Everything that `decide` has to know beside the operation."""
         instance, tool = self.instance, self.tool
         plain = not self.calls and self.reading == "unread" and self.elsewhere is None and not self.key_age_ms
+        plain = plain and self.operation.intent.executable
         if plain and tool is not None and tool.digest == self.operation.contract and instance.is_calm():
             return instance.calm(tool)
         contract = self.contract()
@@ -127,6 +128,7 @@ class Flight:
             paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
             breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
             elsewhere=self.elsewhere,
+            at_hand=self.arguments is not None,
             live=frozenset(number for number, call in self.calls.items() if not call.done()),
             reading=self.reading,
             key_age_ms=self.key_age_ms,

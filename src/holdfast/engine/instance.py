@@ -24,6 +24,7 @@ from holdfast.model.situation import Now, Situation
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
+    from holdfast.engine.flight import Flight
 
 
 PASSES: Final = 24
@@ -75,6 +76,7 @@ class Instance:
             step for step, operation in history.operations.items() if not operation.intent.compensates
         }
         self.drivers: dict[str, asyncio.Task[None]] = {}
+        self.flights: dict[str, Flight] = {}  # what the drivers drive
         self.troubled: set[str] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
             *history.left,

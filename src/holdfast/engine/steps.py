@@ -54,6 +54,7 @@ async def operate(scope: Scope, call: Call) -> Told:
         _same(instance, step, recorded.intent, tool, written)
         if instance.expected:
             instance.reach(step)
+        _hand_over(instance, step, call)
     else:
         _not_a_read(instance, step)
         if instance.expected:
@@ -63,6 +64,14 @@ async def operate(scope: Scope, call: Call) -> Told:
         draft = _draft(instance, step, call, written)
         await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
     return await _told(scope, step, tool)
+
+
+def _hand_over(instance: Instance, step: str, call: Call) -> None:
+    """Code came back to an open operation with its arguments: what the record cannot give, the code can."""
+    flight = instance.flights.get(step)
+    if flight is not None and flight.arguments is None:
+        flight.arguments = dict(call.arguments)
+        instance.wake(step)
 
 
 async def _perform(scope: Scope, flight: Flight) -> None:
@@ -165,11 +174,13 @@ def _start(instance: Instance, flight: Flight) -> None:
             instance.failures[flight.step] = error
         finally:
             instance.drivers.pop(flight.step, None)
+            instance.flights.pop(flight.step, None)
             instance.settled(flight.step)
             instance.consider_rest()
 
     context = contextvars.copy_context()
     context.run(SCOPE.set, None)  # a driver is no branch of agent code
+    instance.flights[flight.step] = flight
     instance.drivers[flight.step] = asyncio.get_running_loop().create_task(body(), context=context)
 
 

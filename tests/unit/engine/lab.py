@@ -145,6 +145,12 @@ class Lab:
     def forget_what_rides(self) -> None:
         self.journal._riding.clear()
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let threads be heard until `condition` holds; no time passes meanwhile."""
+        with self.loop.held():
+            while not condition():
+                await asyncio.sleep(0)  # noqa: ASYNC110 - a thread will make it true, and the loop has to look
+
     async def pass_time(self, **duration: float) -> None:
         await asyncio.sleep(timedelta(**duration).total_seconds())
 
