@@ -41,11 +41,10 @@ def _plain(value: object) -> object:
     match value:
         case dict():
             fields = cast("dict[str, object]", value)
-            match fields:
-                case {"$object": [str(), inner]}:
-                    return _plain(inner)
-                case _:
-                    return {name: _plain(item) for name, item in fields.items()}
+            typed = fields.get("$object") if len(fields) == 1 else None
+            if isinstance(typed, list):  # the name of a class, and its fields
+                return _plain(cast("list[object]", typed)[-1])
+            return {name: _plain(item) for name, item in fields.items()}
         case list():
             return [_plain(item) for item in cast("list[object]", value)]
         case _:

@@ -211,9 +211,7 @@ class _Teller:
         label, text = record_note(record)
         if isinstance(record, r.Claimed):
             claims = len(self.history.owners)
-            label, text = (
-                ("taken up", f"again, by another process (the {claims}. to drive it)") if claims > 1 else ("", "")
-            )
+            label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
         if label:
             mark: Mark = (
                 "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"

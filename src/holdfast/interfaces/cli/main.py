@@ -26,6 +26,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cancel": ("ordering", "Call a run off: nothing more is sent."),
     "pause": ("ordering", "Let a run or a tool rest."),
     "unpause": ("ordering", "Let a paused run or tool go on."),
+    "replay": ("history", "Recompute a run without effects, and report where it diverges."),
+    "fork": ("history", "Start a new run from the beginning of another."),
+    "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
+    "verify": ("keeping", "Check the chains of all records."),
+    "doctor": ("keeping", "Examine the journal; rebuild its listing, or trust it again."),
+    "completion": ("completing", "Print the shell completion script."),
 }
 
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from holdfast.agent.agent import Agent
 from holdfast.errors import HoldfastError, UsageError
@@ -31,13 +31,12 @@ def load_agent(target: str) -> AnyAgent:
     if found is None:
         known = ", ".join(_agents(module)) or "none"
         raise UsageError(f"{place} has no {name!r}", known=f"agents in it: {known}", next_step=_HINT)
-    if not isinstance(found, Agent):
+    if not _is_agent(found):
         raise UsageError(
             f"{target} is no agent but a {type(found).__name__}",
             next_step=f"declare it with @agent(...): async def {name}(run: Run, given: ...) -> ...",
         )
-    agent: AnyAgent = found
-    return agent
+    return found
 
 
 def load_agents(targets: Iterable[str]) -> list[AnyAgent]:
@@ -112,8 +111,12 @@ def _by_name(name: str) -> ModuleType:
         ) from error
 
 
+def _is_agent(value: object) -> TypeGuard[AnyAgent]:
+    return isinstance(value, Agent)
+
+
 def _agents(module: ModuleType) -> dict[str, AnyAgent]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, Agent)}
+    return {name: value for name, value in vars(module).items() if _is_agent(value)}
 
 
 def _only_agent(module: ModuleType, target: str) -> AnyAgent:

@@ -1,0 +1,136 @@
+"""Looking after a journal: what it is, rebuilding its listing from records, and trusting it again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.errors import UsageError
+from holdfast.interfaces.looking import Looking, Waiting
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, RunChange, RunRow, RunStatus
+from holdfast.journal.sqlite.driver import StandardDatabase
+from holdfast.model.ids import operation_id
+from holdfast.model.run import RunHistory
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """A journal at a glance."""
+
+    path: str
+    bytes: int
+    mode: str
+    sqlite: str
+    namespace: str
+    incarnation: str
+    trust: str
+    reason: str
+    notices: list[str]
+    runs: dict[str, int]
+    open_operations: list[str]
+    abandoned: list[str]
+    paused_tools: dict[str, str]
+    ledger_entries: int
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What became of the listing. `busy` runs are driven by a living process, whose own writes keep them right."""
+
+    runs: int
+    changed: list[str]
+    busy: list[str]
+
+
+async def facts(looking: Looking, path: Path) -> Facts:
+    """Examine an open journal."""
+    where, size = _on_disk(path)
+    counts: Counter[str] = Counter()
+    operations: list[str] = []
+    async for row in looking.every_run():
+        counts[row.status] += 1
+        if row.status not in {"completed", "undone"}:
+            history = await looking.history(row.run)
+            operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
+    abandoned = [row.run for row in await looking.journal.runs(wakeable=True)]
+    database = StandardDatabase(path, True)
+    try:
+        ((mode,),) = database.rows("pragma journal_mode")
+        ((entries,),) = database.rows("select count(*) from ledger")
+    finally:
+        database.close()
+    identity = looking.identity
+    assert isinstance(entries, int)
+    return Facts(
+        path=where,
+        bytes=size,
+        mode=str(mode),
+        sqlite=sqlite3.sqlite_version,
+        namespace=identity.namespace,
+        incarnation=identity.incarnation,
+        trust=identity.trust,
+        reason=identity.reason,
+        notices=list(identity.notices),
+        runs=dict(sorted(counts.items())),
+        open_operations=operations,
+        abandoned=abandoned,
+        paused_tools=await looking.pauses(),
+        ledger_entries=entries,
+    )
+
+
+def _on_disk(path: Path) -> tuple[str, int]:
+    return str(path.absolute()), path.stat().st_size
+
+
+async def rebuild(engine: Engine) -> Rebuilt:
+    """Recompute the listing of every idle run from its records. Nothing is sent, no record is written."""
+    looking = Looking(engine.journal, engine.identity)
+    names = [row.run async for row in looking.every_run()]
+    changed: list[str] = []
+    busy: list[str] = []
+    for run in names:
+        claimed = await engine.journal.claim(run, engine.worker.id)
+        if not isinstance(claimed, Claimed):
+            busy.append(run)
+            continue
+        history = await looking.history(run)
+        wanted = _listing(history, claimed.row, engine.seams.clock.wall_ms())
+        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+        await log.append((), wanted)
+        if _differs(claimed.row, wanted):
+            changed.append(run)
+    return Rebuilt(len(names), changed, busy)
+
+
+def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
+    """How a run stands by its records. A run that waits is due now: who drives it next finds out for what."""
+    status: RunStatus = "running" if history.status == "new" else history.status
+    if status == "suspended" and history.paused is not None:
+        return RunChange(status, f"paused by {history.paused.by}", None, row.waits, release=True)
+    if status != "suspended":
+        reason = "" if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"[:500]
+        return RunChange(status, reason, release=True)
+    waits = [
+        Waiting("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
+        for operation in history.open_operations()
+        if operation.phase in {"unknown", "gated"}
+    ]
+    due = row.due_ms if row.status == "suspended" and row.waits != b"[]" else wall_ms
+    kept = row.waits if row.status == "suspended" and row.waits != b"[]" else msgspec.json.encode(waits)
+    return RunChange(status, history.reason[:500], due, kept, release=True)
+
+
+def _differs(row: RunRow, wanted: RunChange) -> bool:
+    return (row.status, row.reason, row.waits) != (wanted.status, wanted.reason, wanted.waits)
+
+
+async def trust(engine: Engine, by: str, *, newest: bool) -> str:
+    """An operator's word on a journal that looks copied or restored. The trust it has now. Raises `UsageError`."""
+    if engine.identity.trust == "trusted":
+        raise UsageError("this journal is trusted already", next_step="nothing needs to be done")
+    identity = await engine.journal.confirm("trusted" if newest else "doubtful", by)
+    return identity.trust
