@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from holdfast.model.contract import remembered_until_ms
-from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.operation import Attempt, OperationState, Standing
 from holdfast.model.situation import Now, Situation
 from holdfast.policies import milliseconds
 
@@ -20,45 +18,52 @@ Column = Literal["read", "natural", "keyed", "verifiable", "none"]
 FOREVER_MS = 2**62
 
 
-class Weight(msgspec.Struct, frozen=True):
-    """The attempts, sorted by what they prove, and the column of the decision table that applies."""
+class Weight:
+    """The attempts, sorted by what they prove, and the column of the decision table that applies.
 
-    returned: Attempt | None
-    rejected: Attempt | None
-    ambiguous: tuple[Attempt, ...]
-    open: bool  # some call has no end on record: it runs, or the death of its process is not proven yet
-    live: bool  # some call still runs in this process, given up or not
-    unsent: bool  # every attempt is proven unsent (or there is none)
-    column: Column
-    spent: int  # attempts that count against the budget
+    `open`: some call has no end on record; it runs, or the death of its process is not proven yet.
+    `live`: some call still runs in this process, given up or not. `unsent`: every attempt is proven
+    unsent, or there is none. `spent` counts the attempts that are charged to the budget.
+    """
+
+    __slots__ = ("_column", "_of", "ambiguous", "live", "open", "rejected", "returned", "spent", "unsent")
+
+    def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
+        self._of = (operation, situation, now)
+        self._column: Column | None = None
+        self.returned: Attempt | None = None
+        self.rejected: Attempt | None = None
+        self.ambiguous: tuple[Attempt, ...] = ()
+        self.open = self.live = False
+        self.unsent = True
+        self.spent = 0
+        for attempt in operation.attempts:
+            self._add(attempt, attempt.standing(operation.absent_through), situation)
+
+    @property
+    def column(self) -> Column:
+        """The column of the table, worked out when a rule first asks for it: most steps never do."""
+        if self._column is None:
+            self._column = _column(*self._of)
+        return self._column
+
+    def _add(self, attempt: Attempt, standing: Standing, situation: Situation) -> None:
+        if standing == "returned":
+            self.returned = attempt
+        elif standing == "rejected":
+            self.rejected = attempt
+        elif standing in {"ambiguous", "open"}:
+            self.ambiguous = (*self.ambiguous, attempt)
+        self.unsent = self.unsent and standing == "unsent"
+        self.open = self.open or attempt.end is None
+        self.live = self.live or attempt.number in situation.live
+        excused = standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None
+        self.spent += not excused
 
 
 def weigh(operation: OperationState, situation: Situation, now: Now) -> Weight:
-    """Sort the attempts and choose the column."""
-    returned = rejected = None
-    ambiguous: list[Attempt] = []
-    unsent = True
-    spent = 0
-    for attempt in operation.attempts:
-        standing = attempt.standing(operation.absent_through)
-        if standing == "returned":
-            returned = attempt
-        elif standing == "rejected":
-            rejected = attempt
-        elif standing in {"ambiguous", "open"}:
-            ambiguous.append(attempt)
-        unsent = unsent and standing == "unsent"
-        spent += not (standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None)
-    return Weight(
-        returned,
-        rejected,
-        tuple(ambiguous),
-        open=any(attempt.end is None for attempt in operation.attempts),
-        live=any(attempt.number in situation.live for attempt in operation.attempts),
-        unsent=unsent,
-        column=_column(operation, situation, now),
-        spent=spent,
-    )
+    """Sort the attempts."""
+    return Weight(operation, situation, now)
 
 
 def _column(operation: OperationState, situation: Situation, now: Now) -> Column:
