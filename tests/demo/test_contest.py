@@ -1,6 +1,8 @@
 """Real processes: the workers are killed where the schedule says, and the referee counts at the services."""
 
 import asyncio
+import os
+import signal
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +13,7 @@ from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
 from holdfast.demo.side_without import WithoutHoldfast
 from holdfast.demo.witness import Happened, KillNow
+from tests.demo.processes import running
 
 
 @dataclass
@@ -68,3 +71,17 @@ def test_services_that_do_not_start_end_the_demo(tmp_path):
     contest = Contest(7, tmp_path / "missing.jsonl", tmp_path, [BrokenSide(None, tmp_path)], print)
     with pytest.raises(DemoError, match="services did not start"):
         asyncio.run(contest.run())
+
+
+def test_services_that_end_early_end_the_demo(tmp_path):
+    requests = tmp_path / "requests.jsonl"
+    write_requests(requests, make_requests(7, REQUESTS))
+
+    def shoot(_news):
+        for witness in running(tmp_path, "witness"):
+            os.kill(witness, signal.SIGKILL)
+
+    contest = Contest(7, requests, tmp_path, [WithoutHoldfast(requests, tmp_path)], shoot)
+    with pytest.raises(DemoError, match="services ended early"):
+        asyncio.run(contest.run())
+    assert not running(tmp_path, "without")

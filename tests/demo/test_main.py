@@ -4,9 +4,9 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from holdfast.demo.main import run_demo
+from tests.demo.processes import running
 
 COUNTS = {"requested", "once", "twice", "never", "waiting", "refused", "misreported", "kills"}
 
@@ -52,15 +52,4 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
     demo.send_signal(signal.SIGINT)
     _, errors = demo.communicate(timeout=20)
     assert errors.decode().strip().endswith("KeyboardInterrupt")
-    assert not any(running(tmp_path, f"holdfast.demo.{module}") for module in ("witness", "worker", "without"))
-
-
-def running(folder, module):
-    """The processes that work in `folder` with a module of that name."""
-    lines = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            lines.append(process.read_bytes())
-        except OSError:
-            continue  # it ended while we looked
-    return [line for line in lines if str(folder).encode() in line and f"{module}\0".encode() in line]
+    assert not any(running(tmp_path, module) for module in ("witness", "worker", "without"))

@@ -13,10 +13,10 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx2
 import msgspec
@@ -27,6 +27,7 @@ from holdfast.demo.schedule import LANES, Spot, lane_of
 from holdfast.demo.witness import Dead, Happened, KillNow, Ready, Told
 from holdfast.demo.world import Effect
 
+T = TypeVar("T")
 TIME_LIMIT_S: Final = 120.0
 PYTHON: Final = (sys.executable, "-P", "-m")  # -P: a file in the viewer's directory shadows nothing
 
@@ -98,22 +99,20 @@ class Contest:
 
     async def _play_all(self, witness: Process, addresses: Mapping[str, Addresses]) -> dict[str, Result]:
         listening = asyncio.create_task(self._listen(witness))
-        playing = [asyncio.create_task(self._play(side, addresses[side.name])) for side in self.sides]
+        playing = asyncio.create_task(_together([self._play(side, addresses[side.name]) for side in self.sides]))
         try:
-            for ended in asyncio.as_completed([*playing, listening]):
-                await ended  # raises what went wrong; listening ends in no other way
-                if all(one.done() for one in playing):
-                    break
-            return {side.name: await one for side, one in zip(self.sides, playing, strict=True)}
+            await asyncio.wait({listening, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if not playing.done():
+                await listening  # raises: it never ends by itself
+            return {side.name: result for side, result in zip(self.sides, await playing, strict=True)}
         finally:
-            for task in (*playing, listening):
-                task.cancel()
+            await _cancelled(listening, playing)
 
     async def _play(self, side: Side, addresses: Addresses) -> Result:
         place = self.folder / side.name
         place.mkdir(parents=True, exist_ok=True)
         self._addresses(side).write_bytes(msgspec.json.encode(addresses))
-        await asyncio.gather(*(self._work(side, lane) for lane in range(LANES)))
+        await _together([self._work(side, lane) for lane in range(LANES)])
         async with httpx2.AsyncClient(trust_env=False) as client:
             answer = await client.get(f"{addresses.http}/effects", timeout=TIME_LIMIT_S)
         effects = msgspec.json.decode(answer.content, type=list[Effect])
@@ -166,6 +165,14 @@ class Contest:
         witness.stdin.write(msgspec.json.encode(Dead(order.side, order.event)) + b"\n")
 
     async def _start(self, name: str, command: Sequence[str], addresses: Path | None = None) -> Process:
+        starting = asyncio.create_task(self._spawn(name, command, addresses))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            async with _ended(await starting):  # half-started, asyncio would leave it to nobody
+                raise
+
+    async def _spawn(self, name: str, command: Sequence[str], addresses: Path | None) -> Process:
         environment = os.environ | ({ENVIRONMENT: str(addresses)} if addresses else {})
         with (self.folder / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
@@ -180,6 +187,28 @@ class Contest:
 
     def _addresses(self, side: Side) -> Path:
         return self.folder / side.name / "services.json"
+
+
+async def _together(work: Sequence[Coroutine[None, None, T]]) -> list[T]:
+    """Do it all at once; the first error ends the rest, and is raised when the rest has ended.
+
+    Unlike `asyncio.gather` it cancels nobody twice, so that each has the time to end its process.
+    """
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+        return [task.result() for task in tasks]
+    finally:
+        await _cancelled(*tasks)
+
+
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel what is not done, and wait until everything is; whoever calls raises what matters."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
