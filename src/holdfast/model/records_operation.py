@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.outcome import Basis, VerdictKind
+from holdfast.model.outcome import RETURNED, Basis, VerdictKind
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 
 EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progress", "lost"]
@@ -33,7 +33,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 class End(msgspec.Struct, frozen=True, omit_defaults=True):
     """How one call ended. `key_read` is false where a keyed tool never looked at its key."""
 
-    kind: EndKind
+    kind: EndKind = "returned"
     why: str = ""
     code: str = ""
     result: Raw = NOTHING
@@ -54,9 +54,9 @@ class AttemptStarted(Stamped, frozen=True):
     """The write-ahead record of one send. After it the effect may have landed."""
 
     step: str
-    number: int
-    token: int
-    send_by: int  # milliseconds after `up`
+    number: int = 1
+    token: int = 1
+    send_by: int = 60_000  # milliseconds after `up`
     intent: Intent | None = None
     observed: Raw = NOTHING
     approval: str = ""
@@ -152,8 +152,8 @@ class OperationSettled(Stamped, frozen=True):
     """The outcome. `number` and `end` fold the end of the last attempt into the same record."""
 
     step: str
-    status: Literal["succeeded", "failed", "unknown", "cancelled"]
-    basis: Basis
+    status: Literal["succeeded", "failed", "unknown", "cancelled"] = "succeeded"
+    basis: Basis = RETURNED
     rule: str = ""
     reason: str = ""
     code: str = ""
@@ -161,7 +161,7 @@ class OperationSettled(Stamped, frozen=True):
     lost: bool = False
     unverified: bool = False
     missing: tuple[str, ...] = ()
-    number: int = 0
+    number: int = 1
     end: End | None = None
 
 

@@ -31,13 +31,12 @@ create index run_open on run (status, due_ms) where status in ('running', 'suspe
 
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
--- A body above 8 KiB is `{"payload":"<sha256>"}` here and stands in full in `payload`.
+-- Each body carries its own time, under the chain. A body above 8 KiB is `{"payload":"<sha256>"}` here and stands in full in `payload`.
 create table record (
   id    integer primary key,
   run   integer not null,
   seq   integer not null,
   token integer not null,
-  at_ms integer not null,
   body  text not null,
   hash  blob not null
 );

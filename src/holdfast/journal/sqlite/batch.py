@@ -31,8 +31,8 @@ def _insert_sql(count: int) -> str:
     """Insert up to `count` rows whose token still is the run's. Unused places stay NULL and match no run."""
     places = ",".join(["(?,?,?,?,?)"] * count)
     return (  # only question marks are put in
-        "insert into record (run, seq, token, at_ms, body, hash)"  # noqa: S608 -- see above
-        " select column1, column2, column3, ?, cast(column4 as text), column5"
+        "insert into record (run, seq, token, body, hash)"  # noqa: S608 -- see above
+        " select column1, column2, column3, cast(column4 as text), column5"
         f" from (values {places})"
         " where (select token from run where id = column1) = column3"
     )
@@ -165,7 +165,7 @@ class BatchWriter:
             size = _SIZE_FOR[count] if count <= _SIZES[-1] else _SIZES[-1]
             part, values = values[: 5 * size], values[5 * size :]
             part += [None] * (5 * size - len(part))
-            stored += self._database.change(_INSERT[size], [self._wall_ms(), *part])
+            stored += self._database.change(_INSERT[size], part)
             count -= size
         return stored
 
