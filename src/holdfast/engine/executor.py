@@ -25,7 +25,7 @@ from holdfast.model.decide import decide
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import key_left_ms
+from holdfast.model.weigh import send_by_ms
 
 Deed: TypeAlias = (
     m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Compensate | m.Park | m.Done
@@ -148,7 +148,7 @@ def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptSt
     contract, first = flight.contract(), not flight.recorded
     send_by = contract.timeout_ms
     if contract.key is not None and (operation.attempts or flight.key_age_ms):
-        send_by = max(1, min(send_by, key_left_ms(operation, flight.situation(), now)))
+        send_by = send_by_ms(operation, flight.situation(), now)
     intent = flight.intent
     if first and flight.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=flight.observed)

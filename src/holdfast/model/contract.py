@@ -7,6 +7,7 @@ judged by the contract they were made under.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
@@ -126,8 +127,9 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @lru_cache(maxsize=4096)
 def contract_digest(contract: Contract) -> str:
-    """Twelve hexadecimal digits that name these exact clauses."""
-    return hashlib.sha256(msgspec.json.encode(contract, order="deterministic")).hexdigest()[:12]
+    """Eight characters (48 bits) that name these exact clauses."""
+    named = hashlib.sha256(msgspec.json.encode(contract, order="deterministic")).digest()[:6]
+    return base64.urlsafe_b64encode(named).decode()
 
 
 @lru_cache(maxsize=4096)
