@@ -11,7 +11,7 @@ from typing import Final
 
 from goals import CASES, Case, Metric
 from sampling import Bench
-from subjects.measure import PAYLOAD_BYTES
+from subjects.measure import ARGUMENT_BYTES, PAYLOAD_BYTES
 
 FEW: Final = 1_000
 MANY: Final = 10_000
@@ -30,9 +30,9 @@ def replay_growth(bench: Bench) -> float:
 
 
 def bytes_per_step(bench: Bench) -> float:
-    """Growth of the settled database per keyed step, without the payload that the user asked us to keep."""
+    """Growth of the settled database per keyed step, without the arguments and the result we were asked to keep."""
     sizes = [bench.take("riding")["bytes_per_step"] for _ in range(2)]
-    return max(sizes) - PAYLOAD_BYTES
+    return max(sizes) - PAYLOAD_BYTES - ARGUMENT_BYTES
 
 
 def import_ms(bench: Bench) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAYLOAD_BYTES = 205
+ARGUMENT_BYTES = len('{"index":123}')
 
 
 def payload(index: int) -> dict[str, object]:

@@ -40,7 +40,7 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
     if call is None:
         flight.instance.engine.seams.crash.reached("before_send")
         flight.calls[number] = call = _begin(flight, started)
-        await _wait(call, started.send_by / 1000)
+        await _wait(call, flight.limit_ms(started) / 1000)
     else:
         await _wait(call, _seconds_left(flight, started))
     flight.instance.engine.seams.crash.reached("after_send")
@@ -61,9 +61,10 @@ def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
     tool, instance = flight.tool, flight.instance
     assert tool is not None, flight.step
     arguments = flight.decoded()
+    limit = flight.limit_ms(started)
     current = CurrentOperation(
         instance.run, flight.step, tool.name, flight.key, started.number,
-        lambda: started.send_by - (instance.engine.journal.now().ms - started.up),
+        lambda: limit - (instance.engine.journal.now().ms - started.up),
     )  # fmt: skip
     if tool.contract.observes:
         current.observed = msgspec.json.decode(flight.observed)
@@ -76,7 +77,7 @@ def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
 
 
 def _seconds_left(flight: Flight, started: r.AttemptStarted) -> float:
-    return max(0, started.send_by - (flight.instance.engine.journal.now().ms - started.up)) / 1000
+    return max(0, flight.limit_ms(started) - (flight.instance.engine.journal.now().ms - started.up)) / 1000
 
 
 async def _wait(call: asyncio.Future[Any], seconds: float) -> None:
@@ -99,7 +100,7 @@ async def _wait(call: asyncio.Future[Any], seconds: float) -> None:
 
 async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Future[Any]) -> Answer:
     """Time is over. A coroutine is cancelled and given a moment to say a last word; a thread cannot be."""
-    seconds = f"{started.send_by / 1000:g} s"
+    seconds = f"{flight.limit_ms(started) / 1000:g} s"
     tool = flight.tool
     assert tool is not None, flight.step
     if tool.body.is_async:

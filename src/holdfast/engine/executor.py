@@ -146,7 +146,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
 
 def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptStarted:
     contract, first = flight.contract(), not flight.recorded
-    send_by = contract.timeout_ms
+    send_by = 0
     if contract.key is not None and (operation.attempts or flight.key_age_ms):
         send_by = send_by_ms(operation, flight.situation(), now)
     intent = flight.intent

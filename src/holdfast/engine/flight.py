@@ -151,6 +151,10 @@ class Flight:
         else:
             await self.instance.append(*stored, posts=posts)
 
+    def limit_ms(self, started: r.AttemptStarted) -> int:
+        """How long after its start an attempt may send."""
+        return started.send_by or self.contract().timeout_ms
+
     def planned(self, waits_for: str = "") -> r.OperationPlanned:
         """The record that makes this operation exist before anything is attempted."""
         return r.OperationPlanned(

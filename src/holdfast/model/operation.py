@@ -25,7 +25,7 @@ class Attempt(msgspec.Struct, frozen=True):
     boot: str
     up: int
     at: int
-    send_by_ms: int
+    send_by_ms: int  # 0: the contract's time limit
     contract: str
     end: End | None = None
     over_boot: str = ""

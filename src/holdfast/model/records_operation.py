@@ -56,7 +56,7 @@ class AttemptStarted(Stamped, frozen=True):
     step: str
     number: int = 1
     token: int = 1
-    send_by: int = 60_000  # milliseconds after `up`
+    send_by: int = 0  # milliseconds after `up`; 0: the contract's time limit
     intent: Intent | None = None
     observed: Raw = NOTHING
     approval: str = ""
