@@ -99,6 +99,7 @@ class Holdfast:
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
+        self._given: dict[str, Input] = {}
 
     # --- open and close --------------------------------------------------------------------------------------
 
@@ -226,18 +227,25 @@ class Holdfast:
             if task is None:
                 task = asyncio.get_running_loop().create_task(drive_run(self.engine, run, agent, given))
                 self._running[run] = task
-                task.add_done_callback(lambda _: self._running.pop(run, None))
+                if given is not None:
+                    self._given[run] = given
+                task.add_done_callback(lambda _: self._ended(run))
             elif given is not None:
-                await self._same_input(run, given)
+                self._same_input(run, given)
             try:
                 return await asyncio.shield(task)
             except RunBusy:
                 await self.engine.seams.clock.sleep(self._settings.poll_ms / 1000)
 
-    async def _same_input(self, run: str, given: Input) -> None:
+    def _ended(self, run: str) -> None:
+        self._running.pop(run, None)
+        self._given.pop(run, None)
+
+    def _same_input(self, run: str, given: Input) -> None:
+        """Refuse to join a run with another input, from the moment when its first caller asked for it."""
         instance = self.engine.instances.get(run)
-        started = instance.history.started if instance is not None else None
-        if started is not None and started.digest != given.digest:
+        first = self._given.get(run) or (instance.history.started if instance is not None else None)
+        if first is not None and first.digest != given.digest:
             raise ParameterMismatch(
                 f"run {run} is running with another input", run=run, known="nothing was sent for this call",
                 next_step="a run id names one input: use another id",

@@ -41,7 +41,7 @@ _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
     r.EventReceived, r.OutcomeReused, r.OperationParked,
 )  # fmt: skip
-_BEFORE_THE_WORLD: Final = {"before_intent", "before_send", "before_verify"}
+_BEFORE_THE_WORLD: Final = {"before_send", "before_verify"}  # a write is refused earlier, with its intent
 
 
 class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,6 +104,7 @@ class _Copy(MemoryJournal):
         self.identity = msgspec.structs.replace(identity, trust="trusted", reason="")
         self.watching: Engine | None = None
         self.left: list[str] = []
+        self.over = False  # the first new step was met: how the engine winds up is nobody's record
 
     async def seed(self, run: str, history: RunHistory, records: Sequence[r.Record]) -> None:
         """Take the records, under a token newer than any of theirs."""
@@ -120,14 +121,15 @@ class _Copy(MemoryJournal):
 
     async def append(self, write: Write) -> None:
         self._refuse(write)
-        await super().append(write)
+        await super().append(msgspec.structs.replace(write, rows=()) if self.over else write)
 
     def ride(self, write: Write) -> None:
         self._refuse(write)
-        super().ride(write)
+        if not self.over:
+            super().ride(write)
 
     def _refuse(self, write: Write) -> None:
-        if self.watching is None:
+        if self.watching is None or self.over:
             return
         for row in write.rows:
             record = decode(row.body)
@@ -137,6 +139,9 @@ class _Copy(MemoryJournal):
     def stop(self, step: str = "") -> None:
         """Here the record ends. Remember which of its steps have not come back."""
         assert self.watching is not None
+        if self.over:
+            raise NewStep(step)
+        self.over = True
         for instance in self.watching.instances.values():
             told = [name for name in instance.history.deliveries if name != step]
             self.left = [*sorted(instance.expected - {step}), *(name for name in told if name not in instance.expected)]
@@ -213,7 +218,7 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
 def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
     """The code went past the record. That is as it should be, unless the record is whole or goes on."""
     where, step = _place(error), error.step
-    now = f"+ now: {step or 'a new step'}"
+    now = f"+ now: {step or 'a read that is not on record'}"
     if copy.left:
         shown = "\n".join(f"- recorded, not reached: {name}" for name in copy.left[:20])
         return _diverged(history, f"{shown}\n{now}", step, where)

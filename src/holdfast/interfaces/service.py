@@ -128,10 +128,12 @@ class Service:
         claimed = await self._claim(run)
         if claimed is None:
             return False
-        history, log = await self._open(claimed)
-        record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())
-        await log.append([encode(record)], RunChange("running", release=True))
-        history.add(record)
+        try:
+            _, log = await self._open(claimed)
+            record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())
+            await log.append([encode(record)], RunChange("running", release=True))
+        finally:
+            self._engine.leases.let_go(run)
         return True
 
     # --- inside --------------------------------------------------------------------------------------------
@@ -152,7 +154,14 @@ class Service:
         claimed = await self._claim(run)
         if claimed is None:
             return Applied(run, at_once=False, note="the process that drives the run applies it")
-        row = claimed.row
+        try:
+            await self._apply_to(claimed)
+        finally:
+            self._engine.leases.let_go(run)
+        return Applied(run, at_once=True)
+
+    async def _apply_to(self, claimed: Claimed) -> None:
+        run, row = claimed.lease.run, claimed.row
         history, log = await self._open(claimed)
         entries = await self._engine.journal.entries(command_stream(run), history.entry_seen)
         bodies: list[bytes] = []
@@ -164,7 +173,6 @@ class Service:
                 history.add(record)
                 bodies.append(encode(record))
         await log.append(bodies, self._after(row, history), tuple(posts))
-        return Applied(run, at_once=True)
 
     def _after(self, row: RunRow, history: RunHistory) -> RunChange:
         """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
@@ -175,7 +183,7 @@ class Service:
         return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), row.waits, release=True)
 
     async def _claim(self, run: str) -> Claimed | None:
-        claimed = await self._engine.journal.claim(run, self._engine.worker.id)
+        claimed = await self._engine.leases.claim(run)
         return claimed if isinstance(claimed, Claimed) else None
 
     async def _open(self, claimed: Claimed) -> tuple[RunHistory, RunLog]:

@@ -30,7 +30,8 @@ async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
         return status
     verdict = ("agrees with its record", "bold green") if found.agrees else ("diverged", "bold red")
     call.screen.line((found.run, "bold"), " ", verdict, f" ({count(found.records, 'record')})")
-    for label, text in (("it ends with", found.end), ("at", found.at), ("in", found.where)):
+    end = "" if found.end == "diverged" else found.end
+    for label, text in (("it ends with", end), ("at", found.at), ("in", found.where)):
         if text:
             call.screen.line(f"  {label} {text}")
     if found.difference:

@@ -1,0 +1,171 @@
+"""`replay` and `fork`: what a run has been, and what else it could have become."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [
+        ({}, "completed"),
+        ({"mode": "boom"}, "stopped: ValueError: boom"),
+        ({"cents": 20_000}, "stopped: Rejected: over the limit."),
+        ({"mode": "lost"}, "waits: ticket-1/restock#1: an attempt may have landed"),
+    ],
+)
+def test_the_same_code_agrees_with_its_record_and_sends_nothing(holdfast: Lab, fields: dict[str, object], end: str):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", **fields))
+    world = holdfast.world
+    said = holdfast("replay", "ticket-1", "--json")
+    assert (said.status, said.json["agrees"], said.json["end"]) == (0, True, end)
+    assert holdfast.world == world
+    assert holdfast("show", "ticket-1", "--json").json["records"] == said.json["records"], "a replay leaves no record"
+
+
+CHANGES = {
+    "other arguments": (
+        "await refund(ticket.id, ruling.cents)",
+        "await refund(ticket.id, 1)",
+        '- recorded: refund {"cents":500,"order":"1"}\n+ now:      refund {"cents":1,"order":"1"}',
+    ),
+    "a write less": ('    await restock(ticket.mode or "mug")\n', "", "- recorded, not reached: ticket-1/restock#1"),
+    "a write more": (
+        "    return reference",
+        '    await restock("more")\n    return reference',
+        '- recorded: completed with "r-1"\n+ now: restock#2',
+    ),
+    "a read in between": (
+        "    reference =",
+        '    await stock("cup")\n    reference =',
+        "- recorded, not reached: refund#1\n- recorded, not reached: restock#1\n+ now: a read that is not on record",
+    ),
+    "another result": (
+        "    return reference",
+        "    return reference + '!'",
+        '- recorded: completed with "r-1"\n+ now: completed with "r-1!"',
+    ),
+    "an error": (
+        "    return reference",
+        "    raise KeyError(1)",
+        '- recorded: completed with "r-1"\n+ now: stopped: KeyError: 1',
+    ),
+    "a question asked otherwise": ("run.decide(rule, ticket)", "run.decide(rule, Ticket('2'))", ""),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_code_diverges_and_the_difference_says_where(holdfast: Lab, change: str):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    old, new, difference = CHANGES[change]
+    target, world = holdfast.change(old, new), holdfast.world
+    found = holdfast("replay", "ticket-1", "--agent", target, "--json")
+    assert (found.status, found.json["agrees"]) == (4, False)
+    assert difference in found.json["difference"]
+    said = holdfast("replay", "ticket-1", "--agent", target)
+    assert said.lines[0].startswith("ticket-1 diverged")
+    assert difference in said.out
+    assert holdfast.world == world
+
+
+def test_a_fix_goes_past_the_record_and_is_named(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom"))
+    target, world = holdfast.change('raise ValueError("boom")', 'await restock("fixed")'), holdfast.world
+    found = holdfast("replay", "ticket-1", "--agent", target, "--json").json
+    assert (found["agrees"], found["end"], found["at"]) == (True, "a new step", "restock#2")
+    assert "in desk" in found["where"]
+    assert holdfast.world == world
+
+
+def test_an_open_keyed_write_is_not_sent_by_a_replay(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    world = holdfast.world
+    found = holdfast("replay", "ticket-1", "--agent", "desk.py:desk", "--json")
+    assert found.status == 0
+    assert holdfast.world == world
+
+
+def test_nothing_is_verified_or_observed_by_a_replay(holdfast: Lab):
+    target = holdfast.change(
+        "@agent(",
+        "@restock.verify(settle_window=timedelta(hours=1))\n"
+        "async def on_the_shelf(operation: Operation[None]) -> Verdict[None]:\n    happened('looked')\n    return DidNotHappen()\n\n\n"
+        "@refund.observe\nasync def balance(operation: Operation[str]) -> int:\n    happened('observed')\n    return 1\n\n\n@agent(",
+    )
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost"))
+    world = holdfast.world
+    assert holdfast("replay", "ticket-1", "--agent", target).status == 0
+    assert holdfast.world == world
+
+
+def test_a_fork_inherits_outcomes_as_references(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    said = holdfast("fork", "ticket-1", "--at", "restock#1", "--as", "second")
+    assert said.status == 0
+    assert said.lines[0] == "second begins like ticket-1 before restock#1: 3 inherited steps."
+    assert "ticket-1/restock#1" in said.out
+    assert said.lines[-1] == "Next: holdfast resume second"
+    assert len(holdfast.world) == 2, "nothing is sent by forking"
+    assert holdfast("ps", "--status", "suspended", "--json").json["runs"][0]["run"] == "second"
+    assert holdfast("resume", "second").out == '"r-1"\n'
+    assert [line.split()[0] for line in holdfast.world] == ["refund", "restock", "restock"]
+    story = holdfast("show", "second", "--json").json
+    refund = next(entry for entry in story["entries"] if entry["step"] == "refund#1")
+    assert "from ticket-1/refund#1; nothing was sent" in refund["text"]
+    assert any(
+        entry["step"] == "fork" and "of ticket-1 before restock#1" in entry["text"] for entry in story["entries"]
+    )
+    assert holdfast("verify").status == 0
+    assert holdfast("replay", "second").status == 0
+
+
+def test_a_fork_is_not_woken_by_a_worker(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    holdfast("fork", "ticket-1", "--at", "refund#1", "--as", "second")
+    assert holdfast("worker", "desk.py:desk", "--once").out == "0 runs driven.\n"
+    assert len(holdfast.world) == 2
+
+
+def test_a_fork_inherits_failures_too(holdfast: Lab):
+    target = holdfast.change("    return reference", "    return reference")
+    holdfast.write(
+        "changed.py",
+        (holdfast.directory / "changed.py")
+        .read_text()
+        .replace(
+            "    reference = await refund(ticket.id, ruling.cents)",
+            "    try:\n        reference = await refund(ticket.id, ruling.cents)\n    except Rejected as no:\n        reference = f'{no.message} {no.code}'",
+        ),
+    )
+    holdfast("run", target, holdfast.ticket("1", cents=20_000))
+    holdfast("fork", "ticket-1", "--at", "restock#1", "--as", "second")
+    assert holdfast("resume", "second").out == '"over the limit limit"\n'
+
+
+@pytest.mark.parametrize(
+    ("step", "new", "problem"),
+    [
+        ("refund#9", "x", "run ticket-1 has no step refund#9"),
+        ("refund#1", "ticket-1", "there is a run ticket-1 already"),
+        ("refund#1", "a b", "'a b' cannot name a run"),
+    ],
+)
+def test_a_fork_that_cannot_be_says_why(asking: Lab, step: str, new: str, problem: str):
+    said = asking("fork", "ticket-1", "--at", step, "--as", new)
+    assert said.status == 2
+    assert problem in said.err
+
+
+def test_a_fork_never_leaves_where_an_operation_is_open(holdfast: Lab):
+    target = holdfast.change(
+        '    await restock(ticket.mode or "mug")', '    await run.gather(restock("lost"), stock("a"))'
+    )
+    holdfast("run", target, holdfast.ticket("1"))
+    holdfast("resolve", "ticket-1/~1/restock#1", "--happened")
+    holdfast("resume", "ticket-1")
+    steps = [entry["step"] for entry in holdfast("show", "ticket-1", "--json").json["entries"]]
+    assert "~2/stock#1" in steps
+    said = holdfast("fork", "ticket-1", "--at", "~2/stock#1", "--as", "second")
+    assert said.status == 2
+    assert "an operation is open there" in said.err
+    assert "open: ~1/restock#1" in said.err

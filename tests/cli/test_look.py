@@ -1,0 +1,210 @@
+"""`ps`, `show` and `why`: what a person reads, at 80 columns, and what a program reads."""
+
+import pytest
+
+from holdfast.interfaces.cli.main import COMMANDS
+from tests.cli.lab import DESK, Lab
+
+LOOKING = [
+    ("ps",),
+    ("show", "ticket-1"),
+    ("show", "ticket-1", "--at", "refund#1"),
+    ("why", "ticket-1/restock#1"),
+    ("verify",),
+    ("doctor",),
+]
+
+
+def test_ps_lists_runs_with_what_they_wait_for(asking: Lab):
+    asking("run", "desk.py:desk", asking.ticket("2"))
+    said = asking("ps")
+    assert said.status == 0
+    assert "ticket-1/restock#1: an attempt may have landed" in said.words
+    assert [line.split()[1:4] for line in said.lines if "desk" in line] == [
+        ["ticket-1", "desk", "suspended"],
+        ["ticket-2", "desk", "completed"],
+    ]
+
+
+def test_ps_can_be_narrowed_and_paged(asking: Lab):
+    asking("run", "desk.py:desk", asking.ticket("2"))
+    assert [run["run"] for run in asking("ps", "--status", "completed", "--json").json["runs"]] == ["ticket-2"]
+    page = asking("ps", "--limit", "1", "--json").json
+    assert ([run["run"] for run in page["runs"]], page["more"]) == (["ticket-1"], True)
+    page = asking("ps", "--limit", "1", "--after", "ticket-1", "--json").json
+    assert ([run["run"] for run in page["runs"]], page["more"]) == (["ticket-2"], False)
+    assert asking("ps", "--status", "stopped").out == "No runs are stopped.\n"
+
+
+def test_show_has_a_line_for_each_effect_and_what_happened_below(asking: Lab):
+    said = asking("show", "ticket-1")
+    lines = [line[8:].strip() for line in said.lines]
+    assert said.lines[0] == "ticket-1  desk  suspended"
+    assert said.lines[2] == 'input {"cents":500,"id":"1","mode":"lost"}'
+    assert any(line.startswith("✓  rule#1") for line in lines)
+    assert any(line.startswith("why") and line.endswith("within policy") for line in lines)
+    assert any(line.startswith("model") and "confidence 0.9" in line for line in lines)
+    assert any(line.startswith("✓  stock#1") and line.endswith("7") for line in lines)
+    assert any(line.startswith("✓  refund#1") and line.endswith('"r-1"') for line in lines)
+    assert any(line.startswith("?  restock#1") and "a person is asked" in line for line in lines)
+    assert any(line.startswith("attempt 1") and "may have landed: TimeoutError: no answer" in line for line in lines)
+    assert "holdfast why ticket-1/restock#1" in said.out
+
+
+def test_show_tells_what_a_person_said(asking: Lab):
+    asking("resolve", "ticket-1/restock#1", "--happened", "--by", "bea", "--evidence", "saw it")
+    asking("resume", "ticket-1")
+    said = asking("show", "ticket-1")
+    assert "✓  restock#1" in said.out
+    assert "done (bea said so: saw it)" in said.words
+    assert "says that it happened: saw it" in said.words
+    assert said.lines[0] == "ticket-1  desk  completed"
+
+
+def test_show_in_json_is_the_whole_story(asking: Lab):
+    story = asking("show", "ticket-1", "--json").json
+    assert [entry["step"] for entry in story["entries"] if entry["kind"] != "run"] == [
+        "rule#1", "stock#1", "refund#1", "restock#1",
+    ]  # fmt: skip
+    restock = story["entries"][3]
+    assert (restock["kind"], restock["status"], restock["arguments"]) == ("write", "unknown", {"sku": "lost"})
+    assert restock["notes"][0]["label"] == "attempt 1"
+
+
+def test_show_at_a_step_is_the_state_of_that_moment(asking: Lab):
+    state = asking("show", "ticket-1", "--at", "refund#1", "--json").json
+    assert (state["step"], state["open"], state["not_yet"]) == ("refund#1", [], ["restock#1"])
+    assert state["focus"]["result"] == "r-1"
+    assert state["focus"]["arguments"] == {"cents": 500, "order": "1"}
+    said = asking("show", "ticket-1", "--at", "restock#1")
+    assert "Open then: restock#1" in said.out
+    assert '{"sku":"lost"}' in said.out
+    early = asking("show", "ticket-1", "--at", "1", "--json").json
+    assert (early["record"], early["entries"]) == (1, [])
+
+
+@pytest.mark.parametrize(("where", "problem"), [("refund#2", "has no step refund#2"), ("999", "has no record 999")])
+def test_show_at_nowhere_says_where_it_could_be(asking: Lab, where: str, problem: str):
+    said = asking("show", "ticket-1", "--at", where)
+    assert said.status == 2
+    assert problem in said.err
+    assert "Known: it" in said.err
+
+
+def test_why_answers_every_question_and_names_the_rule(asking: Lab):
+    found = asking("why", "ticket-1/restock#1", "--json").json
+    answers = {
+        name: found[name]["answer"] for name in ("attempted", "acknowledged", "proven", "landed", "retry", "amends")
+    }
+    assert answers == {
+        "attempted": "yes", "acknowledged": "no", "proven": "no", "landed": "perhaps", "retry": "no", "amends": "none",
+    }  # fmt: skip
+    assert found["retry"]["because"] == "restock has no key and no verifier: nothing would notice a second effect"
+    assert found["decided_by"] == "nothing can prove it"
+    assert (found["move"], found["rule"]) == ("wait", "a person is asked")
+    said = asking("why", "ticket-1/restock#1")
+    assert "decided by the rule: nothing can prove it" in said.out
+    assert "holdfast resolve ticket-1/restock#1 --did-not-happen --retry" in said.out
+
+
+def test_why_of_a_success_says_who_proved_it(asking: Lab):
+    found = asking("why", "ticket-1/refund#1", "--json").json
+    assert found["proven"] == {"answer": "yes", "because": "succeeded: the call returned"}
+    assert found["landed"]["answer"] == "yes"
+    assert found["retry"]["answer"] == "no"
+    assert (found["move"], found["rule"]) == ("nothing", "the outcome is final")
+    assert found["key"] == asking.world[0].split()[-1]
+
+
+def test_why_of_a_refusal_says_that_a_retry_is_harmless(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=20_000))
+    found = holdfast("why", "ticket-1/refund#1", "--json").json
+    assert found["acknowledged"]["because"] == "attempt 1 refused: over the limit [limit]"
+    assert (found["landed"]["answer"], found["retry"]["answer"]) == ("no", "yes")
+
+
+def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    found = holdfast("why", "ticket-1/refund#1", "--json").json
+    assert found["attempts"][0].endswith("may have landed: its process died")
+    assert found["landed"]["answer"] == "perhaps"
+    assert found["retry"]["answer"] == "yes"
+    assert found["retry"]["because"].startswith("the system dedupes on the same key, for another 14")
+    assert found["move"] in {"wait", "send it"}
+    assert found["next_step"] == ["holdfast resume ticket-1"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "problem"),
+    [
+        ("ticket-1", "'ticket-1' is no operation"),
+        ("ticket-9/x#1", "there is no run ticket-9"),
+        ("ticket-1/pay#1", "its operations: refund#1, restock#1"),
+    ],
+)
+def test_why_of_nothing_says_what_there_is(asking: Lab, operation: str, problem: str):
+    said = asking("why", operation)
+    assert said.status == 2
+    assert problem in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [*LOOKING, ("resolve", "a/b#1", "--happened"), ("cancel", "a"), ("resume", "a")], ids=" ".join
+)
+def test_nothing_that_needs_a_journal_creates_one(holdfast: Lab, arguments: tuple[str, ...]):
+    said = holdfast(*arguments)
+    assert said.status == 2
+    assert "there is no journal at holdfast.db" in said.err
+    assert "--journal PATH" in said.err
+    assert not holdfast.journal.exists()
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_nothing_is_wider_than_80_columns_or_coloured_in_a_pipe(asking: Lab, arguments: tuple[str, ...]):
+    said = asking(*arguments)
+    assert said.out
+    assert "\x1b" not in said.out
+    copied = ("  holdfast ", "Note: ", "key ", "journal")  # commands and paths are never cut
+    assert not [
+        line
+        for line in said.lines
+        if len(line) > 80 and not line.lstrip().startswith(copied) and "holdfast " not in line
+    ]
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_looking_needs_no_agents_code(asking: Lab, arguments: tuple[str, ...]):
+    (asking.directory / "desk.py").write_text("raise SystemExit('this must not be loaded')")
+    assert asking(*arguments).status == 0
+
+
+def test_what_a_model_or_tool_wrote_cannot_draw_on_the_terminal(holdfast: Lab):
+    hostile = "\\x1b[2J\\u202egnp\\x07\\u2066 \\x9b31m"
+    holdfast.write("desk.py", DESK.replace('"within policy"', f'"{hostile}"').replace('"no answer"', f'"{hostile}"'))
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
+    texts = [holdfast(*arguments).out for arguments in LOOKING]
+    texts += [holdfast(*arguments, "--json").out for arguments in LOOKING]
+    assert any("\\x1b[2J\\u202egnp\\x07" in text for text in texts)
+    for sign in "\x1b\u202e\x07\u2066\x9b":
+        assert not [text for text in texts if sign in text]
+
+
+def test_a_terminal_without_our_signs_gets_plain_ones(asking: Lab):
+    said = asking.apart("show", "ticket-1", PYTHONIOENCODING="ascii")
+    assert said.status == 0
+    assert "+  refund#1" in said.out
+    assert "✓" not in said.out
+
+
+def test_colours_are_for_terminals_that_want_them(asking: Lab):
+    assert "\x1b[" in asking("ps", FORCE_COLOR="1").out
+    assert "\x1b[3" not in asking("ps", FORCE_COLOR="1", NO_COLOR="1").out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_examples_and_fits(holdfast: Lab, command: str):
+    said = holdfast(command, "--help")
+    assert said.status == 0
+    assert f"  holdfast {command}" in said.out
+    assert "--json" in said.out
+    assert not [line for line in said.lines if len(line) > 88], "lines of examples may be a little longer"

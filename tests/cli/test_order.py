@@ -1,0 +1,146 @@
+"""`resolve`, `signal`, `cancel`, `pause` and `unpause`: a person decides, without the agent's code."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+OPERATION = "ticket-1/restock#1"
+
+
+def test_happened_lets_the_run_go_on_with_the_effect_counted(asking: Lab):
+    (asking.directory / "desk.py").rename(asking.directory / "away.py")
+    said = asking("resolve", OPERATION, "--happened", "--evidence", "saw it")
+    assert (said.status, said.lines) == (
+        0,
+        [f"{OPERATION} is now succeeded, on the word of anna.", "Next: holdfast resume ticket-1"],
+    )
+    (asking.directory / "away.py").rename(asking.directory / "desk.py")
+    assert asking("resume", "ticket-1").out == '"r-1"\n'
+    assert asking.world.count("restock lost") == 1
+
+
+def test_the_result_of_what_happened_reaches_the_agent(holdfast: Lab):
+    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    assert holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-from-the-bank"').status == 0
+    assert holdfast("resume", "ticket-1").out == '"r-from-the-bank"\n'
+    assert len([line for line in holdfast.world if line.startswith("refund")]) == 1
+
+
+@pytest.mark.parametrize("flags", [[], ["--give-up"]])
+def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
+    said = asking("resolve", OPERATION, "--did-not-happen", *flags, "--by", "bea", "--json")
+    assert said.json == {
+        "run": "ticket-1", "operation": OPERATION, "phase": "failed", "applied": True,
+        "note": f"{OPERATION} is now failed, on the word of bea.", "next_step": "holdfast resume ticket-1",
+    }  # fmt: skip
+    resumed = asking("resume", "ticket-1")
+    assert resumed.status == 1
+    assert "bea says that it did not happen" in resumed.err
+
+
+def test_retry_sends_it_once_more(asking: Lab):
+    assert asking("resolve", OPERATION, "--did-not-happen", "--retry").status == 0
+    assert asking("resume", "ticket-1").status == 3, "the answer was lost again: the person is asked again"
+    assert asking.world.count("restock lost") == 2
+    assert asking("resolve", OPERATION, "--happened").status == 0
+    assert asking("resume", "ticket-1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ([], "say whether it happened"),
+        (["--happened", "--did-not-happen"], "say whether it happened"),
+        (["--happened", "--retry"], "what happened is neither sent again nor given up"),
+        (["--did-not-happen", "--retry", "--give-up"], "exclude each other"),
+        (["--did-not-happen", "--result", "1"], "--result is what a call returned"),
+        (["--happened", "--result", "oops"], "'oops' is no JSON"),
+    ],
+)
+def test_words_that_contradict_each_other_change_nothing(asking: Lab, flags: list[str], problem: str):
+    said = asking("resolve", OPERATION, *flags)
+    assert said.status == 2
+    assert problem in said.err
+    assert asking("why", OPERATION, "--json").json["phase"] == "unknown"
+
+
+def test_a_word_is_final(asking: Lab):
+    asking("resolve", OPERATION, "--happened", "--by", "bea")
+    said = asking("resolve", OPERATION, "--did-not-happen")
+    assert said.status == 2
+    assert "is succeeded (person(bea)" in said.err
+    assert f"Next: holdfast why {OPERATION}" in said.err
+
+
+def test_what_is_proven_is_not_a_matter_of_opinion(asking: Lab):
+    said = asking("resolve", "ticket-1/refund#1", "--did-not-happen")
+    assert said.status == 2
+    assert "only what no rule could decide is resolved by a person" in said.err
+
+
+def test_an_event_may_come_before_it_is_waited_for(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
+    holdfast.write("desk.py", (holdfast.directory / "desk.py").read_text().replace("boom", "wait"))
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
+    said = holdfast("signal", "ticket-1", "approved", "--key", "boss", "--payload", '{"ok": true}')
+    assert said.lines == ["ticket-1 has the event approved.", "Next: holdfast resume ticket-1"]
+    assert holdfast("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
+
+
+def test_an_event_with_a_name_is_given_once(asking: Lab):
+    first = asking("signal", "ticket-1", "approved", "--once", "mail-7", "--json")
+    again = asking("signal", "ticket-1", "approved", "--once", "mail-7", "--json")
+    assert (first.json["fresh"], again.json["fresh"]) == (True, False)
+
+
+def test_a_cancelled_run_sends_nothing_more(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    assert holdfast("cancel", "ticket-1", "--why", "asked twice").status == 0
+    holdfast("signal", "ticket-1", "approved", "--key", "boss")
+    said = holdfast("worker", "desk.py:desk", "--once")
+    assert said.status == 1
+    listed = holdfast("ps", "--json").json["runs"][0]
+    assert (listed["status"], listed["reason"]) == ("stopped", "cancelled: asked twice")
+
+
+def test_a_paused_run_rests_until_it_is_unpaused(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    holdfast("pause", "ticket-1", "--by", "bea")
+    holdfast("signal", "ticket-1", "approved", "--key", "boss")
+    paused = holdfast("resume", "ticket-1")
+    assert paused.status == 3
+    assert "paused by bea: holdfast unpause ticket-1" in paused.err
+    assert holdfast("unpause", "ticket-1").lines[-1] == "Next: holdfast resume ticket-1"
+    assert holdfast("resume", "ticket-1").status == 0
+
+
+def test_nothing_goes_out_through_a_paused_tool(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    said = holdfast("pause", "--tool", "restock", "--why", "the shelf is on fire")
+    assert said.lines == ["No run sends through restock until it is unpaused.", "Next: holdfast unpause --tool restock"]
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 3
+    assert holdfast("why", "ticket-2/restock#1").status == 2, "it was not even begun"
+    assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {"restock": "the shelf is on fire"}
+    assert holdfast.world.count("restock mug") == 1
+    holdfast("unpause", "--tool", "restock")
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0
+    assert holdfast.world.count("restock mug") == 2
+
+
+@pytest.mark.parametrize("command", ["pause", "unpause"])
+@pytest.mark.parametrize("arguments", [[], ["ticket-1", "--tool", "restock"]])
+def test_a_pause_is_of_one_thing(asking: Lab, command: str, arguments: list[str]):
+    said = asking(command, *arguments)
+    assert said.status == 2
+    assert "name a run, or a tool with --tool" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("signal", "nobody", "x"), ("cancel", "nobody"), ("pause", "nobody")], ids=" ".join
+)
+def test_an_order_to_an_unknown_run(asking: Lab, arguments: tuple[str, ...]):
+    said = asking(*arguments)
+    assert said.status == 2
+    assert "there is no run nobody in this journal" in said.err

@@ -1,0 +1,189 @@
+"""`holdfast run` and `holdfast resume`: one input, its result, its status, its errors."""
+
+import json
+
+import pytest
+
+from tests.cli.lab import Lab
+
+
+def test_the_result_is_on_standard_output_and_the_rest_is_not(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    assert (said.status, said.out) == (0, '"r-1"\n')
+    assert said.err == "ticket-1 completed\n"
+    assert [line.split()[0] for line in holdfast.world] == ["refund", "restock"]
+
+
+def test_the_same_input_is_the_same_run(holdfast: Lab):
+    first = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    again = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    assert (again.status, again.out) == (first.status, first.out)
+    assert len(holdfast.world) == 2
+
+
+def test_json_is_one_document_and_nothing_else(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1"), "--json")
+    assert said.json == {"run": "ticket-1", "status": "completed", "exit_status": 0, "result": "r-1"}
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("how", ["@ticket.json", "-"])
+def test_the_input_may_come_from_a_file_or_standard_input(holdfast: Lab, how: str):
+    holdfast.write("ticket.json", holdfast.ticket("9"))
+    assert holdfast("run", "desk.py:desk", how, given=holdfast.ticket("9")).out == '"r-9"\n'
+
+
+def test_a_run_can_be_named(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1"), "--run-id", "mine").status == 0
+    assert holdfast("ps", "--json").json["runs"][0]["run"] == "mine"
+
+
+def test_a_run_that_waits_for_a_person_names_the_command_that_answers(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost"))
+    assert (said.status, said.out) == (3, "")
+    assert "holdfast resolve ticket-1/restock#1 --happened | --did-not-happen [--retry]" in said.err
+    again = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost"), "--json")
+    assert again.status == 3
+    assert again.json["waits"][0]["kind"] == "person"
+    assert again.json["waits"][0]["step"] == "restock#1"
+    assert holdfast.world.count("restock lost") == 1
+
+
+def test_an_event_that_is_missing_is_a_wait_too(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    assert said.status == 3
+    assert "holdfast signal ticket-1 approved --key boss" in said.err
+
+
+def test_what_the_agent_raises_ends_the_run_with_the_line_of_its_code(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom"))
+    assert (said.status, said.out) == (1, "")
+    assert "ValueError: boom" in said.err
+    assert "desk.py:" in said.err
+    assert "after a fix: holdfast resume ticket-1" in said.err
+
+
+def test_a_refusal_ends_the_run_with_the_words_of_the_system(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=20_000), "--json")
+    assert said.status == 1
+    assert said.json["problem"]["error"] == "Rejected"
+    assert said.json["problem"]["message"] == "over the limit"
+
+
+def test_a_run_id_with_another_input_is_an_error(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=1))
+    assert said.status == 2
+    assert "exists with another input" in said.err
+    assert len(holdfast.world) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("{", "does not fit the agent desk: Input data was truncated"),
+        ('{"cents": 1}', "missing required field `id`"),
+        ('{"id": "1", "cents": "x"}', "Expected `int`, got `str` - at `$.cents`"),
+        ("@nowhere.json", "nowhere.json cannot be read"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_an_error_before_anything_is_recorded(holdfast: Lab, given: str, problem: str):
+    said = holdfast("run", "desk.py:desk", given)
+    assert said.status == 2
+    assert problem in said.err
+    assert not holdfast.journal.exists()
+
+
+def test_changed_code_diverges_with_a_difference(asking: Lab):
+    target = asking.change("await refund(ticket.id, ruling.cents)", "await refund(ticket.id, ruling.cents + 1)")
+    said = asking("run", target, asking.ticket("1", mode="lost"))
+    assert said.status == 4
+    assert '- recorded: refund {"cents":500,"order":"1"}' in said.err
+    assert '+ now:      refund {"cents":501,"order":"1"}' in said.err
+
+
+TARGETS = {
+    "desk.py:nobody": "desk.py has no 'nobody'",
+    "nowhere.py:desk": "there is no file nowhere.py",
+    "no_such_module:desk": "there is no module no_such_module",
+    "desk.py:refund": "desk.py:refund is no agent but a Tool",
+    "desk": "'desk' names no agent",
+    "broken.py:desk": "broken.py could not be loaded: SyntaxError",
+    "raising.py:desk": "raising.py could not be loaded: ZeroDivisionError: division by zero",
+    "plain.py:desk": "the agent desk is not async",
+    "missing.py:desk": "missing.py could not be loaded: ModuleNotFoundError: No module named 'not_installed'",
+    "twice.py:desk": "two tools of this app are named 'send'",
+}
+
+
+@pytest.mark.parametrize(("target", "problem"), TARGETS.items())
+def test_a_target_that_cannot_be_used_says_why(holdfast: Lab, target: str, problem: str):
+    holdfast.write("broken.py", "def :\n")
+    holdfast.write("raising.py", "1 / 0\n")
+    holdfast.write("missing.py", "import not_installed\n")
+    holdfast.write("plain.py", "from holdfast import agent\n@agent(run_id='a-{x}')\ndef desk(run, x: int): ...\n")
+    holdfast.write(
+        "twice.py",
+        "from holdfast import Run, agent, tool\n"
+        "def make(where: str):\n    @tool(name='send')\n    def one(x: int) -> None: ...\n    one.__wrapped__.__qualname__ = where\n    return one\n"
+        "a, b = make('a'), make('b')\n"
+        "@agent(run_id='a-{x}')\nasync def desk(run: Run, x: int) -> None: ...\n",
+    )
+    said = holdfast("run", target, "1")
+    assert said.status == 2, said.err
+    assert problem in said.err
+    assert "Next: " in said.err or "Known: " in said.err
+
+
+def test_a_file_with_one_agent_needs_no_name(holdfast: Lab):
+    assert holdfast("run", "desk.py", holdfast.ticket("1")).out == '"r-1"\n'
+
+
+def test_a_module_is_found_from_the_directory_of_the_call(holdfast: Lab):
+    assert holdfast("run", "desk:desk", holdfast.ticket("1")).out == '"r-1"\n'
+
+
+def test_resume_finds_the_code_where_run_found_it(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom"))
+    holdfast.write("desk.py", (holdfast.directory / "desk.py").read_text().replace('raise ValueError("boom")', "pass"))
+    said = holdfast.apart("resume", "ticket-1")
+    assert (said.status, said.out) == (0, '"r-1"\n')
+    assert "desk.py:desk, where desk was found the last time" in said.err
+    assert len(holdfast.world) == 2
+
+
+def test_resume_takes_the_code_that_it_is_told(asking: Lab):
+    (asking.directory / "desk.py").rename(asking.directory / "moved.py")
+    asking("resolve", "ticket-1/restock#1", "--happened")
+    assert asking("resume", "ticket-1", "--agent", "moved.py:desk").out == '"r-1"\n'
+
+
+def test_resume_takes_the_code_that_the_project_names(asking: Lab):
+    (asking.directory / "desk.py").rename(asking.directory / "moved.py")
+    asking.write("pyproject.toml", '[tool.holdfast]\nagents = ["moved.py:desk"]\n')
+    asking("resolve", "ticket-1/restock#1", "--happened")
+    assert asking("resume", "ticket-1").out == '"r-1"\n'
+
+
+def test_resume_of_another_agents_run_is_refused(asking: Lab):
+    asking.write(
+        "other.py",
+        "from holdfast import Run, agent\n@agent(run_id='a-{x}')\nasync def other(run: Run, x: int) -> None: ...\n",
+    )
+    said = asking("resume", "ticket-1", "--agent", "other.py:other")
+    assert said.status == 2
+    assert "run ticket-1 belongs to the agent 'desk'" in said.err
+
+
+def test_resume_of_an_unknown_run(asking: Lab):
+    said = asking("resume", "ticket-2")
+    assert said.status == 2
+    assert said.err == "UnknownRun: there is no run ticket-2 in this journal\nNext: holdfast ps lists the runs\n"
+
+
+def test_an_error_is_json_where_json_was_asked_for(holdfast: Lab):
+    said = holdfast("run", "desk.py:nobody", "1", "--json")
+    assert said.status == 2
+    assert json.loads(said.out)["error"]["error"] == "UsageError"
+    assert said.json["error"]["exit_status"] == 2
+    assert "desk.py has no 'nobody'" in said.err
