@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe
 from holdfast.engine.instance import Ending
 from holdfast.engine.scopes import SCOPE, Scope
@@ -38,6 +39,7 @@ class Decisions(msgspec.Struct, frozen=True):
     retry: Retry | None = None
 
 
+@sealing
 async def decide(
     scope: Scope,
     settings: Decisions,

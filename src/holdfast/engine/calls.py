@@ -12,7 +12,7 @@ from holdfast.engine.current import AT, CurrentOperation
 from holdfast.engine.flight import Flight
 from holdfast.engine.scopes import SCOPE
 from holdfast.engine.tooling import begin
-from holdfast.errors import Ambiguous
+from holdfast.errors import Ambiguous, NotSent, Rejected
 from holdfast.model import records as r
 from holdfast.model.secret import RESOLVER
 
@@ -47,13 +47,17 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
     if not call.done():
         return await _give_up(flight, started, call)
     del flight.calls[number]
-    current = flight.current
-    assert current is not None, flight.step
-    read = current.key_read or tool.contract.key is None
     if call.cancelled():
-        return Answer(error=Ambiguous("the tool was cancelled from within"), key_read=read)
+        return _answer(flight, error=Ambiguous("the tool was cancelled from within"))
     error = call.exception()
-    return Answer(None if error else call.result(), error, key_read=read, sends=current.sends)
+    return _answer(flight, error=error) if error else _answer(flight, call.result())
+
+
+def _answer(flight: Flight, value: Any = None, error: BaseException | None = None, *, over: bool = True) -> Answer:
+    current, tool = flight.current, flight.tool
+    assert current is not None, flight.step
+    assert tool is not None, flight.step
+    return Answer(value, error, over, current.key_read or tool.contract.key is None, current.sends)
 
 
 def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
@@ -108,8 +112,10 @@ async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Futu
         await asyncio.wait({call}, timeout=LAST_WORD_S)
     if call.done():
         flight.calls.pop(started.number, None)
-        if not call.cancelled() and call.exception() is None:
-            return Answer(call.result())
-        return Answer(error=TimeoutError(f"no answer within {seconds}"))
+        error = None if call.cancelled() else call.exception()
+        if not call.cancelled() and error is None:
+            return _answer(flight, call.result())
+        own_word = error if isinstance(error, (NotSent, Rejected)) else None
+        return _answer(flight, error=own_word or TimeoutError(f"no answer within {seconds}"))
     flight.instance.engine.watch_late(flight, started.number, call)
-    return Answer(error=TimeoutError(f"no answer within {seconds}; the call still runs"), over=False)
+    return _answer(flight, error=TimeoutError(f"no answer within {seconds}; the call still runs"), over=False)

@@ -15,6 +15,7 @@ from holdfast.engine.commands import LATE, command_post
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
+from holdfast.engine.leases import Leases
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
@@ -76,6 +77,7 @@ class Engine:
         self.agents: Final = agents
         self.worker: Final = worker(seams.rng.token())
         self.breakers: Final = Breakers(self)
+        self.leases: Final = Leases(self)
         self.pauses: dict[str, str] = {}
         self.instances: dict[str, Instance] = {}
         self.identity: Identity = Identity("", b"", "")
@@ -84,6 +86,8 @@ class Engine:
         self._keeping: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
+        self._watched: set[asyncio.Future[Any]] = set()
+        self._late_calls: dict[str, dict[int, asyncio.Future[Any]]] = {}
         self._unread_keys: set[str] = set()
         self.resolver = resolver_from(os.environ)
 
@@ -196,14 +200,27 @@ class Engine:
 
     def watch_late(self, flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
         """File what a call answers after its attempt was given up."""
-
+        if call in self._watched:
+            return
+        self._watched.add(call)
         flight.instance.late.add(flight.step)
+        self._late_calls[flight.id] = flight.calls
 
         def report(_: asyncio.Future[Any]) -> None:
+            self._watched.discard(call)
             if not self.closing:
                 self.background(late(flight, number, call), "holdfast-late")
 
         call.add_done_callback(report)
+
+    def late_calls(self, operation: str) -> dict[int, asyncio.Future[Any]]:
+        """Calls of an operation that outlived their attempts in this process, whichever instance made them."""
+        if not self._late_calls:
+            return {}
+        self._late_calls = {
+            name: calls for name, calls in self._late_calls.items() if any(not call.done() for call in calls.values())
+        }
+        return self._late_calls.get(operation, {})
 
     async def file_late(self, run: str, report: r.LateReport) -> None:
         """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner."""

@@ -22,14 +22,12 @@ from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import decide
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
 
-Deed: TypeAlias = (
-    m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Compensate | m.Park | m.Done
-)
+Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Compensate | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected"}
 
@@ -87,17 +85,25 @@ async def _account_for_owner(flight: Flight) -> None:
         return
     if last.token == instance.lease.token:
         return
-    owner = instance.history.owners[last.token].worker
-    state = await instance.engine.journal.fate(owner)
-    bound = instance.engine.settings.pause_bound_ms
-    over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > bound)
+    over, why = await _fate(flight, last)
     if last.end is not None and not over:
         return
-    why = "its process died" if state.fate == "dead" else "its owner lost the lease"
     end = last.end or r.End("lost", why=why)
     await flight.note(
         r.AttemptEnded(step=flight.step, number=last.number, end=end, over=over, **instance.stamp()), ride=True
     )
+
+
+async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
+    """Whether the call of an earlier owner is known to be over, and why it has no end."""
+    instance, engine = flight.instance, flight.instance.engine
+    owner = instance.history.owners[last.token].worker
+    if owner == engine.worker.id:
+        call = flight.calls.get(last.number)
+        return call is None or call.done(), "this process let go of the run"
+    state = await engine.journal.fate(owner)
+    over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
+    return over, "its process died" if state.fate == "dead" else "its owner lost the lease"
 
 
 async def _perform(flight: Flight, move: Deed) -> None:
@@ -284,10 +290,10 @@ async def _reuse(flight: Flight, move: m.Reuse) -> None:
 async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     """A call ended after its attempt had been given up: what it says is evidence."""
     tool, instance = flight.tool, flight.instance
-    if tool is None or call.cancelled():
-        return
-    error = call.exception()
-    end = end_of_error(flight.contract(), error) if error else end_of_value(tool.codec, call.result())
+    assert tool is not None, flight.step
+    error = asyncio.CancelledError() if call.cancelled() else call.exception()
+    sends = flight.current.sends if flight.current is not None else 0
+    end = end_of_error(flight.contract(), error, sends) if error else end_of_value(tool.codec, call.result())
     report = r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
     try:
         await instance.append(report)

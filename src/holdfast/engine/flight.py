@@ -56,7 +56,7 @@ class Flight:
         self.scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
         self.started: r.AttemptStarted | None = None  # the attempt that is under way
         self.current: CurrentOperation | None = None
-        self.calls: dict[int, asyncio.Future[Any]] = {}
+        self.calls: dict[int, asyncio.Future[Any]] = instance.engine.late_calls(operation_id(instance.run, step))
         self.reading: Reading = "unread"
         self.observed: r.Raw = r.NOTHING
         self.elsewhere: Elsewhere | None = None

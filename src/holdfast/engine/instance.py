@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import LeaseLost, ReplayDiverged, Sealed
+from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, ReplayDiverged, Sealed
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
@@ -49,7 +49,7 @@ class Pause(msgspec.Struct, frozen=True):
 class Ending(msgspec.Struct, frozen=True):
     """Why an instance ends before its agent returns."""
 
-    kind: str  # suspended, diverged, lost, shutdown, cancelled, quarantined
+    kind: str  # suspended, diverged, lost, unavailable, shutdown, cancelled, quarantined
     reason: str = ""
     due: int | None = None
     waits: tuple[Pause, ...] = ()
@@ -67,6 +67,7 @@ class Instance:
         self.claimed_up = engine.journal.now().ms
         self.root: Final = Scope(self)
         self.sealed: Sealed | None = None
+        self.failure: JournalError | None = None
         self.draining = False
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.turn = 0
@@ -145,9 +146,8 @@ class Instance:
             else:
                 self._add(records)
                 await self.log.append(bodies, change)
-        except LeaseLost as error:
-            self.end(Ending("lost", str(error)))
-            self.seal("its lease was lost")
+        except (LeaseLost, JournalUnavailable) as error:
+            self.fail(error)
             raise
 
     async def _append_checked(
@@ -197,6 +197,14 @@ class Instance:
         """From here on every step of agent code refuses at once and does nothing."""
         if self.sealed is None:
             self.sealed = Sealed(f"run {self.run}: {reason}")
+
+    def fail(self, error: JournalError) -> Sealed:
+        """The journal failed us, or the lease is lost: end, and tell agent code nothing else."""
+        self.failure = self.failure or error
+        self.end(Ending("lost" if isinstance(error, LeaseLost) else "unavailable", str(error)))
+        self.seal(str(error))
+        assert self.sealed is not None
+        return self.sealed
 
     def end(self, ending: Ending) -> None:
         """Ask for the instance to be torn down; the first reason counts."""

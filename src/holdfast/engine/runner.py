@@ -76,7 +76,7 @@ async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, gi
     process drives it, and `ParameterMismatch` where the input differs from the recorded one.
     """
     engine.seams.crash.reached("before_claim")
-    claimed = await engine.journal.claim(run, engine.worker.id, agent.name if agent and given else None)
+    claimed = await engine.leases.claim(run, agent.name if agent and given else None)
     engine.seams.crash.reached("after_claim")
     if claimed is None:
         raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
@@ -91,6 +91,11 @@ async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, gi
         return await _drive_claimed(engine, claimed, agent, given)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(run)
 
 
 async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None) -> Conclusion:
@@ -110,7 +115,7 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
     engine.instances[run] = instance
     try:
         return await _drive_instance(instance, agent)
-    except LeaseLost:
+    except JournalError:
         await _file_what_is_known(instance)
         raise
     finally:
@@ -118,7 +123,14 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
 
 
 async def _file_what_is_known(instance: Instance) -> None:
-    """Fenced out: how our calls ended, where the journal did not take it any more, is left for the present owner."""
+    """How our calls ended, where the journal did not take it any more, is left for whoever drives the run next."""
+    try:
+        await _file_ends(instance)
+    except JournalError as error:
+        LOG.warning("run %s: how its last calls ended could not be recorded: %s", instance.run, error)
+
+
+async def _file_ends(instance: Instance) -> None:
     durable = (await load(instance.engine, instance.run)).operations
     for step, operation in instance.history.operations.items():
         stored = durable[step].attempts if step in durable else ()
@@ -301,6 +313,8 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
     if ending.kind == "lost":
         raise LeaseLost(ending.reason)
     await _stop_drivers(instance)
+    if instance.failure is not None:
+        raise instance.failure
     match ending.kind:
         case "diverged":
             raised = task.exception() if task is not None and task.done() and not task.cancelled() else None
@@ -341,6 +355,9 @@ async def _stop_drivers(instance: Instance) -> None:
     drivers = set(instance.drivers.values())
     if drivers:
         _, late = await asyncio.wait(drivers, timeout=instance.engine.settings.grace_ms / 1000)
+        for flight in list(instance.flights.values()):
+            for number, call in flight.calls.items():
+                instance.engine.watch_late(flight, number, call)
         for driver in late:
             driver.cancel()
         if late:

@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from holdfast.engine.boundary import sealing
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance, Pause
 from holdfast.engine.meetings import look_elsewhere
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import LeaseLost, ParameterMismatch, ReplayDiverged
+from holdfast.errors import ParameterMismatch, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
@@ -43,6 +44,7 @@ class Told(msgspec.Struct, frozen=True):
     how: str = "outcome"
 
 
+@sealing
 async def operate(scope: Scope, call: Call) -> Told:
     """Perform a write, or tell what the record says about it."""
     instance, tool = scope.instance, call.tool
@@ -81,9 +83,6 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
         await _drive(flight)
-    except LeaseLost:
-        flight.instance.check()  # agent code is not told: from here on it is sealed off
-        raise
     except asyncio.CancelledError:
         flight.scope = None
         _start(flight.instance, flight)
@@ -249,6 +248,7 @@ async def _left_again(scope: Scope, step: str) -> None:
 # --- reads ---------------------------------------------------------------------------------------------
 
 
+@sealing
 async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     instance, tool = scope.instance, call.tool

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
+from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.model import records as r
 
 
+@sealing
 async def sleep(scope: Scope, ms: int, step: str | None = None) -> None:
     """A durable pause. A long one holds no process."""
     await _timer(scope, scope.step("sleep", step), ms, None)
 
 
+@sealing
 async def wait_for_event(
     scope: Scope, event: str, key: str, ms: int | None, step: str | None = None
 ) -> r.EventReceived | None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Ending
 from holdfast.engine.scopes import Scope
 from holdfast.model import records as r
@@ -14,6 +15,7 @@ from holdfast.model import records as r
 T = TypeVar("T", int, float, str)
 
 
+@sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | None = None) -> T:
     """What `fresh` gave the first time this step was taken."""
     instance = scope.instance

@@ -145,11 +145,17 @@ class Lab:
     def forget_what_rides(self) -> None:
         self.journal._riding.clear()
 
+    async def exit(self, app: Holdfast) -> None:
+        """The app closes and its process ends."""
+        process = next(process for process in self.processes if process is app._journal)
+        await app.aclose()
+        process.die()
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let threads be heard until `condition` holds; no time passes meanwhile."""
         with self.loop.held():
-            while not condition():
-                await asyncio.sleep(0)  # noqa: ASYNC110 - a thread will make it true, and the loop has to look
+            while not condition():  # noqa: ASYNC110 - a thread will make it true, and the loop has to look
+                await asyncio.sleep(0)
 
     async def pass_time(self, **duration: float) -> None:
         await asyncio.sleep(timedelta(**duration).total_seconds())

@@ -167,10 +167,9 @@ async def test_check_send_refuses_after_the_deadline_and_proves_that_nothing_was
         return "sent"
 
     async with lab.app(desk := one_call(send)) as app:
-        with pytest.raises((RunSuspended, OperationFailed)):
-            await app.run(desk, "ann")
+        assert await app.run(desk, "ann") == "sent"
     assert "the send-by deadline passed" in told[0]
-    assert lab.sent == []
+    assert lab.sent == ["ann"]
 
 
 @virtual
@@ -300,3 +299,94 @@ async def test_mutable_arguments_are_frozen_in_the_intent(lab: Lab):
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == 3
     assert lab.sent == ["[1, 2]", "[1, 2]"]
+
+
+@virtual
+async def test_a_send_refused_after_an_earlier_one_does_not_prove_that_nothing_was_sent(lab: Lab):
+    @tool(timeout=5 * SECOND)
+    async def send(to: str) -> str:
+        at = current_operation()
+        at.check_send()
+        lab.sent.append(to)  # it landed, and the reply was lost
+        try:
+            await lab.pass_time(seconds=60)
+        except asyncio.CancelledError:
+            at.check_send()
+        return "not reached"
+
+    async with lab.app(desk := one_call(send)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_keyed_call_that_ran_out_of_time_without_reading_its_key_is_not_repeated(lab: Lab):
+    @tool(idempotency=Key.forever(), timeout=5 * SECOND)
+    async def send(to: str) -> str:
+        lab.sent.append(to)
+        await lab.pass_time(seconds=60)
+        return "late"
+
+    async with lab.app(desk := one_call(send)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_thread_that_outlives_its_run_instance_still_keeps_a_second_attempt_away(lab: Lab):
+    go_on = threading.Event()
+    attempts: list[int] = []
+
+    @tool(idempotency=Key.forever(), timeout=2 * SECOND)
+    def send(to: str) -> str:
+        at = current_operation()
+        assert at.key
+        attempts.append(at.attempt)
+        if at.attempt == 1:
+            with lab.loop.passing():
+                go_on.wait(20)
+            raise Ambiguous("no answer")
+        return "second"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk) as app:
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=10)
+        await app.service.pause("r-ann", by="eve")
+        with pytest.raises(RunSuspended):
+            await handle.result()
+        await app.service.unpause("r-ann", by="eve")
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=60)
+        assert attempts == [1]
+        go_on.set()
+        assert await handle.result() == "second"
+    assert attempts == [1, 2]
+
+
+@virtual
+async def test_a_call_that_is_abandoned_at_shutdown_is_known_to_be_open(lab: Lab):
+    go_on = threading.Event()
+
+    @tool(timeout=timedelta(minutes=5))
+    def send(to: str) -> str:
+        with lab.loop.passing():
+            go_on.wait(20)
+        return "it worked"
+
+    async with lab.app(desk := one_call(send), grace_ms=1000) as app:
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=1)
+        await app.service.pause("r-ann", by="eve")
+        with pytest.raises(RunSuspended):
+            await handle.result()
+        assert [a.end for a in (await app.service.history("r-ann")).operations["send#1"].attempts] == [None]
+        go_on.set()
+        await lab.until(lambda: sum(entry.stream == "run/r-ann" for entry in lab.journal._ledger) == 2)
+        await app.service.unpause("r-ann", by="eve")
+        assert await app.run(desk, "ann") == "it worked"

@@ -1,0 +1,64 @@
+"""Which runs this process holds, and how a lease comes back that the journal did not let go of.
+
+A journal that fails may have done what it was asked: a claim that raised can still be ours, and a lease that
+we gave back may still be there. Nobody else takes either while this process lives, so it has to look.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import JournalError, LeaseLost
+from holdfast.journal.port import Busy, Claimed, Lease, RunChange, RunRow, Write
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+
+LOG: Final = logging.getLogger("holdfast")
+
+
+class Leases:
+    """The leases of one process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._held: set[str] = set()
+
+    async def claim(self, run: str, agent: str | None = None) -> Claimed | Busy | None:
+        """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
+        journal, worker = self._engine.journal, self._engine.worker.id
+        found = await journal.claim(run, worker, agent)
+        if isinstance(found, Busy) and found.row.owner == worker and run not in self._held:
+            await journal.append(_giving_back(found.row, worker))
+            found = await journal.claim(run, worker, agent)
+        if isinstance(found, Claimed):
+            self._held.add(run)
+        return found
+
+    def let_go(self, run: str) -> None:
+        """Nothing here drives this run any more."""
+        self._held.discard(run)
+
+    def give_back(self, row: RunRow) -> None:
+        """The journal failed while we held this run: give its lease back as soon as it can be done."""
+        self._engine.background(self._give_back(row), f"holdfast-release-{row.run}")
+
+    async def _give_back(self, row: RunRow) -> None:
+        write = _giving_back(row, self._engine.worker.id)
+        while True:
+            try:
+                await self._engine.journal.append(write)
+            except LeaseLost:
+                return
+            except JournalError as error:
+                LOG.warning("the lease of run %s could not be given back: %s", row.run, error)
+                await self._engine.seams.clock.sleep(self._engine.settings.poll_ms / 1000)
+            else:
+                return
+
+
+def _giving_back(row: RunRow, worker: str) -> Write:
+    """The listing stays as it was, and the lease is free."""
+    change = RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+    return Write(Lease(row.run, row.row, row.token, worker), (), change)
