@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.engine.tooling import Codec
 from holdfast.engine.wellknown import classify
 from holdfast.engine.wellknown_answers import retry_after, status_code
-from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed, SendByPassed
+from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
 from holdfast.model.records import End, Raw
 
@@ -38,8 +38,6 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> En
     match error:
         case SendByPassed() if sends > 1:
             return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
-        case SendByPassed() if sends > 1:
-            return End("ambiguous", why=why)  # it says that this send was not made; an earlier one may have landed
         case NotSent():
             return End("not_sent", why=why, retry_after_ms=_ms(error.retry_after))
         case Rejected():
@@ -49,8 +47,9 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> En
         case Ambiguous() | asyncio.CancelledError():
             return End("ambiguous", why=why)
         case _:
-            kind = classify(error).kind if sends <= 1 else "ambiguous"  # an earlier send may have landed
-            return _declared(contract, error, why) or End(kind, why=why)
+            if sends > 1:  # whatever the last answer was, an earlier send of this attempt may have landed
+                return End("ambiguous", why=why)
+            return _declared(contract, error, why) or End(classify(error).kind, why=why)
 
 
 def _declared(contract: Contract, error: BaseException, why: str) -> End | None:

@@ -233,7 +233,8 @@ class Engine:
             self._unread_keys.add(tool)
             LOG.warning(
                 "%s declares an idempotency key and never read current_operation().key: "
-                "its writes are treated as plain ones from now on. Pass the key to the system, or drop idempotency=Key(...)",
+                "its writes are treated as plain ones from now on. "
+                "Pass the key to the system, or drop idempotency=Key(...)",
                 tool,
             )
 

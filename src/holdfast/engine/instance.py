@@ -99,7 +99,7 @@ class Instance:
     # --- time and records ------------------------------------------------------------------------------
 
     def now(self) -> Now:
-        """This moment on the journal's clock and on the wall."""
+        """The present moment on the journal's clock and on the wall."""
         instant = self.engine.journal.now()
         return Now(instant.boot, instant.ms, self.engine.seams.clock.wall_ms())
 

@@ -56,7 +56,7 @@ class Scope:
             raise AmbiguousStep(
                 f"two tasks call steps in one branch: {name}",
                 run=self.instance.run,
-                next_step="start the branch with run.gather, run.map or run.branch, so that its steps have stable names",
+                next_step="start the branch with run.gather, run.map or run.branch: then its steps have stable names",
             )
         base = self.path + (name if explicit is None else explicit)
         count = self.counts[base] = self.counts.get(base, 0) + 1

@@ -189,6 +189,21 @@ async def test_inner_retries_count_as_sends_so_a_later_refused_connection_proves
 
 
 @virtual
+async def test_a_declared_answer_to_an_inner_retry_proves_nothing_about_the_first_send(lab: Lab):
+    @tool(not_sent={429})
+    async def send(to: str) -> str:
+        current_operation().check_send()
+        lab.sent.append(to)  # it landed, and the reply was lost
+        current_operation().check_send()
+        raise answered(429)
+
+    async with lab.app(desk := one_call(send)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert lab.sent == ["ann"]
+
+
+@virtual
 async def test_an_undeclared_answer_is_ambiguous_on_a_write_and_a_declared_one_is_what_was_declared(lab: Lab):
     answers: dict[str, list[Exception]] = {}
 
