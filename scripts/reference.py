@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from reference_source import Field, Function, definitions, docs, exported, fields, members, module, signature
+from reference_source import Field, Function, definitions, docs, exported, fields, literals, members, module, signature
 from reference_texts import BESIDE, ENGINE_ONLY, NEXT, NOT_MADE, SECTIONS, SETTINGS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -91,6 +91,13 @@ def api() -> str:
     for section, names in BESIDE.items():
         parts += [f"## {section}"]
         parts += [described(name.rpartition(".")[2], name.rpartition(".")[0]) for name in names]
+    words = [
+        *literals("holdfast.model.contract"),
+        *literals("holdfast.model.outcome"),
+        *literals("holdfast.journal.port"),
+    ]
+    rows = [(f"`{name}`", ", ".join(f"`{word.strip()}`" for word in text.split(","))) for name, text in words]
+    parts += ["## Words that types are made of", table(("name", "one of"), rows)]
     about = (
         "What stands at the top of the package, `from holdfast import ...`, and what those names give you. Everything\n"
         "else is internal and may change. [Errors](errors.md) and [settings](settings.md) have pages of their own."

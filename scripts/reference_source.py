@@ -96,6 +96,18 @@ def fields(node: ast.ClassDef, inside: str) -> list[Field]:
     ]
 
 
+def literals(inside: str) -> list[tuple[str, str]]:
+    """The names that a module gives to sets of words."""
+    return [
+        (node.targets[0].id, ast.unparse(node.value.slice).strip("()"))
+        for node in module(inside).tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Subscript)
+        and ast.unparse(node.value.value) == "Literal"
+    ]
+
+
 def members(node: ast.ClassDef, hidden: set[str]) -> Iterator[list[Function]]:
     """The public methods of a class, overloads together."""
     functions = [statement for statement in node.body if isinstance(statement, Function)]
@@ -113,14 +125,36 @@ def docs(node: ast.AST) -> str:
 
 def signature(function: Function, name: str = "") -> str:
     """One call as it is spelled, without `self`."""
-    arguments = function.args
-    if arguments.posonlyargs and arguments.posonlyargs[0].arg in {"self", "cls"}:
-        arguments.posonlyargs = arguments.posonlyargs[1:]
-    elif arguments.args and arguments.args[0].arg in {"self", "cls"}:
-        arguments.args = arguments.args[1:]
-    shown = f"{name or function.name}({ast.unparse(arguments)})"
-    shown = f"{_way(function)}{shown}" + (f" -> {ast.unparse(function.returns)}" if function.returns else "")
+    way, gives = _way(function), ast.unparse(function.returns) if function.returns else ""
+    shown = f"{way}{name or function.name}({', '.join(_parameters(function.args))})"
+    if gives and not gives.startswith("_") and "with" not in way:
+        shown += f" -> {gives}"
     return shown if len(shown) <= 110 else _folded(shown)
+
+
+def _parameters(arguments: ast.arguments) -> list[str]:
+    """The parameters with their types and defaults, and the signs between them."""
+    before, named = arguments.posonlyargs, arguments.args
+    without = len(before) + len(named) - len(arguments.defaults)
+    defaults: list[ast.expr | None] = [*([None] * without), *arguments.defaults]
+    shown = [_parameter(one, default) for one, default in zip([*before, *named], defaults, strict=True)]
+    if before:
+        shown.insert(len(before), "/")
+    if arguments.vararg is not None:
+        shown.append("*" + _parameter(arguments.vararg, None))
+    elif arguments.kwonlyargs:
+        shown.append("*")
+    shown += [
+        _parameter(one, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    if arguments.kwarg is not None:
+        shown.append("**" + _parameter(arguments.kwarg, None))
+    return shown[1:] if shown and shown[0] in {"self", "cls"} else shown
+
+
+def _parameter(one: ast.arg, default: ast.expr | None) -> str:
+    kind = f": {ast.unparse(one.annotation)}" if one.annotation else ""
+    return one.arg + kind + ("" if default is None else f" = {ast.unparse(default)}")
 
 
 def _folded(shown: str) -> str:
