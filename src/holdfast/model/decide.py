@@ -163,7 +163,7 @@ def _stop_reason(case: Case) -> str:
         return f"{weight.spent} of {retry.attempts} attempts were made; {last}"
     if case.situation.breaker_ms <= 0 and elapsed_ms(operation, case.now) >= milliseconds(retry.elapsed):
         return f"the time for attempts is over ({retry.elapsed}); {last}"
-    if weight.rejected is not None and weight.ambiguous:
+    if weight.rejected is not None:
         return "refused after an attempt that may have landed"
     return ""
 

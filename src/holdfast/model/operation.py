@@ -33,11 +33,16 @@ class Attempt(msgspec.Struct, frozen=True):
     over_at: int = 0
     late: bool = False  # the end was reported after the attempt had been given up
 
+    @property
+    def unsent(self) -> bool:
+        """Whether it is proven that nothing was sent."""
+        return self.end is not None and self.end.kind == "not_sent"
+
     def standing(self, absent_through: int) -> Standing:
         """What this attempt proves, given that a believed absence covers attempts up to `absent_through`."""
         match self.end.kind if self.end else None:
             case None:
-                return "absent" if self.number <= absent_through else "open"
+                return "open"
             case "returned":
                 return "returned"
             case "rejected":
@@ -126,8 +131,7 @@ class OperationState(msgspec.Struct, frozen=True):
     def key_unread(self) -> bool:
         """Whether an attempt of a keyed tool may have landed without its key, so that nothing was deduped."""
         return any(
-            attempt.end is not None and not attempt.end.key_read and attempt.end.kind != "not_sent"
-            for attempt in self.attempts
+            attempt.end is not None and not attempt.end.key_read and not attempt.unsent for attempt in self.attempts
         )
 
     @property

@@ -46,7 +46,7 @@ def verification_over(case: Case) -> bool:
     if operation.checked_since == 0:
         return False
     quiet = quiet_ms(operation, situation, now)
-    if settle is None or (quiet is None and case.weight.live):
+    if settle is None or case.weight.live:
         return checking_ms(operation, situation, now) >= limit
     if quiet is None or operation.believable_checks == 0:
         return False

@@ -68,9 +68,8 @@ def _check_first(case: Case) -> Move | None:
     operation, contract = case.operation, case.contract
     if operation.one_more:
         return None
-    doubtful = case.situation.began_doubtful and contract.effect == "write"
-    if doubtful and contract.key is not None and contract.key.ttl is None:
-        doubtful = False  # the system remembers the key for ever: a second first attempt is deduped
+    deduped = contract.key is not None and contract.key.ttl is None  # whenever it was sent first
+    doubtful = case.situation.began_doubtful and contract.effect == "write" and not deduped
     if not (doubtful or contract.check_first):
         return None
     if not case.can_verify:

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
-from holdfast.model.outcome import Basis, Phase
+from holdfast.model.outcome import Basis, Phase, Status
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
 OPEN: Final[tuple[Phase, ...]] = (*WAITING, "running")
 ENDED: Final[tuple[Phase, ...]] = ("succeeded", "failed", "cancelled")
-EVERY: Final[tuple[Phase, ...]] = (*OPEN, *ENDED, "unknown")
+BEGUN: Final[tuple[Phase, ...]] = ("ready", "gated", "held", "verifying", "awaiting", "running")  # with an attempt
 SAME: Final = "same"
 KEPT: Final[frozenset[Phase]] = frozenset({"running", "gated", "held", "unknown"})  # a reading does not move these
 PROVES: Final[dict[r.EndKind, int]] = {"not_sent": 1, "rejected": 2, "returned": 3}  # anything else proves nothing
@@ -39,8 +39,8 @@ class IllegalTransition(HoldfastError):
 MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
     r.OperationPlanned: ((NEW,), ("planned",)),
     r.AttemptStarted: ((NEW, "planned", "ready", "verifying"), ("running",)),
-    r.AttemptEnded: ((*OPEN, "unknown"), (SAME, "ready", "verifying")),
-    r.LateReport: (EVERY, (SAME, "ready", "verifying")),
+    r.AttemptEnded: ((*BEGUN, "unknown"), (SAME, "ready", "verifying")),
+    r.LateReport: ((*BEGUN, "unknown", *ENDED), (SAME, "ready", "verifying")),
     r.Verified: ((*OPEN, "unknown"), (SAME, "verifying")),
     r.Reobserved: (WAITING, (SAME, "gated")),
     r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
@@ -52,7 +52,7 @@ MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...
     r.OperationSettled: ((*OPEN, "unknown"), ("succeeded", "failed", "cancelled", "unknown")),
     r.Resolved: (("unknown", "gated"), ("succeeded", "failed", "ready")),
     r.Contradicted: (ENDED, (SAME,)),
-    r.OutcomeReused: ((NEW, *WAITING), ("cancelled",)),
+    r.OutcomeReused: ((NEW, "planned", "ready", "gated", "held", "verifying"), ("cancelled",)),
     r.CompensationLinked: (("succeeded", "failed", "unknown"), (SAME,)),
 }
 
@@ -138,7 +138,7 @@ def _off_the_air(before: OperationState, after: OperationState) -> OperationStat
     if before.phase == "running" and not _has_open(after):
         last = after.attempts[-1].standing(after.absent_through)
         return replace(after, phase="verifying" if last == "ambiguous" else "ready")
-    if before.phase == "awaiting" and not _doubtful(after):
+    if before.phase == "awaiting" and not _unanswered(after):
         return replace(after, phase="ready", wait=None, waits_for="")
     return after
 
@@ -164,7 +164,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
     )
     if record.verdict == "happened":
         after = replace(after, found=record.result, lost=record.lost, missing=record.missing)
-    kept = operation.phase in KEPT or (operation.phase == "awaiting" and _doubtful(after))
+    kept = operation.phase in KEPT or (operation.phase == "awaiting" and _unanswered(after))
     return after if kept else replace(after, phase="verifying")
 
 
@@ -220,8 +220,7 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
 def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
     if record.end is not None:
         operation = _with_end(operation, record, record.end, _Over(boot, record.up))
-    called_off = record.status == "cancelled" and not _unsent(operation)
-    if called_off or (operation.phase == "unknown" and record.status in {"cancelled", "unknown"}):
+    if not _may_settle(operation, record.status):
         raise IllegalTransition(operation.phase, record)
     return replace(
         operation,
@@ -240,6 +239,13 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         wait=None,
         waits_for="a person" if record.status == "unknown" else "",
     )
+
+
+def _may_settle(operation: OperationState, status: Status) -> bool:
+    """Cancelled is what was never sent, unknown what may have landed; from unknown neither is reached."""
+    if status == "cancelled":
+        return operation.phase != "unknown" and _unsent(operation)
+    return status != "unknown" or (operation.phase != "unknown" and operation.may_have_landed)
 
 
 def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
@@ -292,11 +298,12 @@ def _has_open(operation: OperationState) -> bool:
 
 
 def _unsent(operation: OperationState) -> bool:
-    return all(attempt.standing(0) == "unsent" for attempt in operation.attempts)
+    return all(attempt.unsent for attempt in operation.attempts)
 
 
-def _doubtful(operation: OperationState) -> bool:
-    return any(attempt.standing(operation.absent_through) in {"ambiguous", "open"} for attempt in operation.attempts)
+def _unanswered(operation: OperationState) -> bool:
+    """Whether nothing is known yet about the attempt whose answer comes later."""
+    return operation.attempts[-1].standing(operation.absent_through) == "ambiguous"
 
 
 def _with_end(
@@ -316,11 +323,11 @@ def _with_end(
         raise IllegalTransition(operation.phase, record)
     attempt = operation.attempts[number - 1]
     known = attempt.end
-    if known is not None and attempt.over_up is not None and not late:
+    if attempt.over_up is not None and not late:
         raise IllegalTransition(operation.phase, record)
     if known is not None and PROVES.get(known.kind, 0) > PROVES.get(end.kind, 0):
         end = known
-    ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late or attempt.late)
+    ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late)
     attempts = (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
     return replace(operation, attempts=attempts)
 

@@ -55,7 +55,7 @@ class Weight:
         elif standing in {"ambiguous", "open"}:
             self.ambiguous = (*self.ambiguous, attempt)
         self.unsent = self.unsent and standing == "unsent"
-        self.open = self.open or attempt.end is None
+        self.open = attempt.end is None  # only the last one can be
         self.live = self.live or attempt.number in situation.live
         excused = standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None
         self.spent += not excused
@@ -70,17 +70,16 @@ def _column(operation: OperationState, situation: Situation, now: Now) -> Column
     contract = situation.contract
     if contract.effect == "read":
         return "read"
-    natural, key = contract.natural, contract.key
-    if natural is not None and (contract.observes or natural_left_ms(operation, situation, now) > 0):
+    if contract.natural is not None and (contract.observes or natural_left_ms(operation, situation, now) > 0):
         return "natural"
-    if key is not None and not operation.key_unread and key_left_ms(operation, situation, now) > 0:
+    if not operation.key_unread and key_left_ms(operation, situation, now) > 0:
         return "keyed"
     return "verifiable" if contract.verifies else "none"
 
 
 def _first_sent(operation: OperationState) -> Attempt | None:
     """The first attempt that may have arrived."""
-    return next((attempt for attempt in operation.attempts if attempt.standing(0) != "unsent"), None)
+    return next((attempt for attempt in operation.attempts if not attempt.unsent), None)
 
 
 def age_ms(operation: OperationState, now: Now) -> int:

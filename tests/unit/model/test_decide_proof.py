@@ -10,6 +10,7 @@ from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Key
 from holdfast.model.decide import decide
+from holdfast.model.outcome import Basis
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import HOUR, KEYED, MINUTE, PLAIN, SECOND, SETTLE, VERIFIABLE, Story, changed
@@ -218,6 +219,23 @@ def test_an_unknown_window_never_lets_absence_be_believed():
     assert story.state.absent_through == 0
 
 
+def test_the_time_for_reading_never_ends_before_the_first_reading():
+    story = Story(changed(VERIFIABLE, settle_ms=None)).sent("ambiguous").later(HOUR)
+    assert story.says() == "verify: read back at once: presence can be believed"
+
+
+def test_a_first_reading_that_comes_late_does_not_prolong_the_deadline():
+    story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE + DEADLINE - SECOND).verified("cannot_tell")
+    assert story.says().startswith("wait for verify")
+    assert story.later(SECOND).says() == "unknown: could not be proven in time"
+
+
+def test_a_pause_between_readings_lasts_to_its_last_millisecond():
+    story = Story(VERIFIABLE).sent("ambiguous").verified("cannot_tell").waits(5, "verify").later(4)
+    assert story.says() == "wait for verify: drawn"
+    assert story.later(1).says() == "verify: time to read back"
+
+
 def test_a_call_that_hangs_in_this_process_ends_in_a_person():
     story = Story(VERIFIABLE).sent("ambiguous", over=False).later(HOUR).verified("cannot_tell")
     assert story.later(DEADLINE - 1).says(live=frozenset({1})).startswith("wait for verify")
@@ -339,7 +357,7 @@ def test_the_slow_schedule_is_never_a_busy_loop():
 
 def test_unknown_without_a_verifier_waits_for_a_person():
     story = Story(VERIFIABLE).sent("ambiguous").settled("unknown")
-    assert story.says(tool="gone") == "wait for person: a person is asked"
+    assert story.decide(tool="gone") == m.Wait("a person is asked", why="person", until_woken=True)
 
 
 def test_from_unknown_it_may_be_found():
@@ -349,7 +367,16 @@ def test_from_unknown_it_may_be_found():
 
 def test_from_unknown_a_believed_absence_fails_it_and_sends_nothing():
     story = Story(VERIFIABLE).sent("ambiguous").settled("unknown").later(SETTLE).verified("did_not_happen")
-    assert story.says() == "failed: proven that nothing landed"
+    move = story.decide()
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.rule, move.reason) == ("failed", "proven that nothing landed", "it did not happen")
+    assert move.basis == Basis("evidence", "read back")
+
+
+def test_a_late_report_brings_the_result():
+    move = Story().sent("ambiguous").settled("unknown").late("returned").decide()
+    assert isinstance(move, m.Settle)
+    assert (move.attempt, move.basis.by) == (1, "returned")
 
 
 def test_from_unknown_a_late_report_settles_it():

@@ -18,8 +18,8 @@ WAITING = ("planned", "ready", "gated", "held", "verifying", "awaiting")
 LEGAL: dict[type, set[str]] = {
     r.OperationPlanned: {"new"},
     r.AttemptStarted: {"new", "planned", "ready", "verifying"},
-    r.AttemptEnded: {"running", "verifying", "ready", "awaiting", "unknown", "gated", "held", "planned"},
-    r.LateReport: {*WAITING, "running", "unknown", "succeeded", "failed", "cancelled"},
+    r.AttemptEnded: {"running", "verifying", "ready", "awaiting", "unknown", "gated", "held"},
+    r.LateReport: {*WAITING, "running", "unknown", "succeeded", "failed", "cancelled"} - {"planned"},
     r.Verified: {*WAITING, "running", "unknown"},
     r.Reobserved: {*WAITING},
     r.WaitScheduled: {*WAITING, "unknown"},
@@ -31,7 +31,7 @@ LEGAL: dict[type, set[str]] = {
     r.OperationSettled: {*WAITING, "running", "unknown"},
     r.Resolved: {"unknown", "gated"},
     r.Contradicted: {"succeeded", "failed", "cancelled"},
-    r.OutcomeReused: {"new", *WAITING},
+    r.OutcomeReused: {"new", *WAITING} - {"awaiting"},
     r.CompensationLinked: {"succeeded", "failed", "unknown"},
 }
 
@@ -85,10 +85,8 @@ def record_of(kind: type, story: Story) -> r.OperationRecord:
 
 PHASES = (NEW, *get_args(Phase))
 REFUSED_FOR_OTHER_REASONS = {
-    (r.AttemptEnded, "planned"),  # it has no attempt
-    (r.LateReport, "planned"),
     (r.AttemptEnded, "awaiting"),  # the deferral was that attempt's end
-    *((r.OutcomeReused, phase) for phase in ("ready", "gated", "held", "verifying", "awaiting")),  # they have attempts
+    *((r.OutcomeReused, phase) for phase in ("ready", "gated", "held", "verifying")),  # they have attempts
 }
 
 
@@ -481,6 +479,13 @@ def test_an_absence_is_no_proof_that_it_was_never_sent():
         Story(VERIFIABLE).sent("ambiguous").later(HOUR).verified("did_not_happen").settled("cancelled")
 
 
+def test_only_what_may_have_landed_is_unknown():
+    for story in (Story().planned(), Story().sent("rejected"), Story().sent("not_sent").parked()):
+        with pytest.raises(IllegalTransition):
+            story.settled("unknown")
+    assert Story().sent("returned").settled("unknown").phase == "unknown"
+
+
 @pytest.mark.parametrize("status", ["unknown", "cancelled"])
 def test_unknown_leads_to_succeeded_or_failed_only(status):
     with pytest.raises(IllegalTransition):
@@ -557,3 +562,61 @@ def test_apply_changes_nothing_in_place():
 
 def test_deaths_are_counted():
     assert Story().sent("lost").sent("ambiguous").sent("lost").starts().state.deaths == 2
+
+
+# --- small print ------------------------------------------------------------------------------------------
+
+
+def test_a_refused_attempt_names_the_phase_it_met():
+    with pytest.raises(IllegalTransition, match="an operation that is planned"):
+        Story().planned().took(r.AttemptStarted(step=STEP, number=3, token=1, send_by=1))
+
+
+def test_preconditions_that_an_attempt_does_not_name_stay_those_of_the_intent():
+    story = Story(observed=r.Raw(b"1")).sent("not_sent").starts()
+    assert bytes(story.state.observed) == b"1"
+
+
+def test_without_a_boot_a_record_belongs_to_none():
+    record = r.AttemptStarted(step=STEP, number=1, token=1, send_by=1, intent=Story().intent)
+    assert apply(None, record).attempts[0].boot == ""
+
+
+def test_the_first_reading_after_an_attempt_keeps_its_boot():
+    story = Story(VERIFIABLE).sent("ambiguous").verified("cannot_tell").rebooted().verified("cannot_tell")
+    assert story.state.checked_boot == "monday"
+
+
+def test_a_reading_is_verifying_although_an_earlier_attempt_is_in_doubt():
+    story = Story(VERIFIABLE).sent("ambiguous").sent("not_sent")
+    assert story.phase == "ready"
+    assert story.verified("cannot_tell").phase == "verifying"
+
+
+def test_a_deferral_ends_with_the_news_about_its_own_attempt():
+    story = Story().sent("ambiguous").starts().deferred(HOUR)
+    assert story.late("rejected", number=1).phase == "awaiting"
+    assert story.late("not_sent", number=2).phase == "ready"
+    assert story.state.waits_for == ""
+
+
+def test_a_deferral_keeps_what_was_said():
+    story = Story().starts()
+    story.took(r.OperationDeferred(step=STEP, number=1, until=story.wall, evidence="job 7", **story.stamp()))
+    end = story.state.attempts[0].end
+    assert end is not None
+    assert end.why == "accepted, answer later: job 7"
+
+
+def test_unknown_is_not_settled_as_unknown_again():
+    with pytest.raises(IllegalTransition):
+        Story().sent("ambiguous").settled("unknown").settled("unknown")
+
+
+def test_parking_ends_every_pause_and_order():
+    story = Story().planned().parked().person("retry").waits(9, "retry").parked()
+    assert (story.state.wait, story.state.one_more) == (None, False)
+
+
+def test_a_late_report_is_marked_only_where_it_was_late():
+    assert Story().sent("ambiguous", over=False).ends("lost").state.attempts[0].late is False
