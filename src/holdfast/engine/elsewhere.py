@@ -67,11 +67,13 @@ def last_holder(entries: Iterable[Entry]) -> Holder | None:
     return newest
 
 
-def last_write(entries: Iterable[Entry], within_ms: int | None, now_ms: int) -> Holder | None:
-    """The newest write with the same words that is not older than `within_ms`."""
+def last_write(entries: Iterable[Entry], but: str, within_ms: int | None, now_ms: int) -> Holder | None:
+    """The newest write with the same words, `but` for one operation, that is not older than `within_ms`."""
     newest: Holder | None = None
     for entry in entries:
         note = _NOTES.decode(entry.body)
+        if note.operation == but:
+            continue
         same = newest is not None and newest.note.operation == note.operation
         newest = Holder(note, newest.since_ms if newest is not None and same else entry.at_ms)
     if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
@@ -123,9 +125,15 @@ def settled_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
     return tuple(posts)
 
 
-def said(stream: str, operation: str, digest: str) -> Post:
-    """A write with these words was begun."""
-    return Post(stream, f"{operation}/taken", msgspec.json.encode(Note(operation, digest, "taken")))
+def begun(entries: Iterable[Entry]) -> int:
+    """How many writes with the same words were begun."""
+    return sum(_NOTES.decode(entry.body).state == "taken" for entry in entries)
+
+
+def said(stream: str, operation: str, digest: str, after: int | None) -> Post:
+    """A write with these words was begun; of several that know of the same `after` earlier ones, one is first."""
+    key = f"{operation}/taken" if after is None else f"after {after}"
+    return Post(stream, key, msgspec.json.encode(Note(operation, digest, "taken")))
 
 
 def said_and_done(stream: str, operation: str, state: OperationState) -> Post:

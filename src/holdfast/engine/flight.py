@@ -33,7 +33,7 @@ class Flight:
     """
 
     __slots__ = (
-        "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
+        "after", "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
         "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Flight:
         self.elsewhere: Elsewhere | None = None
         self.holder: Holder | None = None
         self.taking: tuple[int, int] | None = None
+        self.after: int | None = None  # how many writes with the same words were known when a model chose this one
         self.key_age_ms = 0
         self.waiting_since = instance.claimed_up
 

@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.engine.elsewhere import (
     Holder,
+    begun,
     claim_stream,
     first_use_ms,
     last_holder,
@@ -28,6 +29,7 @@ async def look_elsewhere(flight: Flight) -> None:
     """Read who holds the business key, or who said the same words, before the first attempt."""
     if flight.operation.attempts:
         return
+    flight.holder = flight.elsewhere = None
     if flight.operation.intent.claim:
         await _look_at_claim(flight)
     if flight.elsewhere is None and flight.operation.intent.words:
@@ -38,7 +40,7 @@ async def _look_at_claim(flight: Flight) -> None:
     intent = flight.operation.intent
     entries = await flight.instance.engine.journal.entries(claim_stream(intent.tool, intent.claim))
     holder = last_holder(entries)
-    flight.holder, flight.elsewhere = holder, None
+    flight.holder = holder
     if holder is not None and holder.stands and holder.note.operation != flight.id:
         if holder.note.digest != intent.digest:
             raise ParameterMismatch(
@@ -63,17 +65,12 @@ async def _look_at_words(flight: Flight) -> None:
     engine = flight.instance.engine
     entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
-    holder = last_write(
-        [entry for entry in entries if not _mine(entry.key, flight)], within, engine.seams.clock.wall_ms()
-    )
+    flight.after = begun(entries)
+    holder = last_write(entries, flight.id, within, engine.seams.clock.wall_ms())
     if holder is None or not holder.stands or holder.note.digest != intent.digest:
         return
     flight.holder = holder
     flight.elsewhere = msgspec.structs.replace(_standing(flight, "guard", holder), then=once.then)
-
-
-def _mine(entry_key: str, flight: Flight) -> bool:
-    return entry_key.rpartition("/")[0] == flight.id
 
 
 def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:
@@ -96,7 +93,7 @@ def taking_posts(flight: Flight) -> tuple[Post, ...]:
         stream = claim_stream(intent.tool, intent.claim)
         posts.append(taken(stream, flight.id, intent.digest, intent.generation, intent.outside))
     if intent.words:
-        posts.append(said(repeat_stream(intent.tool, intent.words), flight.id, intent.digest))
+        posts.append(said(repeat_stream(intent.tool, intent.words), flight.id, intent.digest, flight.after))
     return tuple(posts)
 
 
