@@ -21,7 +21,12 @@ def zygote():
 
 @pytest.fixture
 def new_case(tmp_path, witness, zygote):
-    def begin(name):
-        return Case(f"{tmp_path.name}-{name}", tmp_path / name, witness, zygote)
+    begun = []
 
-    return begin
+    def begin(name):
+        begun.append(Case(f"{tmp_path}-{name}", tmp_path / name, witness, zygote))
+        return begun[-1]
+
+    yield begin
+    for case in begun:
+        case.end()

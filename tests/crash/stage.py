@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,13 @@ from holdfast.model.run import RunHistory
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30.0
+
+
+def until(happened):
+    """Look until it has happened. Raises `AssertionError` when that takes too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline, "what the test waits for does not happen"
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,7 @@ class Case:
         self._witness = witness
         self._zygote = zygote
         self._jobs = {}
+        self._alive = set()
         folder.mkdir(parents=True)
 
     def start(self, **job):
@@ -93,11 +102,13 @@ class Case:
         job = {"case": self.name, "port": self._witness.port, **places, **job}
         pid = self._zygote.ask(start=job)
         self._jobs[pid] = job
+        self._alive.add(pid)
         return pid
 
     def wait(self, pid, seconds=PATIENCE_S):
         """Wait for a worker's end; one that does not end in time is killed, and its status is None."""
         status = self._zygote.ask(wait=pid, seconds=seconds)
+        self._alive.discard(pid)
         job = self._jobs[pid]
         out, log = Path(job["out"]), Path(job["log"])
         answer = json.loads(out.read_text()) if out.exists() else {}
@@ -109,7 +120,7 @@ class Case:
 
     def signal(self, pid, name):
         """Send a signal to a worker that was started here and not waited for yet."""
-        assert pid in self._jobs, pid
+        assert pid in self._alive, pid
         os.kill(pid, signal.Signals[name])
 
     def ask(self, kind, **fields):
@@ -118,13 +129,22 @@ class Case:
     def world(self):
         return self.ask("history")
 
+    def end(self):
+        """Kill whatever a failed test left behind, stopped or not."""
+        for pid in list(self._alive):
+            self.wait(pid, seconds=0)
+
     def drop(self):
         """Forget the case: nothing of it is needed any more."""
         self.ask("forget")
         shutil.rmtree(self.folder)
 
     def stored(self):
-        """What a reader finds in the file now. Read from a copy: a reader must not do the recovery for the workers."""
+        """What a reader finds in the file now."""
+        return Stored.read(self.journal) if self._alive else Stored.read(self._copy())
+
+    def _copy(self):
+        """The file as the dead left it. The recovery is left to the workers: a reader must not do it for them."""
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         copy.mkdir()
@@ -132,7 +152,7 @@ class Case:
             part = self.journal.with_name(self.journal.name + suffix)
             if part.exists():
                 shutil.copy(part, copy / part.name)
-        return Stored.read(copy / self.journal.name)
+        return copy / self.journal.name
 
 
 @dataclass(frozen=True)
@@ -146,8 +166,9 @@ class Stored:
     def read(cls, path):
         if not path.exists():
             return cls("", {})
-        connection = sqlite3.connect(path)
+        connection = sqlite3.connect(path, timeout=PATIENCE_S)
         try:
+            connection.execute("pragma query_only = on")
             if not connection.execute("select 1 from sqlite_master where name = 'record'").fetchall():
                 return cls("", {})
             ((namespace,),) = connection.execute("select value from meta where name = 'namespace'")

@@ -7,6 +7,7 @@ written as JSON to `job["out"]`.
 """
 
 import asyncio
+import ctypes
 import faulthandler
 import gc
 import importlib
@@ -18,11 +19,14 @@ import sys
 import traceback
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1  # prctl(2): no worker, not even a stopped one, outlives the zygote
+
 
 def work(program, job):
     """What a worker does, from its birth to its natural end."""
     status = 1
     try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         with Path(job["log"]).open("a", encoding="utf-8") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)

@@ -21,4 +21,6 @@ def zygote():
 
 @pytest.fixture
 def case(tmp_path, witness, zygote):
-    return Case(str(tmp_path), tmp_path / "case", witness, zygote)
+    begun = Case(str(tmp_path), tmp_path / "case", witness, zygote)
+    yield begun
+    begun.end()

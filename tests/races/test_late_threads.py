@@ -2,6 +2,7 @@
 
 from holdfast.model import records as r
 from tests.crash.checks import check
+from tests.crash.stage import until
 
 
 def test_no_attempt_starts_while_the_thread_lives(case):
@@ -37,5 +38,6 @@ def test_a_thread_that_dies_with_its_process_is_tried_again_under_its_key(case):
 
 def given_up(case):
     """Return when the record says that the caller has given up while the call lives."""
-    while not any(isinstance(record, r.AttemptEnded) and not record.over for record in case.stored().records("run")):
-        pass
+    until(
+        lambda: any(isinstance(record, r.AttemptEnded) and not record.over for record in case.stored().records("run"))
+    )

@@ -1,9 +1,13 @@
 """Processes that are stopped past their lease and their send-by deadline, overtaken, and woken up again."""
 
+from datetime import timedelta
+
 import pytest
 
 from holdfast.model import records as r
 from tests.crash.checks import check
+from tests.crash.stage import until
+from tests.races.program import SHORT
 
 LEASE = {"lease_ms": 300, "margin_ms": 100}
 
@@ -30,12 +34,6 @@ def wait_for_owner(case, token):
     )
 
 
-def until(happened):
-    """Look until it has happened; the test's time limit ends a wait in vain."""
-    while not happened():
-        pass
-
-
 def requests(case, kind):
     return [request for request in case.world()["requests"] if request["kind"] == kind]
 
@@ -53,7 +51,7 @@ def test_a_stale_owner_sends_nothing_after_its_deadline(case, agent):
     stale = stopped(case, agent, "token")
     fresh = overtaking(case, agent)
     started = next(record for record in case.stored().records("run") if isinstance(record, r.AttemptStarted))
-    deadline = started.at + started.send_by
+    deadline = started.at + SHORT // timedelta(milliseconds=1)
     until(lambda: any(request["at"] > deadline for request in requests(case, "search")))
     assert not requests(case, "mail"), "an absence was believed while the first process could still send"
     case.ask("release", of="token")
