@@ -171,5 +171,5 @@ class Lab:
         path = self.directory / "world.txt"
         return path.read_text().splitlines() if path.exists() else []
 
-    def ticket(self, id: str, **fields: object) -> str:
-        return json.dumps({"id": id, **fields})
+    def ticket(self, number: str, **fields: object) -> str:
+        return json.dumps({"id": number, **fields})

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
-from holdfast.errors import UsageError
+from holdfast.errors import JournalDistrusted, UsageError
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
 from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
@@ -27,18 +27,22 @@ _REMEMBERED: Final = "target/"
 
 @asynccontextmanager
 async def app_of(call: Call, agents: Iterable[AnyAgent], *, create: bool = False) -> AsyncGenerator[Holdfast]:
-    """An open app over the journal of this call."""
+    """An open app over the journal of this call. Raises `JournalDistrusted` before anything is driven."""
     path = journal_path(call.journal) if create else existing_journal(call.journal)
     async with Holdfast(path, agents=agents, recover=False) as app:
-        _warn(call, app)
+        _check_trust(app)
         yield app
 
 
-def _warn(call: Call, app: Holdfast) -> None:
+def _check_trust(app: Holdfast) -> None:
+    """Runs of a distrusted journal would only wait, so they are not even begun. Raises `JournalDistrusted`."""
     identity = app.engine.identity
     if identity.trust == "distrustful":
-        call.screen.note(("This journal is not trusted, so nothing is sent: ", "bold yellow"), identity.reason)
-        call.screen.note("Next: holdfast doctor")
+        raise JournalDistrusted(
+            "this journal looks copied, rolled back or restored, so nothing is sent",
+            known=identity.reason,
+            next_step="find out which file is the newest; then: holdfast doctor --trust NAME [--newest]",
+        )
 
 
 async def remember(app: Holdfast, agent: AnyAgent, target: str) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import getpass
 import inspect
 import logging
+import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,8 +68,13 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
     def declare(function: Callable[..., Any]) -> click.Command:
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
             _speak_plainly()
-            result: Any = function(Call(journal, as_json=as_json), **options)
-            status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
+            try:
+                result: Any = function(Call(journal, as_json=as_json), **options)
+                status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
+                sys.stdout.flush()
+            except BrokenPipeError:
+                _fall_silent()
+                return None
             return status
 
         shown = "\n".join(f"  {line}" for line in examples)
@@ -109,6 +116,11 @@ def shown_path(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def _fall_silent() -> None:
+    """Nobody reads on (`holdfast show RUN | head`): end without a word, as there is nobody to tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Remarks(logging.Handler):

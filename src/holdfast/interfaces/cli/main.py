@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -88,9 +87,6 @@ def _guarded(command: Any, *, as_json: bool) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted. What was recorded stands; running it again goes on from there.", err=True)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: end without a word
-        return 0
     except HoldfastError as error:
         return _tell(error, as_json=as_json)
 

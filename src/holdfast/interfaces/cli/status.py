@@ -10,6 +10,7 @@ from holdfast.errors import (
     AmbiguousStep,
     ChainBroken,
     HoldfastError,
+    JournalDistrusted,
     ParameterMismatch,
     ReplayDiverged,
     RunSuspended,
@@ -29,7 +30,7 @@ MEANINGS: Final = {
     DONE: "done",
     FAILED: "failed: a run stopped, or the journal could not be used",
     USAGE: "usage: the command cannot be done as it was given; nothing was recorded or sent",
-    WAITS: "a run waits: for a person, or for an event or a time that its process does not wait for",
+    WAITS: "it waits: for a person, or for an event or a time that its process does not wait for",
     DIVERGED: "a run diverged from its record, or a chain of records is broken",
     INTERRUPTED: "interrupted",
 }
@@ -49,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 def status_of(error: BaseException) -> int:
     """The exit status of a command that ended with this error."""
     match error:
-        case RunSuspended():
+        case RunSuspended() | JournalDistrusted():
             return WAITS
         case ReplayDiverged() | AmbiguousStep() | ChainBroken():
             return DIVERGED

@@ -1,0 +1,138 @@
+"""`verify` and `doctor`: whether the journal is what was written, and what it is."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.cli.lab import Lab
+
+
+def tamper(holdfast: Lab, statement: str) -> None:
+    with closing(sqlite3.connect(holdfast.journal)) as database:
+        for (trigger,) in database.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+            database.execute(f"drop trigger {trigger}")
+        assert database.execute(statement).rowcount > 0
+        database.commit()
+
+
+def test_chains_that_hold(asking: Lab):
+    asking("signal", "ticket-1", "approved")
+    said = asking("verify")
+    assert said.status == 0
+    assert said.out.startswith("All chains hold: 1 run, ")
+    found = asking("verify", "--json").json
+    assert (found["runs"], found["broken"]) == (1, [])
+    assert found["streams"] >= 1
+
+
+def test_a_changed_record_is_named(asking: Lab):
+    asking("run", "desk.py:desk", asking.ticket("2"))
+    tamper(
+        asking,
+        "update record set body = replace(body, 'within policy', 'because') where body like '%within policy%' and run = 2",
+    )
+    said = asking("verify", "--json")
+    assert said.status == 4
+    (broken,) = said.json["broken"]
+    assert broken["chain"] == "run ticket-2"
+    assert broken["why"] == "it was changed, removed or moved after it was written"
+    record = asking("show", "ticket-2", "--at", str(broken["record"]), "--json").json
+    assert record["step"] == "rule#1"
+    assert "run ticket-2, record" in asking("verify").out
+
+
+def test_a_removed_record_is_noticed(asking: Lab):
+    tamper(asking, "delete from record where seq = 3")
+    said = asking("verify", "--json")
+    assert said.status == 4
+    assert said.json["broken"][0]["record"] == 3
+
+
+def test_a_changed_order_is_noticed(asking: Lab):
+    asking("resolve", "ticket-1/restock#1", "--happened", "--by", "bea")
+    tamper(asking, "update ledger set body = replace(body, 'bea', 'eve') where body like '%bea%'")
+    said = asking("verify", "--json")
+    assert said.status == 4
+    assert said.json["broken"][0]["chain"] == "ledger run/ticket-1"
+
+
+def test_a_record_that_is_no_record_is_noticed(asking: Lab):
+    tamper(asking, 'update record set body = \'{"kind":"Nonsense"}\' where seq = 4')
+    assert asking("verify", "--json").json["broken"][0]["record"] == 4
+
+
+def test_the_doctor_knows_the_journal(asking: Lab):
+    asking("run", "desk.py:desk", asking.ticket("2"))
+    found = asking("doctor", "--json").json["journal"]
+    assert found["path"] == str(asking.journal)
+    assert found["sqlite"] == sqlite3.sqlite_version
+    assert (found["mode"], found["trust"]) == ("wal", "trusted")
+    assert found["runs"] == {"completed": 1, "suspended": 1}
+    assert found["open_operations"] == ["ticket-1/restock#1"]
+    said = asking("doctor")
+    assert "1 completed, 1 suspended" in said.out
+    assert "ticket-1/restock#1" in said.out
+
+
+def test_the_doctor_names_runs_that_nobody_drives(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("doctor", "--json").json["journal"]["abandoned"] == ["ticket-1"]
+
+
+def test_the_listing_is_rebuilt_from_the_records(asking: Lab):
+    asking("run", "desk.py:desk", asking.ticket("2"))
+    asking("run", "desk.py:desk", asking.ticket("3", mode="boom"))
+    before = asking("ps", "--json").json["runs"]
+    tamper(asking, "update run set status = 'running', reason = 'nonsense', waits = '[]'")
+    said = asking("doctor", "--rebuild", "--json")
+    assert said.json["rebuilt"] == {"runs": 3, "changed": ["ticket-1", "ticket-2", "ticket-3"], "busy": []}
+    after = asking("ps", "--json").json["runs"]
+    for one, other in zip(before, after, strict=True):
+        assert (one["status"], one["reason"]) == (other["status"], other["reason"])
+        assert [wait["step"] for wait in one["waits"]] == [wait["step"] for wait in other["waits"]]
+    assert asking("doctor", "--rebuild", "--json").json["rebuilt"]["changed"] == []
+    assert asking("verify").status == 0
+
+
+def test_a_copy_sends_nothing_until_somebody_vouches_for_it(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    shutil.copy(holdfast.journal, holdfast.directory / "copy.db")
+    copy = {"HOLDFAST_JOURNAL": "copy.db"}
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("2"), **copy)
+    assert said.status == 3
+    assert said.err.startswith("JournalDistrusted: this journal looks copied, rolled back or restored")
+    assert "Next: find out which file is the newest; then: holdfast doctor --trust NAME" in said.err
+    assert len(holdfast.world) == 2
+    found = holdfast("doctor", **copy)
+    assert "distrustful" in found.out
+    assert "holdfast doctor --trust NAME" in found.out
+    assert holdfast("doctor", "--trust", "bea", **copy).lines[-1] == "The journal is doubtful now."
+    assert holdfast("doctor", "--json", **copy).json["journal"]["trust"] == "doubtful"
+
+
+def test_a_copy_that_is_known_to_be_the_newest_is_trusted_as_it_is(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    shutil.copy(holdfast.journal, holdfast.directory / "copy.db")
+    copy = {"HOLDFAST_JOURNAL": "copy.db"}
+    assert holdfast("doctor", "--trust", "bea", "--newest", **copy).lines[-1] == "The journal is trusted now."
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2"), **copy).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(["--trust", "bea"], "this journal is trusted already"), (["--newest"], "--newest goes with --trust NAME")],
+)
+def test_there_is_nothing_to_vouch_for(asking: Lab, arguments: list[str], problem: str):
+    said = asking("doctor", *arguments)
+    assert said.status == 2
+    assert problem in said.err
+
+
+def test_a_file_that_is_no_journal(holdfast: Lab):
+    with closing(sqlite3.connect(holdfast.directory / "other.db")) as database:
+        database.execute("create table t (x)")
+    said = holdfast("ps", "--journal", "other.db")
+    assert said.status == 1
+    assert "is a SQLite database, but not a Holdfast journal" in said.err

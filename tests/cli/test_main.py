@@ -1,0 +1,71 @@
+"""The command line as a whole: help, versions, usage errors, completion, and what it does not import."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module, metadata
+
+import pytest
+
+from holdfast.interfaces.cli.main import COMMANDS
+from tests.cli.lab import Lab
+
+
+def test_help_lists_every_command_in_the_order_of_a_working_day(holdfast: Lab):
+    said = holdfast("--help")
+    assert said.status == 0
+    listed = [line.split()[0] for line in said.lines[said.lines.index("Commands:") + 1 :] if line.startswith("  ")]
+    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    assert "Exit status: 0 done, 1 failed, 2 usage, 3 waits for a person" in said.words
+    assert not [line for line in said.lines if len(line) > 80]
+
+
+@pytest.mark.parametrize(("name", "module"), [(name, module) for name, (module, _) in COMMANDS.items()])
+def test_every_listed_command_is_there_under_its_name(name: str, module: str):
+    assert getattr(import_module(f"holdfast.interfaces.cli.{module}"), name).name == name
+
+
+def test_version(holdfast: Lab):
+    assert holdfast("--version").out == f"holdfast {metadata.version('holdfast')}\n"
+
+
+@pytest.mark.parametrize("arguments", [("fly",), ("ps", "--fast"), ("ps", "--limit", "many"), ("show",)], ids=" ".join)
+def test_what_cannot_be_understood_is_a_usage_error(holdfast: Lab, arguments: tuple[str, ...]):
+    said = holdfast(*arguments)
+    assert (said.status, said.out) == (2, "")
+    assert said.err.startswith("UsageError: ")
+    assert "--help" in said.err
+    as_json = holdfast(*arguments, "--json")
+    assert json.loads(as_json.out)["error"]["exit_status"] == 2
+
+
+def test_without_a_command_the_help_is_shown(holdfast: Lab):
+    said = holdfast()
+    assert said.status == 2
+    assert "Commands:" in said.out + said.err
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_for_a_shell(holdfast: Lab, shell: str):
+    assert "_HOLDFAST_COMPLETE" in holdfast("completion", shell).out
+    assert holdfast("completion", shell, "--json").json["shell"] == shell
+
+
+def test_completion_completes(holdfast: Lab):
+    said = holdfast.apart(_HOLDFAST_COMPLETE="zsh_complete", COMP_WORDS="holdfast res", COMP_CWORD="1")
+    assert "resume" in said.out
+    assert "resolve" in said.out
+
+
+def test_help_imports_no_more_than_it_needs():
+    """Start-up is what a person feels: laying out texts, loading agents and the demo wait until they are used."""
+    program = (
+        "import sys; from holdfast.interfaces.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'rich', 'aiosmtpd', 'starlette', 'uvicorn', 'holdfast.demo', 'holdfast.interfaces.service'}\n"
+        "loaded = heavy & set(sys.modules)\n"
+        "sys.exit(str(loaded) if loaded - {'holdfast.interfaces.service'} else 0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr

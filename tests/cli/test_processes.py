@@ -1,0 +1,112 @@
+"""The command line as processes: killed, interrupted, worked through by a worker, read through a pipe."""
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.lab import Lab
+
+
+def test_a_killed_run_goes_on_where_it_was_when_it_is_given_again(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == "running"
+    said = holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"))
+    assert (said.status, said.out) == (0, '"r-1"\n')
+    keys = {line.split()[2] for line in holdfast.world if line.startswith("refund")}
+    assert len(keys) == 1, "sent again under the same key"
+    assert holdfast.world.count("restock mug") == 1
+
+
+def test_a_killed_plain_write_is_never_repeated(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="restock").status == -9
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1")).status == 3
+    assert holdfast.apart("worker", "desk.py:desk", "--once").status == 0
+    assert holdfast.world.count("restock mug") == 1
+
+
+def test_a_worker_drives_what_was_abandoned(holdfast: Lab):
+    for number in "12":
+        holdfast.apart("run", "desk.py:desk", holdfast.ticket(number), DIE_AFTER="refund")
+    said = holdfast.apart("worker", "desk.py:desk", "--once", "--json")
+    assert said.status == 0
+    assert sorted((one["run"], one["status"]) for one in said.json["driven"]) == [
+        ("ticket-1", "completed"),
+        ("ticket-2", "completed"),
+    ]
+    assert holdfast.apart("worker", "desk.py:desk", "--once").out == "0 runs driven.\n"
+
+
+def test_a_worker_leaves_runs_of_agents_that_it_does_not_know(holdfast: Lab):
+    holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
+    holdfast.write(
+        "other.py",
+        "from holdfast import Run, agent\n@agent(run_id='a-{x}')\nasync def other(run: Run, x: int) -> None: ...\n",
+    )
+    said = holdfast.apart("worker", "other.py:other", "--once")
+    assert (said.status, said.out) == (0, "0 runs driven.\n")
+    assert "Runs of desk wait too, and their code is not here" in said.err
+
+
+def test_a_worker_without_agents_says_what_it_needs(holdfast: Lab):
+    said = holdfast("worker")
+    assert said.status == 2
+    assert "a worker needs the code of the agents" in said.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_works_until_it_is_interrupted(holdfast: Lab, number: signal.Signals):
+    holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
+    worker = holdfast.start("worker", "desk.py:desk")
+    assert worker.stderr is not None
+    lines: list[str] = []
+    for line in worker.stderr:
+        lines.append(line)
+        if "completed" in line:
+            break
+    worker.send_signal(number)
+    assert worker.wait(timeout=30) == 130
+    worker.communicate()
+    assert lines[0] == "Driving desk. Interrupt to end.\n"
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == "completed"
+
+
+def test_an_interrupted_run_ends_with_130_and_loses_nothing(holdfast: Lab):
+    holdfast.change("    return reference", "    return reference")
+    slow = (
+        (holdfast.directory / "changed.py")
+        .read_text()
+        .replace(
+            "    if ticket.mode ==",
+            "    import asyncio, sys\n    print('waiting', file=sys.stderr, flush=True)\n    await asyncio.Event().wait()\n    if ticket.mode ==",
+            1,
+        )
+    )
+    holdfast.write("changed.py", slow)
+    running = holdfast.start("run", "changed.py:desk", holdfast.ticket("1"))
+    assert running.stderr is not None
+    assert running.stderr.readline() == "waiting\n"
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out) == (130, "")
+    assert "What was recorded stands" in err
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).out == '"r-1"\n'
+    assert len(holdfast.world) == 2
+
+
+def test_a_second_process_joins_a_run_and_gets_the_same_result(holdfast: Lab):
+    both = [holdfast.start("run", "desk.py:desk", holdfast.ticket("1")) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0] for process in both] == ['"r-1"\n', '"r-1"\n']
+    assert len(holdfast.world) == 2
+
+
+def test_who_stops_reading_hears_no_complaint(asking: Lab):
+    reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    reader.wait(timeout=30)
+    assert reader.stdin is not None
+    ended = subprocess.run(
+        asking.command("show", "ticket-1", "--json"), cwd=asking.directory, env=asking.surroundings({}),
+        stdout=reader.stdin, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    reader.stdin.close()
