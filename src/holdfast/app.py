@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -126,8 +126,9 @@ class Holdfast:
         await engine.shut_down(list(self._running.values()))
         await engine.close()
 
-    async def __aenter__(self) -> Holdfast:
-        return await self.open()
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -175,7 +176,9 @@ class Holdfast:
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name)))
 
-    async def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncIterator[Done[T, R]]:
+    async def map(
+        self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20
+    ) -> AsyncGenerator[Done[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
         Never raises for one run: each `Done` says how it ended.
@@ -214,7 +217,8 @@ class Holdfast:
         name = ""
         try:
             name = agent.run_id_for(given)
-            return Done(name, given, await self.run(agent, given, run_id=name))
+            result: R = await self.run(agent, given, run_id=name)
+            return Done(name, given, result)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001 - one run's error is that run's result here
@@ -276,7 +280,8 @@ def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
     person = next((wait for wait in conclusion.waits if wait.kind == "person"), None)
     if person is not None:
-        return f"holdfast resolve {conclusion.run}/{person.step} --happened | --did-not-happen, then holdfast resume {conclusion.run}"
+        resolve = f"holdfast resolve {conclusion.run}/{person.step} --happened | --did-not-happen"
+        return f"{resolve}, then holdfast resume {conclusion.run}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"

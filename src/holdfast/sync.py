@@ -59,7 +59,7 @@ class SyncHoldfast:
                 except StopAsyncIteration:
                     return
         finally:
-            self._wait(done.aclose())  # type: ignore[attr-defined]  # an async generator, typed as an iterator
+            self._wait(done.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)

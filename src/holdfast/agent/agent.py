@@ -8,10 +8,10 @@ import string
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints
 
 from holdfast.agent.run import Run
-from holdfast.agent.signatures import shape_of
+from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
 from holdfast.engine.runner import Input
 from holdfast.engine.scopes import Scope
@@ -58,11 +58,13 @@ class Agent(Generic[T, R]):
         """The agent's name."""
         return f"<agent {self.name}>"
 
-    def __call__(self, run: Run, given: T, /) -> Coroutine[Any, Any, R]:
+    def __call__(self, run: Run, given: T, /) -> Coroutine[object, object, R]:
         """Agents are started by an app, which records what they do. Raises `OutsideRun`."""
         raise OutsideRun(
             f"the agent {self.name} was called directly",
-            next_step=f"run it with: desk.run({self.name}, input), or {self.name}.__wrapped__(run, input) inside another run",
+            known=f"it was given {type(run).__name__} and {type(given).__name__}",
+            next_step=f"run it with: desk.run({self.name}, input), "
+            f"or {self.name}.__wrapped__(run, input) inside another run",
         )
 
     @property
@@ -73,7 +75,7 @@ class Agent(Generic[T, R]):
         module = sys.modules.get(self.__wrapped__.__module__)
         seen = {**vars(module)} if module is not None else dict[str, Any]()
         seen.update(_closure(self.__wrapped__))
-        found = {id(value): value for value in seen.values() if isinstance(value, Tool)}
+        found = {id(value): value for value in seen.values() if _is_tool(value)}
         return tuple(found.values())
 
     def run_id_for(self, given: T) -> str:
@@ -128,7 +130,8 @@ class _Decorator:
         if len(inspect.signature(function).parameters) != 2:
             raise ContractError(
                 f"the agent {name} does not take a run and one input",
-                next_step=f"write: async def {name}(run: Run, ticket: Ticket) -> ...; put several values into one class",
+                next_step=f"write: async def {name}(run: Run, ticket: Ticket) -> ...; "
+                "put several values into one class",
             )
         return Agent(function, **self._settings)
 
@@ -159,7 +162,8 @@ def _input_type(function: Callable[..., Any], name: str) -> Any:
     if kind is Any and parameter not in getattr(function, "__annotations__", {}):
         raise ContractError(
             f"the input of agent {name} has no annotation",
-            next_step=f"annotate it, so that recorded inputs can be read back: {parameter}: dict[str, str], or a dataclass",
+            next_step="annotate it, so that recorded inputs can be read back: "
+            f"{parameter}: dict[str, str], or a dataclass",
         )
     return kind
 
@@ -191,11 +195,9 @@ def _check_template(template: str, kind: Any, name: str) -> None:
         )
 
 
-def _fields(kind: Any) -> frozenset[str] | None:
-    if isinstance(kind, type) and issubclass(kind, dict):
-        return None
-    notes = getattr(kind, "__annotations__", None)
-    if not isinstance(kind, type) or not notes:
+def _fields(kind: object) -> frozenset[str] | None:
+    """The names that values of this type have; None where that cannot be known."""
+    if not is_class(kind) or issubclass(kind, dict) or not getattr(kind, "__annotations__", None):
         return None
     known: set[str] = set()
     for base in kind.__mro__:
@@ -218,8 +220,12 @@ def _fill(template: str, given: Any) -> str:
 
 def _get(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
-        return value[name]
+        return cast("Mapping[str, Any]", value)[name]
     return value[int(name)] if name.isdecimal() else getattr(value, name)
+
+
+def _is_tool(value: object) -> TypeGuard[AnyTool]:
+    return isinstance(value, Tool)
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overloa
 
 import msgspec
 
-from holdfast.agent.signatures import Shape, is_async, shape_of
+from holdfast.agent.signatures import Shape, is_async, is_class, shape_of
 from holdfast.engine.tooling import Code
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, contract_digest
@@ -43,6 +43,7 @@ class Handlers(Generic[R]):
     @overload
     def __call__(
         self,
+        /,
         *,
         settle_window: timedelta | None = ...,
         check_first: bool = ...,
@@ -53,7 +54,7 @@ class Handlers(Generic[R]):
         absent_safe: bool = ...,
     ) -> Callable[[F], F]: ...
 
-    def __call__(self, function: F | None = None, /, **settings: Any) -> Any:
+    def __call__(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
         """Register a handler.
 
         For `verify`: `settle_window` is how long after a call the effect may still land or become
@@ -64,9 +65,13 @@ class Handlers(Generic[R]):
         """
         if function is not None:
             return self._register(function, {})
-        return lambda later: self._register(later, settings)
 
-    def _register(self, function: F, settings: dict[str, Any]) -> F:
+        def register(later: Callable[..., Any]) -> Callable[..., Any]:
+            return self._register(later, settings)
+
+        return register
+
+    def _register(self, function: Callable[..., Any], settings: dict[str, Any]) -> Callable[..., Any]:
         tool, kind = self._tool, self._kind
         where = f"{kind} of tool {tool.name}"
         _refuse_contradictions(tool.contract, kind, settings, where)
@@ -142,12 +147,11 @@ def _check_operation(annotation: Any, tool: Shape, where: str) -> None:
 
 def _check_types(shape: Shape, tool: Shape, name: str, where: str) -> None:
     here, there = shape.types.get(name, Any), tool.types.get(name, Any)
-    if Any not in (here, there) and here != there and isinstance(here, type) and isinstance(there, type):
-        if not issubclass(there, here):
-            raise ContractError(
-                f"{where} annotates {name} as {here.__name__}, and {tool.name} as {there.__name__}",
-                next_step="make the two agree",
-            )
+    if is_class(here) and is_class(there) and not issubclass(there, here):
+        raise ContractError(
+            f"{where} annotates {name} as {here.__name__}, and {tool.name} as {there.__name__}",
+            next_step="make the two agree",
+        )
 
 
 def _with_clauses(contract: Contract, kind: Kind, settings: dict[str, Any], where: str) -> Contract:

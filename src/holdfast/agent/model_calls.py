@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import ArgumentError, OperationFailed, OutcomeUnknown
+from holdfast.errors import ArgumentError, ParameterMismatch
 from holdfast.model.outcome import Outcome
 from holdfast.model.values_parameters import parameters_schema, parse_arguments
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
 
 Style = Literal["openai", "anthropic", "json"]
 
@@ -27,10 +30,7 @@ class ToolBox:
 
 
 def _schema(tool: ToolCode, style: Style) -> dict[str, Any]:
-    from holdfast.agent.tool import Tool  # noqa: PLC0415 - tool imports run, which imports this module
-
-    assert isinstance(tool, Tool), tool
-    known = cast("Tool[Any, Any]", tool)
+    known = cast("Tool[Any, Any]", tool)  # an app's tools are these
     shape = known.shape
     parameters = parameters_schema(shape.types, shape.required)
     about = inspect.getdoc(known.__wrapped__) or tool.name
@@ -45,7 +45,7 @@ def _schema(tool: ToolCode, style: Style) -> dict[str, Any]:
 
 async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any]:
     """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception."""
-    from holdfast.agent.tool import Tool, outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
+    from holdfast.agent.tool import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     scope.instance.check()
     tools = scope.instance.engine.tools
@@ -60,10 +60,8 @@ async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mappin
         return await outcome_of(tool, bound, None, model=True)
     except (ArgumentError, TypeError, ValueError) as error:
         return _refused(scope, name, str(error), "bad_arguments")
-    except OperationFailed as error:
-        return error.outcome if error.outcome is not None else _refused(scope, name, error.message, "failed")
-    except OutcomeUnknown as error:
-        return error.outcome if error.outcome is not None else _refused(scope, name, error.message, "unknown")
+    except ParameterMismatch as error:
+        return _refused(scope, name, f"{error.message}; {error.known}", "mismatch")
 
 
 def _refused(scope: Scope, name: str, reason: str, code: str) -> Outcome[Any]:

@@ -17,7 +17,7 @@ def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
     """Agents by name. Raises `NameClash` naming both places."""
     found: dict[str, AnyAgent] = {}
     for one in agents:
-        if not isinstance(one, Agent):
+        if not isinstance(one, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
             raise ContractError(f"{one!r} is no agent", next_step="declare it with @agent(...) on an async function")
         other = found.setdefault(one.name, one)
         if not _same(other, one):
@@ -29,7 +29,7 @@ def gather_tools(agents: Iterable[AnyAgent], extra: Iterable[AnyTool]) -> dict[s
     """The tools of these agents, and `extra`. The same function declared again replaces its older self."""
     found: dict[str, AnyTool] = {}
     for one in (*(tool for agent in agents for tool in agent.tools), *extra):
-        if not isinstance(one, Tool):
+        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
             raise ContractError(f"{one!r} is no tool", next_step="declare it with @tool")
         other = found.get(one.name)
         if other is not None and not _same(other, one):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -49,7 +49,7 @@ class Run:
         On replay the recorded answer is given and the model is not asked. Tokens and cost are read
         from the result's `usage`, why and confidence from fields of those names.
         """
-        return await decide(self._scope(), Decisions(), function, args, kwargs)
+        return await decide(self.scope(), Decisions(), function, args, kwargs)
 
     def options(
         self, *, step: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
@@ -59,7 +59,7 @@ class Run:
 
     async def call(self, name: str, arguments: str | bytes | dict[str, Any]) -> Outcome[Any]:
         """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it."""
-        return await call_by_model(self._scope(), name, arguments)
+        return await call_by_model(self.scope(), name, arguments)
 
     # --- branches ----------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Run:
     async def gather(self, *branches: Awaitable[T]) -> list[T]: ...
     async def gather(self, *branches: Awaitable[Any]) -> Any:
         """Run several branches at once, each with stable step names. The first error cancels the others."""
-        scope = self._scope()
+        scope = self.scope()
         tasks = [branch_task(scope.child(), _plain(branch)) for branch in branches]
         return await _all(tasks)
 
@@ -83,21 +83,21 @@ class Run:
         id: Callable[[T], object],  # noqa: A002 - the spelling users write
     ) -> list[R]:
         """Run `function` over `rows` at once; `id` names each branch by its row, so that order may change."""
-        scope = self._scope()
+        scope = self.scope()
         tasks = [branch_task(scope.child(str(id(row))), _plain(function(row))) for row in rows]
         return await _all(tasks)
 
     @contextlib.asynccontextmanager
-    async def task_group(self) -> AsyncIterator[asyncio.TaskGroup]:
+    async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
         """An `asyncio.TaskGroup` whose tasks are branches, numbered by creation."""
-        self._scope()
+        self.scope()
         async with asyncio.TaskGroup() as group:
             yield group
 
     @contextlib.contextmanager
     def branch(self, name: str) -> Any:
         """Name the steps inside: `with run.branch("refund"):`."""
-        token = SCOPE.set(self._scope().section(name))
+        token = SCOPE.set(self.scope().section(name))
         try:
             yield
         finally:
@@ -107,19 +107,19 @@ class Run:
 
     async def now(self) -> datetime:
         """The present time in UTC, as it was the first time."""
-        scope = self._scope()
+        scope = self.scope()
         ms: int = await values.value(scope, "now", scope.instance.engine.seams.clock.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
 
     async def random(self) -> float:
         """A random number from 0 to 1, as it was the first time."""
-        scope = self._scope()
+        scope = self.scope()
         number: float = await values.value(scope, "random", lambda: scope.instance.engine.seams.rng.uniform(0, 1))
         return number
 
     async def uuid(self) -> UUID:
         """A random identifier, as it was the first time."""
-        scope = self._scope()
+        scope = self.scope()
         text: str = await values.value(scope, "uuid", scope.instance.engine.seams.rng.token)
         return UUID(text)
 
@@ -128,19 +128,19 @@ class Run:
 
         A run that was begun by older code has no marker here and keeps the old way.
         """
-        return await values.version(self._scope(), change, newest)
+        return await values.version(self.scope(), change, newest)
 
     async def sleep(self, duration: timedelta) -> None:
         """A durable pause; a long one holds no process."""
-        await timers.sleep(self._scope(), _ms(duration, "sleep"))
+        await timers.sleep(self.scope(), _ms(duration, "sleep"))
 
-    async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:
+    async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - a journaled one
         """The next event of that name (and key) from `holdfast signal`; early events are kept.
 
         Raises `TimeoutError` when the time is over.
         """
         ms = None if timeout is None else _ms(timeout, "wait_for")
-        received = await timers.wait_for_event(self._scope(), event, key, ms)
+        received = await timers.wait_for_event(self.scope(), event, key, ms)
         if received is None:
             raise TimeoutError(f"no event {event!r} came within {timeout}")
         from holdfast.model.values import codec_for  # noqa: PLC0415 - kept beside its only use
@@ -148,12 +148,12 @@ class Run:
         return codec_for(Any).decode(bytes(received.payload))
 
     @contextlib.asynccontextmanager
-    async def timeout(self, duration: timedelta) -> AsyncIterator[None]:
+    async def timeout(self, duration: timedelta) -> AsyncGenerator[None]:
         """A journaled time limit: where it ended the body once, replay ends it at the same point.
 
         Raises `TimeoutError`.
         """
-        scope = self._scope()
+        scope = self.scope()
         limit = timers.TimeLimit(scope, _ms(duration, "timeout"))
         try:
             async with limit.running():
@@ -163,7 +163,8 @@ class Run:
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    def _scope(self) -> Scope:
+    def scope(self) -> Scope:
+        """The branch of this run that calls. Raises `UsageError` elsewhere."""
         scope = SCOPE.get()
         if scope is None or scope.instance is not self._root.instance:
             raise UsageError(
@@ -182,7 +183,7 @@ class Decide:
 
     async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """As `Run.decide`, with these settings."""
-        return await decide(self._run._scope(), self._settings, function, args, kwargs)  # noqa: SLF001 - one class in two parts
+        return await decide(self._run.scope(), self._settings, function, args, kwargs)
 
 
 async def _plain(awaitable: Awaitable[T]) -> T:

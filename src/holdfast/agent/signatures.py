@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -73,7 +73,12 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def is_class(annotation: object) -> TypeGuard[type[object]]:
+    """Whether an annotation is a plain class (`Any` is one to Python, and to nobody else)."""
+    return isinstance(annotation, type) and annotation is not Any
 
 
 def check_names(names: tuple[str, ...], shape: Shape, where: str) -> None:

@@ -67,14 +67,14 @@ class Tool(Generic[P, R]):
 
     # --- calling -----------------------------------------------------------------------------------------
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         """Perform it as a step of the present run, and give its result.
 
         Raises `Rejected` or another `OperationFailed` where nothing landed, `OutsideRun` outside a run.
         """
         return _result_of(self, self.shape.bind(args, kwargs), None)
 
-    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Outcome[R]]:
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
         """Perform it, and give its outcome; a failure is not raised."""
         return outcome_of(self, self.shape.bind(args, kwargs), None)
 
@@ -156,10 +156,10 @@ class _Configured(Tool[P, R]):
         self.digest = contract_digest(contract)
         self._step = step
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         return _result_of(self, self.shape.bind(args, kwargs), self._step)
 
-    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Outcome[R]]:
+    def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
         return outcome_of(self, self.shape.bind(args, kwargs), self._step)
 
 
@@ -191,7 +191,8 @@ async def outcome_of(
     if scope is None:
         raise OutsideRun(
             f"{tool.name} was called outside a run, so its effect could not be recorded; nothing was sent",
-            next_step=f"call it from an @agent function run by Holdfast, or {tool.name}.__wrapped__(...) to bypass the runtime",
+            next_step="call it from an @agent function run by Holdfast, "
+            f"or {tool.name}.__wrapped__(...) to bypass the runtime",
         )
     call = Call(tool, arguments, step, model)
     if tool.contract.effect == "read":
@@ -243,19 +244,22 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """
     if function is not None:
         return _declared(function)
-    return lambda later: _declared(later, **clauses)
+    return _Decorator(clauses)
 
 
 class _Decorator:
     """What `@tool(...)` gives: it keeps the types of async and sync functions alike."""
 
+    def __init__(self, clauses: Mapping[str, Any]) -> None:
+        self._clauses = clauses
+
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
-    def __call__(self, function: Callable[P, Any], /) -> Tool[P, Any]:
+    def __call__(self, function: Callable[..., Any], /) -> Tool[..., Any]:
         """Declare `function`."""
-        return _declared(function)
+        return _declared(function, **self._clauses)
 
 
 def _declared(

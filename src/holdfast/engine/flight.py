@@ -33,8 +33,8 @@ class Flight:
     """
 
     __slots__ = (
-        "after", "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms", "observed",
-        "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
+        "after", "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms",
+        "observed", "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
     )  # fmt: skip
 
     def __init__(

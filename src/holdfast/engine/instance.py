@@ -376,10 +376,15 @@ class Instance:
         )
 
 
+def ring(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits, if nobody did yet."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 def _release(waiters: list[asyncio.Future[None]]) -> None:
     for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
+        ring(waiter)
     waiters.clear()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ async def verify(flight: Flight) -> None:
     instance.engine.seams.crash.reached("before_verify")
     verdict: Any = await _ask(flight, "verify")
     instance.engine.seams.crash.reached("after_verify")
-    answer = cast("type[Any]", type(verdict))
+    answer: Any = verdict.__class__
     if answer not in _VERDICTS:
         answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
     kind = _VERDICTS[answer]
@@ -87,7 +87,7 @@ async def _reobserved(flight: Flight, observed: r.Raw) -> None:
     if not flight.recorded:
         return
     voided = bool(flight.operation.approval) and flight.reading == "changed"
-    reading = "changed" if flight.reading == "changed" else "unreadable"
+    reading: Literal["changed", "unreadable"] = "changed" if flight.reading == "changed" else "unreadable"
     await flight.note(
         r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -258,7 +258,8 @@ async def _drivers_end(instance: Instance) -> None:
     """The agent is done: what its callers left in flight is settled, or rests, before the run ends."""
     while instance.drivers and not instance.ending.done():
         instance.consider_rest()
-        await asyncio.wait({*instance.drivers.values(), instance.ending}, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {*instance.drivers.values(), instance.ending}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.engine.boundary import sealing
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.instance import Ending, Instance, Pause, ring
 from holdfast.engine.meetings import look_elsewhere
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode
@@ -235,9 +235,7 @@ async def _left_again(scope: Scope, step: str) -> None:
         scope.host.limits[-1].fire()
     pause = Pause("left", step, instance.engine.seams.clock.wall_ms())
     forever: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = asyncio.get_running_loop().call_later(
-        instance.engine.settings.patience_ms / 1000, lambda: forever.done() or forever.set_result(None)
-    )
+    timer = asyncio.get_running_loop().call_later(instance.engine.settings.patience_ms / 1000, ring, forever)
     try:
         await instance.wait_for(scope, forever, pause)
     finally:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance, Pause
+from holdfast.engine.instance import Instance, Pause, ring
 from holdfast.engine.scopes import Scope
 from holdfast.model import records as r
 
@@ -75,7 +75,7 @@ async def _pause(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, s
     left = timer.until - engine.seams.clock.wall_ms() if timer.until else engine.settings.slice_ms
     slice_ms = min(left, engine.settings.poll_ms if event is not None else engine.settings.slice_ms)
     future: asyncio.Future[None] = loop.create_future()
-    handle = loop.call_later(max(0, slice_ms) / 1000, lambda: future.done() or future.set_result(None))
+    handle = loop.call_later(max(0, slice_ms) / 1000, ring, future)
     asks = f"run {instance.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {instance.run} sleeps"
     if event is not None:
         asks += f" (holdfast signal {instance.run} {event[0]}{' --key ' + event[1] if event[1] else ''})"

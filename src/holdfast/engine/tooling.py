@@ -25,11 +25,11 @@ class Code(msgspec.Struct, frozen=True):
 class Codec(Protocol):
     """How results are stored and given back."""
 
-    def round_trip(self, value: Any) -> tuple[bytes, Any]:
+    def round_trip(self, value: Any, /) -> tuple[bytes, Any]:
         """The stored form and what it decodes to. Raises `ValueError` where the trip fails."""
         ...
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes, /) -> Any:
         """The value of a stored form. Raises `ValueError`."""
         ...
 
