@@ -79,12 +79,12 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
 
         shown = "\n".join(f"  {line}" for line in examples)
         body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{shown}"
-        body.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them
-        json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-        journal_option = click.option(
-            "--journal", metavar="PATH", help="The journal; `holdfast --help` says which else."
-        )
-        declared: click.Command = click.command(name)(journal_option(json_option(body)))
+        own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))  # where click keeps them
+        shared = [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document and nothing else."),
+            click.Option(["--journal"], metavar="PATH", help="The journal; `holdfast --help` says which else."),
+        ]
+        declared: click.Command = click.command(name, params=[*own, *shared])(body)
         return declared
 
     return declare

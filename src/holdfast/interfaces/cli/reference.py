@@ -1,0 +1,73 @@
+"""The reference page of the command line, from the commands themselves.
+
+`python -m holdfast.interfaces.cli.reference > docs/reference/cli.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from holdfast.interfaces.cli.main import COMMANDS, main
+from holdfast.interfaces.cli.status import MEANINGS
+
+_HEAD: Final = """\
+# Command line
+
+Every command takes `--json`: then standard output holds one JSON document and nothing else. Remarks and
+errors go to standard error; an error says what happened, what is known, and what to do next. With `--json`
+an error is a document too: `{"error": {"error", "message", "known", "next_step", "exit_status"}}`.
+
+Text is laid out for the width of the terminal, 80 columns in a pipe. `NO_COLOR` is respected, and a pipe gets
+no colours. What models and tools wrote is shown with its control characters spelled out.
+
+## Which journal
+
+`--journal PATH`, else the variable `HOLDFAST_JOURNAL`, else `journal` under `[tool.holdfast]` in the nearest
+`pyproject.toml` (relative to that file), else `./holdfast.db`. Only `run` and `worker` create a journal.
+
+```toml
+[tool.holdfast]
+journal = "var/desk.db"
+agents = ["desk.py:refund_desk"]  # for worker, resume, replay and tools, where no TARGET is given
+```
+
+## Which code
+
+A TARGET is `file.py:name` or `module:name`; the agent brings its tools. `run` notes in the journal where it
+found an agent, so that `resume` and `replay` find it again without a TARGET. Commands that only read or
+decide (`ps`, `show`, `why`, `resolve`, `signal`, `cancel`, `pause`, `fork`, `verify`, `doctor`) load no code of
+yours at all.
+
+## Exit status
+
+| status | meaning |
+|---|---|
+"""
+
+_COMPLETION: Final = """
+## Shell completion
+
+`holdfast completion bash`, `zsh` or `fish` prints the script that lets the shell complete commands and options.
+Put it where your shell looks for such scripts, as the examples of that command do.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    statuses = "".join(f"| {status} | {meaning} |\n" for status, meaning in MEANINGS.items())
+    return "\n".join([_HEAD + statuses + _COMPLETION, *(_section(name) for name in COMMANDS)])
+
+
+def _section(name: str) -> str:
+    root = click.Context(main, info_name="holdfast", **main.context_settings)
+    command = main.get_command(root, name)
+    assert command is not None, name
+    context = click.Context(command, info_name=name, parent=root, terminal_width=80, max_content_width=80)
+    return f"## holdfast {name}\n\n```text\n{command.get_help(context).strip()}\n```\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
