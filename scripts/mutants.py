@@ -66,8 +66,7 @@ class Replacing(ast.NodeTransformer):
 
 def _in_scope(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
     for child in _program(node):
-        named = isinstance(child, ast.FunctionDef | ast.ClassDef)
-        inner = child.name if named else scope
+        inner = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef) else scope
         for after in _changes(child):
             yield inner, child, after
         yield from _in_scope(child, inner)

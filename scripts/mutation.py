@@ -29,8 +29,7 @@ from mutants import Replacing, mutants
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODEL: Final = ROOT / "src" / "holdfast" / "model"
 TARGETS: Final = ("decide", "sending", "proving", "case", "weigh", "operation", "transitions")
-TESTS: Final = ("test_decide_table.py", "test_decide_sending.py", "test_decide_proof.py", "test_decide_people.py", "test_decide_words.py",
-                "test_weigh.py", "test_transitions.py")  # fmt: skip
+TESTS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
 EXPLAINED: Final = ROOT / "scripts" / "mutation_survivors.toml"
 TIME_LIMIT_S: Final = 20
 
@@ -68,7 +67,7 @@ def main() -> int:
     quiet = ["-qq", "--collect-only", "--no-summary", "-p", "no:cacheprovider"]
     os.chdir(ROOT)
     with contextlib.redirect_stdout(io.StringIO()):
-        collected = pytest.main([*quiet, *(f"tests/unit/model/{name}" for name in TESTS)], plugins=[suite])
+        collected = pytest.main([*quiet, *_tests()], plugins=[suite])
     if collected or not suite.tests or not suite.passes():
         print("the tests fail without any mutant; nothing was tried", file=sys.stderr)
         return 2
@@ -91,6 +90,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only mutants whose name holds this text")
     parser.add_argument("--list", action="store_true", help="name the mutants and stop")
     return parser.parse_args()
+
+
+def _tests() -> list[str]:
+    folder = ROOT / "tests" / "unit" / "model"
+    return [str(path.relative_to(ROOT)) for pattern in TESTS for path in sorted(folder.glob(pattern))]
 
 
 def _all() -> list[tuple[str, int, str]]:
@@ -153,17 +157,16 @@ def install(module: types.ModuleType, changed: ast.Module) -> None:
             for method, body in vars(new).items():
                 _take_method(vars(old).get(method), body, module.__name__)
     for name in _assigned(changed):
-        old, new = real[name], _held(fresh[name], real, fresh)
-        if isinstance(old, dict) and isinstance(new, dict):
-            table = cast("dict[object, object]", old)
-            table.clear()
-            table.update(cast("dict[object, object]", new))
-        else:
-            _give(old, new)
+        _give(real[name], _held(fresh[name], real, fresh))
 
 
 def _give(old: object, new: object) -> None:
-    """Let every module of the domain that holds the old value hold the new one."""
+    """Let every module of the domain that holds the old value hold the new one; a table is filled anew."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        table = cast("dict[object, object]", old)
+        table.clear()
+        table.update(cast("dict[object, object]", new))
+        return
     for module in [module for name, module in sys.modules.items() if name.startswith("holdfast.model.")]:
         for name in [name for name, value in vars(module).items() if value is old]:
             setattr(module, name, new)
@@ -171,7 +174,7 @@ def _give(old: object, new: object) -> None:
 
 def _assigned(tree: ast.Module) -> list[str]:
     """The names that the module gives values to."""
-    targets = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    targets: list[ast.expr] = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
     targets += [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
     return [target.id for target in targets if isinstance(target, ast.Name)]
 

@@ -420,4 +420,4 @@ class OperationMachine(RuleBasedStateMachine):
 
 
 TestOperationMachine = OperationMachine.TestCase
-TestOperationMachine.settings = settings(max_examples=300, stateful_step_count=30)
+TestOperationMachine.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=30)

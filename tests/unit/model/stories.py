@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -148,7 +149,7 @@ class Story:
     def situation(self, **changes: Any) -> Situation:
         return Situation(**{"contract": self.contract, "claimed_up": self.claimed_up, **changes})
 
-    def stamp(self) -> dict[str, int]:
+    def stamp(self) -> dict[str, Any]:
         return {"at": self.wall, "up": self.up}
 
     @property
@@ -180,3 +181,25 @@ def said(move: m.Move) -> str:
         case _:
             what = type(move).__name__.lower()
     return f"{what}: {move.rule}"
+
+
+def _sent(kind: r.EndKind = "ambiguous") -> Story:
+    """An attempt whose call is not known to be over."""
+    return Story(VERIFIABLE).sent(kind, over=False)
+
+
+# A story for each phase, reached by records alone.
+REACHED: Final[dict[str, Callable[[], Story]]] = {
+    "new": Story,
+    "planned": lambda: Story(VERIFIABLE).planned(),
+    "ready": lambda: _sent("not_sent"),
+    "running": lambda: Story(VERIFIABLE).starts(),
+    "verifying": _sent,
+    "gated": lambda: _sent("not_sent").parked(),
+    "held": lambda: _sent("not_sent").held(),
+    "awaiting": lambda: Story(VERIFIABLE).starts().deferred(HOUR),
+    "unknown": lambda: _sent().settled("unknown"),
+    "cancelled": lambda: _sent("not_sent").settled("cancelled"),
+    "succeeded": lambda: _sent().settled("succeeded"),
+    "failed": lambda: _sent().settled("failed"),
+}

@@ -21,7 +21,7 @@ def script():
 @pytest.mark.parametrize("page", ["states", "deciding"])
 def test_a_page_is_current(script, page):
     written = (ROOT / "docs" / "explanation" / f"{page}.md").read_text(encoding="utf-8")
-    assert written == script[page](), f"run: {sys.executable} scripts/explanation.py"
+    assert written == script[page](), f"run: {sys.executable} -m scripts.explanation"
 
 
 def test_every_phase_is_reached_and_every_promise_of_the_table_is_kept(script):
