@@ -1,0 +1,327 @@
+"""Declaring tools, handlers and agents: what contradicts itself is refused at once, and the fix is named."""
+
+import inspect
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Key, Once, Operation, Run, Verdict, agent, tool
+from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
+from holdfast.policies import Retry
+
+
+@dataclass
+class Ticket:
+    id: str
+    lines: list[int]
+
+
+@tool
+async def send(to: str, *, subject: str = "hello") -> str:
+    """Send a mail."""
+    return to
+
+
+# --- tools ------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_keeps_its_name_signature_and_docstring():
+    assert (send.name, send.__name__, send.__doc__) == ("send", "send", "Send a mail.")
+    assert str(inspect.signature(send)) == "(to: str, *, subject: str = 'hello') -> str"
+    assert send.__wrapped__ is not send
+    assert repr(send) == "<tool send (write)>"
+
+
+def test_arguments_are_bound_as_a_plain_call_binds_them():
+    assert send.shape.bind(("ann",), {}) == {"to": "ann", "subject": "hello"}
+    assert send.shape.bind((), {"subject": "x", "to": "bob"}) == {"to": "bob", "subject": "x"}
+    for args, kwargs in (((), {}), (("a", "b"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})):
+        with pytest.raises(TypeError):
+            send(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def declare(**clauses: Any) -> Any:
+    async def it(order: str, cents: int = 1) -> str:
+        return order
+
+    return tool(**clauses)(it)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "says"),
+    [
+        ({"effect": "wirte"}, "effect='wirte'"),
+        ({"timeout": timedelta(0)}, "give every call a time limit"),
+        ({"effect": "read", "idempotency": Key.forever()}, "a read changes nothing"),
+        ({"effect": "read", "claim": "order"}, "a read changes nothing"),
+        ({"effect": "read", "once": Once("order")}, "a read changes nothing"),
+        ({"rejections": {404}, "not_sent": {404}}, "status 404 is declared both as a refusal and as not sent"),
+        ({"once": Once()}, "names no parameter"),
+        ({"claim": "invoice"}, "claim= names the parameter 'invoice'"),
+        ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),
+        ({"redact": {"invoice"}}, "its parameters are order, cents"),
+        ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduped"),
+    ],
+)
+def test_contradictory_clauses_are_refused(clauses: dict[str, Any], says: str):
+    with pytest.raises(ContractError, match=says.replace("=", ".").replace("'", ".")):
+        declare(**clauses)
+
+
+def test_parameters_without_a_name_are_refused():
+    for function in (lambda *args: None, lambda **kwargs: None, eval("lambda a, /: None")):
+        with pytest.raises(ContractError, match="no name that can be recorded"):
+            tool(function)
+
+
+def test_annotations_that_only_type_checkers_see_are_left_out():
+    def odd(when: "Nowhere", count: int) -> None:  # type: ignore[name-defined]  # noqa: F821 - that it is missing is the point
+        return None
+
+    assert tool(odd).shape.types == {"when": Any, "count": int}
+
+
+def test_a_callable_object_can_be_a_tool():
+    class Sender:
+        __name__ = __qualname__ = "sender"
+
+        async def __call__(self, to: str) -> str:
+            return to
+
+    made = tool(name="send_it")(Sender())
+    assert (made.name, made.body.is_async) == ("send_it", True)
+    assert "sender" in made.where
+
+
+# --- handlers ---------------------------------------------------------------------------------------------
+
+
+def fresh() -> Any:
+    return declare()
+
+
+def test_handlers_are_given_back_and_take_what_they_name():
+    made = fresh()
+
+    @made.verify(settle_window=timedelta(seconds=9), deadline=timedelta(minutes=1), every=timedelta(0))
+    async def verify(operation: Operation[str], cents: int) -> Verdict[str]: ...  # type: ignore[empty-body]
+
+    @made.observe
+    def observe(operation: Operation[str]) -> int:
+        return 1
+
+    @made.expect
+    def expect(order: str) -> str:
+        return order
+
+    @made.compensate(restores=True, absent_safe=True, timeout=timedelta(seconds=3))
+    async def amends(operation: Any, extra: int = 5) -> None: ...
+
+    assert inspect.iscoroutinefunction(verify)
+    assert (observe(None), expect("a")) == (1, "a")  # type: ignore[arg-type]
+    contract = made.contract
+    assert (contract.settle_ms, contract.verify_deadline_ms, contract.verify_every_ms) == (9000, 60_000, 1)
+    assert (contract.observes, contract.expects, contract.restores, contract.absent_safe) == (True,) * 4
+    assert made.handlers["compensate"].timeout_ms == 3000
+    assert made.handlers["compensate"].parameters == frozenset()
+    assert inspect.iscoroutinefunction(amends)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "function", "says"),
+    [
+        ("verify", {}, lambda: None, "takes no operation"),
+        ("verify", {}, lambda operation, invoice: None, "asks for 'invoice', which"),
+        ("verify", {"restores": True}, lambda operation: None, "does not take restores"),
+        ("observe", {"settle_window": timedelta(1)}, lambda operation: None, "it takes timeout"),
+        ("expect", {"timeout": timedelta(1)}, lambda: None, "it takes no settings"),
+        ("verify", {"settle_window": timedelta(-1)}, lambda operation: None, "settle_window is negative"),
+    ],
+)
+def test_handlers_that_do_not_fit_are_refused(kind: str, settings: dict[str, Any], function: Any, says: str):
+    with pytest.raises(ContractError, match=says):
+        getattr(fresh(), kind)(**settings)(function)
+
+
+def test_annotations_of_handlers_have_to_fit_the_tool():
+    def not_an_operation(operation: int) -> None: ...
+    def another_result(operation: Operation[int]) -> None: ...
+    def another_type(operation: Operation[str], cents: str) -> None: ...
+    async def asynchronous(order: str) -> str:
+        return order
+
+    for function, says in (
+        (not_an_operation, "its first parameter is the operation"),
+        (another_result, "expects the result type"),
+        (another_type, "annotates cents as str"),
+    ):
+        with pytest.raises(ContractError, match=says):
+            fresh().verify(function)
+    with pytest.raises(ContractError, match="use a plain def"):
+        fresh().expect(asynchronous)
+
+
+def test_nothing_is_annotated_and_nothing_complains():
+    @tool
+    def nothing(a):
+        return a
+
+    @nothing.verify
+    def verify(operation, a): ...
+
+    @tool
+    def gone(a: bool) -> None: ...
+
+    @gone.compensate
+    def back(operation: Operation[None], a: int) -> None: ...  # type: ignore[misc]
+
+    assert nothing.contract.verifies
+
+
+def test_a_read_takes_no_handlers_and_a_claim_is_named_once():
+    @tool(effect="read")
+    def look(order: str) -> int:
+        return 1
+
+    with pytest.raises(ContractError, match="there is nothing to verify"):
+        look.verify(lambda operation: None)
+    with pytest.raises(ContractError, match="keep one of the two"):
+        declare(claim="order").claim(lambda order: order)
+
+
+# --- agents -----------------------------------------------------------------------------------------------
+
+
+@agent(run_id="ticket-{ticket.id}-{ticket.lines[1]:>03}")
+async def desk(run: Run, ticket: Ticket) -> str:
+    """Work."""
+    return ticket.id
+
+
+def test_an_agent_names_its_runs_from_the_input():
+    assert desk.run_id_for(Ticket("a1", [1, 2])) == "ticket-a1-002"
+    assert repr(desk) == "<agent desk>"
+    with pytest.raises(UsageError, match="cannot be made from this input"):
+        desk.run_id_for(Ticket("a1", [1]))
+    with pytest.raises(UsageError, match="cannot name a run"):
+        desk.run_id_for(Ticket("a b", [1, 2]))
+
+
+def test_mappings_and_conversions_in_a_template():
+    @agent(run_id="{it[id]}-{it[name]!r}")
+    async def mapped(run: Run, it: dict[str, str]) -> None: ...
+
+    with pytest.raises(UsageError, match="cannot name a run"):
+        mapped.run_id_for({"id": "1", "name": "x"})
+    with pytest.raises(UsageError, match="give the input that field"):
+        mapped.run_id_for({"id": "1"})
+
+
+def test_an_agent_without_a_template_asks_for_a_run_id():
+    @agent()
+    async def nameless(run: Run, it: str) -> None: ...
+
+    with pytest.raises(UsageError, match="does not say how its runs are named"):
+        nameless.run_id_for("x")
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("fixed", "is the same for every input"),
+        ("t-{ticket.name}", "names 'name', which its input does not have"),
+    ],
+)
+def test_templates_that_cannot_work_are_refused(template: str, says: str):
+    with pytest.raises(ContractError, match=says):
+
+        @agent(run_id=template)
+        async def it(run: Run, ticket: Ticket) -> None: ...
+
+
+def test_agents_of_the_wrong_shape_are_refused():
+    with pytest.raises(ContractError, match="is not async"):
+
+        @agent()
+        def sync(run: Run, it: str) -> None: ...  # type: ignore[arg-type]
+
+    with pytest.raises(ContractError, match="does not take a run and one input"):
+
+        @agent()
+        async def two(run: Run, a: str, b: str) -> None: ...  # type: ignore[arg-type]
+
+    with pytest.raises(ContractError, match="has no annotation"):
+
+        @agent()
+        async def bare(run: Run, it) -> None: ...
+
+
+def test_an_agent_is_not_called_directly():
+    with pytest.raises(OutsideRun, match=r"desk\.run\(desk, input\)"):
+        desk(None, Ticket("a", [1, 2]))  # type: ignore[arg-type]
+
+
+def test_inputs_are_parsed_from_json_text():
+    assert desk.parse_input(b'{"id": "a", "lines": [1]}') == Ticket("a", [1])
+    with pytest.raises(UsageError, match="it takes Ticket"):
+        desk.parse_input(b'{"id": "a"}')
+
+
+# --- what an app holds ------------------------------------------------------------------------------------
+
+
+def test_an_agent_sees_the_tools_of_its_module_and_closure_unless_it_names_them():
+    inner = declare(name="inner")
+
+    @agent()
+    async def sees(run: Run, it: str) -> None:
+        await inner(it)
+
+    assert {found.name for found in sees.tools} == {"inner", "send"}
+    assert {found.name for found in desk.tools} == {"send"}
+
+    @agent(tools=[inner])
+    async def names(run: Run, it: str) -> None: ...
+
+    assert gather_tools([names], []) == {"inner": inner}
+
+
+def test_two_of_one_name_clash_and_a_cell_run_again_does_not():
+    first, again = declare(), declare()
+    assert gather_tools([], [first, again])["it"] is again
+    other = declare(name="send")
+    with pytest.raises(NameClash, match="two tools of this app are named 'send'"):
+        gather_tools([], [send, other])
+
+    @agent(name="desk")
+    async def second(run: Run, it: str) -> None: ...
+
+    with pytest.raises(NameClash, match="two agents"):
+        gather_agents([desk, second])
+    assert gather_agents([desk, desk]) == {"desk": desk}
+
+
+def test_what_is_no_agent_or_tool_is_refused():
+    with pytest.raises(ContractError, match="is no agent"):
+        gather_agents([send])  # type: ignore[list-item]
+    with pytest.raises(ContractError, match="is no tool"):
+        gather_tools([], [desk])  # type: ignore[list-item]
+
+
+def test_expected_evidence_needs_somebody_to_look_for_it():
+    made = fresh()
+    made.expect(lambda order: order)
+    with pytest.raises(ContractError, match="no verifier to look for it"):
+        gather_tools([], [made])
+
+
+def test_policies_refuse_what_makes_no_sense():
+    with pytest.raises(ValueError, match="the first attempt counts"):
+        Retry(attempts=0)
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Retry(base=timedelta(-1))
+    with pytest.raises(ValueError, match="more than zero"):
+        Key(ttl=timedelta(0))
