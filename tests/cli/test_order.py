@@ -129,6 +129,13 @@ def test_nothing_goes_out_through_a_paused_tool(holdfast: Lab):
     assert holdfast.world.count("restock mug") == 2
 
 
+def test_a_tool_that_nobody_used_is_paused_with_a_question(asking: Lab):
+    said = asking("pause", "--tool", "restok")
+    assert said.status == 0
+    assert "No run here has used a tool named restok so far: is the name right?" in said.err
+    assert asking("pause", "--tool", "stock").err == ""
+
+
 @pytest.mark.parametrize("command", ["pause", "unpause"])
 @pytest.mark.parametrize("arguments", [[], ["ticket-1", "--tool", "restock"]])
 def test_a_pause_is_of_one_thing(asking: Lab, command: str, arguments: list[str]):

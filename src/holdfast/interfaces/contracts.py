@@ -133,7 +133,8 @@ def _dangers(contract: Contract) -> list[str]:
     if contract.verifies and contract.settle_ms is None:
         found.append("its settle window is unknown: that it did not happen is never believed")
     if key is not None and key.ttl is not None:
-        found.append(f"after {span(key.ttl)} its key is forgotten, and a repeat would be a second effect")
+        then = "only reading it back can tell" if contract.verifies else "a repeat would be a second effect"
+        found.append(f"after {span(key.ttl)} its key is forgotten: then {then}")
     if key is not None and key.in_progress == "runs_twice":
         found.append("two requests with one key at the same time both run")
     if key is not None and key.mismatch == "silent":

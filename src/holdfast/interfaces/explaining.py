@@ -17,6 +17,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.outcome import RETURNED
 from holdfast.model.run import RunHistory
 from holdfast.model.situation import Now, Situation
 from holdfast.model.transitions import apply
@@ -93,7 +94,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         landed=_landed(state, weight),
         retry=_retry(state, situation, weight, now),
         amends=_amends(state, contract),
-        decided_by=state.rule,
+        decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
         move=_MOVES[type(move).__name__],
         rule=move.rule,
         next_step=_next(operation, history, state, move),

@@ -95,6 +95,19 @@ class Looking:
             )
         return history, history.operations[step]
 
+    async def has_used(self, tool: str, *, runs: int = 200) -> bool:
+        """Whether one of the first `runs` of the listing has used a tool of that name."""
+        seen = 0
+        async for row in self.every_run():
+            seen += 1
+            async for _, record in self.records(row.run):
+                intent = getattr(record, "intent", None)
+                if tool in (getattr(record, "tool", ""), intent.tool if intent is not None else ""):
+                    return True
+            if seen >= runs:
+                break
+        return False
+
     async def pauses(self) -> dict[str, str]:
         """Tools that are paused, and why."""
         pauses: dict[str, str] = {}

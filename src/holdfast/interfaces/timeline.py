@@ -212,11 +212,23 @@ class _Teller:
         if isinstance(record, r.Claimed):
             claims = len(self.history.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
+        if isinstance(record, r.RunSuspended) and self._still_waits(text):
+            return
         if label:
             mark: Mark = (
                 "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
             )
             self.entries.append(Entry(record.at, "run", label, mark, text=text))
+
+    def _still_waits(self, reason: str) -> bool:
+        """Taken up, and put down again for the same reason: that is no news."""
+        if len(self.entries) < 2:
+            return False
+        before, between = self.entries[-2:]
+        if (before.step, before.text, between.step) != ("suspended", reason, "taken up"):
+            return False
+        self.entries.pop()
+        return True
 
     def _entry(self, step: str, at: int, kind: Kind) -> Entry:
         found = self.steps.get(step)

@@ -84,7 +84,7 @@ def tell_end(screen: Screen, ended: Ended) -> None:
         return
     screen.note((ended.run, "bold"), " ", (ended.status, _STYLES.get(ended.status, "bold red")))
     if ended.result is not None:
-        screen.show(prose(bytes(ended.result).decode("utf-8", "replace")))
+        screen.block(bytes(ended.result).decode("utf-8", "replace"))
         return
     for line in waiting_lines(ended):
         screen.note(f"  {line}")

@@ -6,7 +6,6 @@ import click
 
 from holdfast.interfaces.cli.apps import agents_for
 from holdfast.interfaces.cli.common import Call, by_option, command
-from holdfast.interfaces.cli.screen import prose
 from holdfast.interfaces.cli.status import DIVERGED, DONE
 from holdfast.interfaces.cli.words import count
 
@@ -35,7 +34,7 @@ async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
         if text:
             call.screen.line(f"  {label} {text}")
     if found.difference:
-        call.screen.show(prose(found.difference))
+        call.screen.block(found.difference)
     if found.next_step:
         call.screen.line(("Next: ", "dim"), found.next_step)
     return status

@@ -119,6 +119,8 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
         if tool is not None:
             await service.pause_tool(tool, by=by, why=why)
             applied, note = Applied(tool, at_once=True), f"No run sends through {tool} until it is unpaused."
+            if not await service.looking.has_used(tool):
+                call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
         else:
             applied = await service.pause(name, by=by, why=why)
             note = f"{name} rests." if applied.at_once else _WAITING

@@ -56,8 +56,18 @@ class Screen:
         self.out.print(phrase(*parts), soft_wrap=True)
 
     def show(self, what: RenderableType) -> None:
-        """Something laid out."""
-        self.out.print(what)
+        """Something laid out. In a pipe no line ends in the spaces that fill a column."""
+        if self.out.is_terminal:
+            self.out.print(what)
+            return
+        with self.out.capture() as laid_out:
+            self.out.print(what)
+        for line in laid_out.get().splitlines():
+            self.out.print(line.rstrip(), soft_wrap=True)
+
+    def block(self, text: str) -> None:
+        """Several lines, never cut."""
+        self.out.print(prose(text), soft_wrap=True)
 
     def note(self, *parts: str | tuple[str, str]) -> None:
         """A remark for the person at the terminal, on standard error; silent where a program reads."""

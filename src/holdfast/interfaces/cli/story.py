@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.interfaces.cli.screen import Screen, grid, phrase, prose
+from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import count, duration, safe, short
 from holdfast.interfaces.states import StateAt
 from holdfast.interfaces.telling import moment, plain_input
@@ -110,4 +110,4 @@ def _show_in_full(screen: Screen, entry: Entry) -> None:
     for label, raw in (("arguments", entry.arguments), ("result", entry.result)):
         if raw is not None:
             screen.line((f"  {label}", "dim"))
-            screen.show(prose(bytes(raw).decode("utf-8", "replace")))
+            screen.block(f"  {bytes(raw).decode('utf-8', 'replace')}")
