@@ -38,13 +38,16 @@ class Died(BaseException):
 
 
 class Process:
-    """One process's way to the shared journal. Once it is dead every call hangs for ever."""
+    """One process's way to the shared journal. Once it is dead every call hangs for ever.
+
+    `lag_s` is how long each answer takes: with it, others get in between. What was asked is in order.
+    """
 
     def __init__(self, journal: MemoryJournal, worker: str) -> None:
         self.journal = journal
         self.worker = worker
         self.dead = False
-        self.hung: set[asyncio.Future[None]] = set()
+        self.lag_s = 0.0
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.journal, name)
@@ -54,7 +57,13 @@ class Process:
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.dead:
                 await asyncio.get_running_loop().create_future()
-            return await method(*args, **kwargs)
+            try:
+                return await method(*args, **kwargs)
+            finally:
+                if self.lag_s:
+                    await asyncio.sleep(self.lag_s)
+                    if self.dead:
+                        await asyncio.get_running_loop().create_future()
 
         return call
 
@@ -81,6 +90,7 @@ class Lab:
         self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: EPOCH_MS + ticks_ms(self.loop))
         self.sent: list[str] = []
         self.processes: list[Process] = []
+        self.lag_s = 0.0
         self.changed = False  # a switch for agents whose code changes between two drives
 
     def seams(self, seed: int = 1, crash: CrashPoints | None = None, threads: Threads | None = None) -> Seams:
@@ -107,6 +117,7 @@ class Lab:
     ) -> Holdfast:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
+        process.lag_s = self.lag_s
         settings.setdefault("poll_ms", 1000)
         self.processes.append(process)
         return Holdfast(

@@ -52,13 +52,17 @@ async def until_it_dies(lab: Lab, desk: Any, crash: DiesAt) -> bool:
     return False
 
 
+@pytest.mark.parametrize("lag_s", [0.0, 0.01], ids=["at once", "lagging"])
 @pytest.mark.parametrize("rides_lost", [False, True], ids=["rides kept", "rides lost"])
 @pytest.mark.parametrize("point", POINTS)
 @virtual
-async def test_each_effect_happens_once_whatever_the_place_of_death(lab: Lab, point: str, rides_lost: bool):
+async def test_each_effect_happens_once_whatever_the_place_of_death(
+    lab: Lab, point: str, rides_lost: bool, lag_s: float
+):
     died = 0
     for nth in range(1, 10):
         alone = Lab()
+        alone.lag_s = lag_s
         world = World(alone)
         desk = refund_desk(alone, world, flaky=point in {"before_verify", "after_verify"})
         if not await until_it_dies(alone, desk, DiesAt(point, nth)):

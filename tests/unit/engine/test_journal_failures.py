@@ -126,11 +126,13 @@ async def _answer(world: World, app: Holdfast) -> None:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("flaky", [False, True], ids=["calm", "flaky"])
+@pytest.mark.parametrize("lag_s", [0.0, 0.01], ids=["at once", "lagging"])
 @virtual
-async def test_whichever_journal_call_fails_each_effect_happens_once(lab: Lab, stored: bool, flaky: bool):
+async def test_whichever_journal_call_fails_each_effect_happens_once(lab: Lab, stored: bool, flaky: bool, lag_s: float):
     nothing_failed = False
     for n in range(1, 200):
         alone = Lab()
+        alone.lag_s = lag_s
         world = World(alone)
         desk = refund_desk(alone, world, flaky=flaky)
         alone.journal.fail_next(n, stored=stored)
