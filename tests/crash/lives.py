@@ -15,6 +15,7 @@ from tests.crash.stage import Case
 STEPS = {"put#1", "charge#1", "~1/charge#1", "~2/mail#1", "~2/put#1", "mail#1", "restock#1", "charge#2"}
 PLAIN = "restock#1"
 MOST_LIVES = 12
+PATIENT = {"deaths_allowed": MOST_LIVES, "claims_allowed": MOST_LIVES}  # a plan may hit one step every time
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class _Lives:
         deaths = list(self.plan.deaths)
         for _ in range(MOST_LIVES):
             kill = deaths.pop(0) if deaths else None
-            ended = self.case.work(kill=kill, delays=self.plan.delays, words=[self.word] if self.word else [])
+            words = [self.word] if self.word else []
+            ended = self.case.work(kill=kill, delays=self.plan.delays, words=words, settings=PATIENT)
             assert ended.status is not None, f"a worker hung\n{ended.log}"
             if ended.killed:
                 assert kill is not None, "a worker died that nobody killed"

@@ -75,8 +75,8 @@ class Witness:
                 answer = await self.answer(json.loads(line))
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except ConnectionError:
-            return  # the worker was killed: its effect stands
+        except (ConnectionError, asyncio.CancelledError):
+            return  # the worker was killed, and its effect stands; or the tests are over
         finally:
             writer.close()
 

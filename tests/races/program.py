@@ -99,8 +99,11 @@ async def refuse(what: str) -> str:
 
 @tool(idempotency=DAY, timeout=LONG, retry=SOON)
 async def deadly(what: str) -> str:
-    """Kills whatever process attempts it."""
-    await line.send("keyed", what, **identity(key=True))
+    """Kills whatever process attempts it; a "crowd" does so when two others have made the same attempt beside it."""
+    found = identity(key=True)
+    await line.send("deadly", what, **found)
+    if what == "crowd" and found["attempt"] <= 2:
+        await line.send("await", of="keyed", count=2 * found["attempt"])
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
@@ -186,7 +189,7 @@ async def cleans_up_after_a_write(_run: Run, given: str) -> str:
 
 @agent(run_id="{given}")
 async def may_be_poisoned(_run: Run, given: str) -> str:
-    return await deadly(given) if given == "poison" else await charge(given)
+    return await deadly(given) if given in {"poison", "crowd"} else await charge(given)
 
 
 @agent(run_id="{given}")
@@ -218,9 +221,8 @@ async def main(job):
             WatchedJournal(job["journal"], points), agents=[code], seams=seams, settings=settings
         ) as app:
             if "inputs" in job:
-                return {
-                    done.run: [done.status, done.result] async for done in app.map(code, job["inputs"], concurrency=1)
-                }
+                done = app.map(code, job["inputs"], concurrency=job.get("concurrency", 1))
+                return {one.run: [one.status, one.result] async for one in done}
             return await _answer(app, code, job)
     except asyncio.CancelledError:
         return {"status": "terminated"}

@@ -38,6 +38,7 @@ def test_a_thread_that_dies_with_its_process_is_tried_again_under_its_key(case):
 
 def given_up(case):
     """Return when the record says that the caller has given up while the call lives."""
+    case.ask("await", of="keyed", count=1)
     until(
         lambda: any(isinstance(record, r.AttemptEnded) and not record.over for record in case.stored().records("run"))
     )

@@ -1,7 +1,4 @@
-"""What kills its worker every time is set aside after a few deaths, and everything else goes on.
-
-The runs are driven one at a time: what is in flight beside a poison operation dies with it and is counted too.
-"""
+"""What kills its worker every time is set aside after a few deaths, and everything else goes on."""
 
 import pytest
 
@@ -35,6 +32,22 @@ def test_a_poison_operation_is_quarantined(case):
     assert operation.phase == "unknown"
     assert len(operation.attempts) == allowed
     assert sum(request["name"] == "poison" for request in case.world()["requests"]) == allowed
+
+
+def test_what_died_beside_a_poison_operation_comes_through(case):
+    """All three die together until they are on their last chance; then each attempts alone."""
+    allowed = Settings().deaths_allowed
+    crowd = {"agent": "may_be_poisoned", "inputs": ["a", "crowd", "b"], "concurrency": 3}
+    case.ask("rule", of="keyed", rule={"hold": "before"})
+    for _ in range(allowed - 1):
+        assert case.work(**crowd).killed
+    case.ask("release", of="keyed")
+    lives = [case.work(**crowd) for _ in range(2)]
+    assert [ended.killed for ended in lives] == [True, False], lives
+    assert lives[1].answer["crowd"][0] == "suspended"
+    assert_others_went_on(lives[1].answer)
+    assert case.stored().history("crowd").operations["deadly#1"].deaths == allowed
+    assert all(case.stored().history(run).operations["charge#1"].deaths == allowed - 1 for run in "ab")
 
 
 def test_a_poison_run_is_quarantined(case):

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.engine.breaker import Breakers
 from holdfast.engine.commands import LATE, command_post
+from holdfast.engine.company import Company
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
@@ -78,6 +79,7 @@ class Engine:
         self.worker: Final = worker(seams.rng.token())
         self.breakers: Final = Breakers(self)
         self.leases: Final = Leases(self)
+        self.company: Final = Company()
         self.pauses: dict[str, str] = {}
         self.instances: dict[str, Instance] = {}
         self.identity: Identity = Identity("", b"", "")

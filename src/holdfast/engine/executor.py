@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from holdfast.engine.calls import Answer, call_tool
+from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
@@ -128,6 +129,24 @@ async def _perform(flight: Flight, move: Deed) -> None:
 
 
 async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
+    """Make one attempt, beside others or (on its last chance) alone."""
+    engine = flight.instance.engine
+    alone = on_its_last_chance(operation, engine.settings.deaths_allowed)
+    waits = alone or engine.company.reserved
+    if waits:
+        await engine.company.admit(alone=alone)
+        operation, now = flight.operation, flight.instance.now()
+    else:
+        engine.company.join()
+    try:
+        # Where it had to wait, much may have changed: then the decision is made again.
+        if not waits or type(decide(operation, flight.situation(), now)) is m.Attempt:
+            await _attempt_now(flight, operation, now)
+    finally:
+        engine.company.leave(alone=alone)
+
+
+async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
     if operation.attempts:
