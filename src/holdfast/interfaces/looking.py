@@ -91,7 +91,7 @@ class Looking:
             raise UsageError(
                 f"run {run} has no operation {step}",
                 known=f"its operations: {known}",
-                next_step=f"holdfast show {run} lists its steps",
+                next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
             )
         return history, history.operations[step]
 

@@ -34,7 +34,8 @@ def state_at(run: str, told: Sequence[Told], where: str) -> StateAt:
 
     A step that never got an outcome is shown as of its last record. Raises `UsageError`.
     """
-    last = int(where) if where.isdecimal() else _moment_of(run, told, where)
+    named = any(step_of(record) == where for _, record in told)
+    last = int(where) if where.isdecimal() and not named else _moment_of(run, told, where)
     if not 1 <= last <= len(told):
         raise UsageError(f"run {run} has no record {last}", known=f"it has {len(told)} records, from 1")
     records = [record for _, record in told]

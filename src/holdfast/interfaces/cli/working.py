@@ -16,6 +16,7 @@ from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.interfaces.cli.words import count
 
 _PAGE: Final = 1000
+_AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -37,23 +38,23 @@ class Shift:
         self.driven: list[Driven] = []
         self.foreign: set[str] = set()
         self.failed: JournalError | None = None
+        self._not_before: dict[str, int] = {}
 
-    async def look(self, seen: set[str]) -> int:
-        """Start what is due and not in `seen`, as far as there is room. How many were started."""
-        started, after = 0, ""
+    async def look(self, seen: set[str]) -> None:
+        """Start what is due and not in `seen`, as far as there is room."""
+        after, now = "", self._app.engine.journal.now().ms
+        resting = {run for run, until in self._not_before.items() if until > now}
         while len(self.tasks) < self._concurrency:
             rows = await self._app.engine.journal.runs(wakeable=True, limit=_PAGE, after=after)
             for row in rows:
                 if row.agent not in self._app.agents:
                     self._foreign(row.agent)
-                elif row.run not in self.tasks and row.run not in seen and len(self.tasks) < self._concurrency:
+                elif row.run not in {*self.tasks, *seen, *resting} and len(self.tasks) < self._concurrency:
                     self._start(row.run)
                     seen.add(row.run)
-                    started += 1
             if len(rows) < _PAGE:
                 break
             after = rows[-1].run
-        return started
 
     def _foreign(self, agent: str) -> None:
         if agent not in self.foreign:
@@ -77,6 +78,7 @@ class Shift:
         if error is not None:
             text = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
             self._tell(Driven(run, "refused", text))
+            self._not_before[run] = self._app.engine.journal.now().ms + _AGAIN_MS
             return
         end = task.result()
         self._tell(Driven(run, end.status, end.detail or end.reason))
