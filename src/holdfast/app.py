@@ -52,7 +52,8 @@ class Done(msgspec.Struct, Generic[T, R], frozen=True):
             return "completed"
         if isinstance(self.error, RunSuspended):
             return "suspended"
-        return "stopped" if isinstance(self.error, RunStopped) else "refused"
+        refused = isinstance(self.error, (UsageError, ParameterMismatch, RunBusy))
+        return "refused" if refused else "stopped"
 
 
 class RunHandle(Generic[R]):

@@ -18,7 +18,7 @@ from holdfast.engine.flight import Flight
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
-from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken
+from holdfast.errors import ArgumentError, HoldfastError, LeaseLost, LedgerTaken
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
@@ -75,24 +75,22 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
 
 
 async def _account_for_owner(flight: Flight) -> None:
-    """An attempt of an earlier owner has no end on record: find out whether its process still lives.
+    """Attempts of earlier owners may have no end on record: find out whether their processes still live.
 
-    Its call is over when that process is proven dead, or when a process that cannot be observed has been
+    A call is over when its process is proven dead, or when a process that cannot be observed has been
     silent for longer than the declared bound. Until then absence is never believed.
     """
-    instance, attempts = flight.instance, flight.operation.attempts
-    last = attempts[-1]
-    if not flight.journaled or last.over_up is not None:
+    instance = flight.instance
+    if not flight.journaled:
         return
-    if last.token == instance.lease.token:
-        return
-    over, why = await _fate(flight, last)
-    if last.end is not None and not over:
-        return
-    end = last.end or r.End("lost", why=why)
-    await flight.note(
-        r.AttemptEnded(step=flight.step, number=last.number, end=end, over=over, **instance.stamp()), ride=True
-    )
+    for attempt in flight.operation.attempts:
+        if attempt.over_up is not None or attempt.token == instance.lease.token:
+            continue
+        over, why = await _fate(flight, attempt)
+        if over or attempt.end is None:
+            end = attempt.end or r.End("lost", why=why)
+            ended = r.AttemptEnded(step=flight.step, number=attempt.number, end=end, over=over, **instance.stamp())
+            await flight.note(ended, ride=True)
 
 
 async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
@@ -149,6 +147,9 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
 async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
+    if flight.arguments is None and (misfit := _misfit(flight)):
+        await _park(flight, f"its recorded arguments no longer fit the tool: {misfit}", "arguments")
+        return
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)
         now = flight.instance.now()
@@ -167,6 +168,15 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     engine.seams.crash.reached("after_intent")
     await _ended(flight, started.number, await call_tool(flight, started))
     flight.started = None
+
+
+def _misfit(flight: Flight) -> str:
+    """Why the recorded arguments cannot be given to the tool as it is now; empty where they can."""
+    try:
+        flight.decoded()
+    except ArgumentError as error:
+        return error.message
+    return ""
 
 
 def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptStarted:

@@ -64,7 +64,7 @@ class Flight:
         self.taking: tuple[int, int] | None = None
         self.after: int | None = None  # how many writes with the same words were known when a model chose this one
         self.key_age_ms = 0
-        self.waiting_since = instance.claimed_up
+        self.waiting_since = instance.engine.journal.now().ms
 
     @property
     def id(self) -> str:

@@ -7,6 +7,7 @@ we gave back may still be there. Nobody else takes either while this process liv
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import JournalError, LeaseLost
@@ -24,17 +25,24 @@ class Leases:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._held: set[str] = set()
+        self._asking: Counter[str] = Counter()  # claims whose answer is under way: they may be ours in a moment
 
     async def claim(self, run: str, agent: str | None = None) -> Claimed | Busy | None:
         """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
         journal, worker = self._engine.journal, self._engine.worker.id
-        found = await journal.claim(run, worker, agent)
-        if isinstance(found, Busy) and found.row.owner == worker and run not in self._held:
-            await journal.append(_giving_back(found.row, worker))
+        self._asking[run] += 1
+        try:
             found = await journal.claim(run, worker, agent)
-        if isinstance(found, Claimed):
-            self._held.add(run)
-        return found
+            forgotten = self._asking[run] == 1 and run not in self._held
+            if isinstance(found, Busy) and found.row.owner == worker and forgotten:
+                await journal.append(_giving_back(found.row, worker))
+                found = await journal.claim(run, worker, agent)
+            if isinstance(found, Claimed):
+                self._held.add(run)
+            return found
+        finally:
+            self._asking[run] -= 1
+            self._asking += Counter()  # forget the zeros
 
     def let_go(self, run: str) -> None:
         """Nothing here drives this run any more."""

@@ -86,10 +86,10 @@ async def _reobserved(flight: Flight, observed: r.Raw) -> None:
     assert flight.reading in {"changed", "unreadable"}, flight.reading
     if not flight.recorded:
         return
-    voided = bool(flight.operation.approval) and flight.reading == "changed"
+    approved = bool(flight.operation.approval)
     reading: Literal["changed", "unreadable"] = "changed" if flight.reading == "changed" else "unreadable"
     await flight.note(
         r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
     )
-    if voided:
-        flight.reading = "same"
+    if approved and not flight.operation.approval:
+        flight.reading = "same"  # the approval is void, and the new reading is what the next one will be about

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Pause
@@ -10,9 +11,13 @@ from holdfast.engine.meetings import look_elsewhere
 from holdfast.model import moves as m
 from holdfast.model import records as r
 
+_LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives
+
 
 async def wait(flight: Flight, move: m.Wait) -> None:
+    """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
     instance = flight.instance
+    flight.reading = "unread"
     if move.why in {"retry", "verify"} and not move.drawn:
         await _schedule(flight, move)
         return
@@ -31,7 +36,8 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         pause = Pause("person", flight.step, due, asks)
     else:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
-    seconds = min(instance.engine.settings.slice_ms, ms if ms is not None else 2**31) / 1000
+    slice_ms = _LOOK_AGAIN_MS if move.why == "end" else instance.engine.settings.slice_ms
+    seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     if flight.journaled:
         await instance.rest(flight.step, pause, seconds, flight.scope)
     else:

@@ -33,7 +33,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
             f"{name}: {outcome.reason or 'nobody can tell whether it happened'}",
             outcome=outcome,
             known="intent and attempt are recorded, the outcome is not",
-            next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen, or the inbox",
+            next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen",
         )
     if outcome.status == "cancelled":
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
