@@ -21,7 +21,7 @@ from holdfast.agent.signatures import Shape, check_names, is_async, shape_of
 from holdfast.engine.scopes import SCOPE
 from holdfast.engine.steps import Call, operate, read
 from holdfast.engine.tooling import Code
-from holdfast.errors import ContractError, OutsideRun
+from holdfast.errors import ArgumentError, ContractError, OutsideRun
 from holdfast.model import records as r
 from holdfast.model.canonical_restore import restore
 from holdfast.model.contract import (
@@ -143,8 +143,12 @@ class Tool(Generic[P, R]):
         return r.Raw(msgspec.json.encode(value))
 
     def restore(self, stored: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent, decoded by annotation."""
-        return restore(stored, self.shape.types)
+        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` where they do not fit."""
+        restored = restore(stored, self.shape.types)
+        try:
+            return self.shape.bind((), restored)
+        except TypeError as error:
+            raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
 
 
 class _Configured(Tool[P, R]):

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -133,7 +132,7 @@ async def test_a_read_where_the_record_has_something_else(lab: Lab):
 async def test_arguments_that_no_longer_fit_are_not_sent(lab: Lab):
     old, _ = version(lab, [NotSent("busy")])
 
-    async def send(to: UUID) -> str:
+    async def send(recipient: str) -> str:
         lab.sent.append("wrong")
         return "wrong"
 
