@@ -70,6 +70,24 @@ def test_a_refusal_ends_the_run_with_the_words_of_the_system(holdfast: Lab):
     assert said.json["problem"]["message"] == "over the limit"
 
 
+def test_what_agent_code_does_wrong_with_its_tools_is_its_own_failure(holdfast: Lab):
+    target = holdfast.change('await stock("mug")', "await stock(float('nan'))")
+    said = holdfast("run", target, holdfast.ticket("1"), "--json")
+    assert (said.status, said.json["status"], said.json["problem"]["error"]) == (1, "stopped", "ArgumentError")
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == "stopped"
+
+
+def test_a_stopped_run_is_reported_and_not_begun_again(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom"))
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom"))
+    assert said.status == 1
+    assert "RunStopped: run ticket-1 stopped (error): ValueError: boom" in said.err
+    assert "after a fix: holdfast resume ticket-1" in said.err
+    assert len(holdfast.world) == 2
+    other = holdfast("run", "desk.py:desk", holdfast.ticket("1"), "--json")
+    assert (other.status, other.json["status"]) == (2, "refused")
+
+
 def test_a_run_id_with_another_input_is_an_error(holdfast: Lab):
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
     said = holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=1))

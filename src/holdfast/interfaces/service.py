@@ -78,7 +78,7 @@ class Service:
         """A person's word on an operation that no rule could decide. It is final when it is in the ledger."""
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
-        checked_resolution(history, step, word)
+        checked_resolution(history, step, word, with_result=result is not None)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
         key = f"resolve/{step}/{len(state.attempts)}/{state.checks}"

@@ -7,7 +7,7 @@ import click
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.apps import agents_for, app_of, remember
 from holdfast.interfaces.cli.common import Call, command
-from holdfast.interfaces.cli.endings import Ended, end_status, ended_of, tell_end
+from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
 from holdfast.interfaces.cli.many import run_many
 from holdfast.interfaces.cli.place import project_targets
@@ -68,7 +68,7 @@ async def resume(call: Call, run_id: str, targets: tuple[str, ...]) -> int:
 
 def _tell_one(call: Call, ended: Ended) -> int:
     tell_end(call.screen, ended)
-    return end_status(ended)
+    return ended.exit_status
 
 
 @command(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import HoldfastError, JournalError, RunStopped, RunSuspended, UsageError
+from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.cli.apps import Holdfast
 from holdfast.interfaces.cli.screen import Screen, prose
 from holdfast.interfaces.cli.status import DIVERGED, DONE, FAILED, WAITS, Problem, problem_of, status_of
@@ -36,8 +36,12 @@ async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int |
     """Wait for a run and say how it ended. Raises `JournalError` and `UsageError`: those are about the command."""
     try:
         await driving
-    except (JournalError, UsageError):
+    except JournalError:
         raise
+    except UsageError as error:
+        if not await _has_stopped(app, run):
+            raise
+        return await _stopped(app, run, error, line)
     except RunSuspended as error:
         row = await app.service.row(run)
         return Ended(
@@ -50,7 +54,8 @@ async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int |
 
 
 async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> Ended:
-    status = status_of(error)
+    refused = isinstance(error, ParameterMismatch)
+    status = FAILED if isinstance(error, UsageError) else status_of(error)  # agent code raised it: its run failed
     if isinstance(error, RunStopped) and error.reason == "diverged":
         status = DIVERGED
     problem = problem_of(error)
@@ -58,23 +63,22 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
         problem = msgspec.structs.replace(
             problem, known=_place(error), next_step=f"holdfast show {run}; after a fix: holdfast resume {run}"
         )
-    known = await app.engine.journal.runs(run=run)
-    state = known[0].status if known else "refused"
+    state = "stopped" if not refused and await _has_stopped(app, run) else "refused"
     return Ended(
-        run, state if state == "stopped" else "refused", status or FAILED, reason=str(error), line=line,
+        run, state, status, reason=str(error), line=line,
         problem=msgspec.structs.replace(problem, exit_status=status),
     )  # fmt: skip
+
+
+async def _has_stopped(app: Holdfast, run: str) -> bool:
+    rows = await app.engine.journal.runs(run=run)
+    return bool(rows) and rows[0].status == "stopped"
 
 
 def _place(error: BaseException) -> str:
     """The last line of the user's own code, which is where to look first."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "holdfast" not in f.filename.split("/")[-3:-1]]
     return f"raised at {frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
-
-
-def end_status(ended: Ended) -> int:
-    """The exit status that fits."""
-    return ended.exit_status
 
 
 def tell_end(screen: Screen, ended: Ended) -> None:
