@@ -62,6 +62,7 @@ class RunHandle(Generic[R]):
     def __init__(self, run: str, ending: asyncio.Task[R]) -> None:
         self.run = run
         self._ending = ending
+        ending.add_done_callback(_looked_at)
 
     async def result(self) -> R:
         """What the agent returned. Raises `RunSuspended`, `RunStopped` or what the agent raised."""
@@ -277,12 +278,18 @@ class Holdfast:
 _NONE = object()
 
 
+def _looked_at(ending: asyncio.Task[Any]) -> None:
+    """How it ended is on record; whoever does not ask the handle must not be told of a forgotten error."""
+    if not ending.cancelled():
+        ending.exception()
+
+
 def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
     person = next((wait for wait in conclusion.waits if wait.kind == "person"), None)
     if person is not None:
-        resolve = f"holdfast resolve {conclusion.run}/{person.step} --happened | --did-not-happen"
-        return f"{resolve}, then holdfast resume {conclusion.run}"
+        words = "--happened | --did-not-happen" if person.sent else "--did-not-happen --retry | --give-up"
+        return f"holdfast resolve {conclusion.run}/{person.step} {words}, then holdfast resume {conclusion.run}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"

@@ -249,7 +249,7 @@ class RecordRefused(JournalError):
 
 
 class Sealed(BaseException):
-    """This run instance is being torn down: nothing may be recorded or sent through it any more.
+    """A run instance is being torn down: nothing may be recorded or sent through it any more.
 
     A `BaseException`, so that `except Exception` in agent code cannot swallow it.
     """

@@ -11,6 +11,7 @@ from holdfast.agent.agent import Agent
 
 if TYPE_CHECKING:
     from holdfast.app import Done, Holdfast
+    from holdfast.interfaces.service import Service
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +49,15 @@ class SyncHoldfast:
     def resume(self, run_id: str) -> Any:
         """As `Holdfast.resume`."""
         return self._wait(self._app.resume(run_id))
+
+    @property
+    def service(self) -> Service:
+        """The use cases: `app.wait(app.service.resolve(...))`."""
+        return self._app.service
+
+    def wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run anything of the app on its loop, and give its result."""
+        return self._wait(coroutine)
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[Done[T, R]]:
         """As `Holdfast.map`."""

@@ -85,6 +85,7 @@ async def _ask(
     retry = settings.retry or READ_RETRY
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT) / 1000
     began, why = instance.now().up, ""
+    instance.begun.discard(step)
     tries = instance.history.decisions_begun.get(step, 0)
     while tries < retry.attempts and instance.now().up - began < milliseconds(retry.elapsed):
         if why:

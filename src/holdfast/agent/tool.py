@@ -53,12 +53,12 @@ class Tool(Generic[P, R]):
         self.shape: Shape = shape_of(function, "tool")
         self.__signature__ = self.shape.signature
         self.name = contract.tool
-        self.contract = contract
-        self.digest = contract_digest(contract)
+        self.codec: ResultCodec = codec_for(_result_type(self.shape))
+        self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
+        self.digest = contract_digest(self.contract)
         self.redact = redact
         self.body = Code(function, is_async(function), contract.timeout_ms)
         self.handlers: dict[str, Code] = {}
-        self.codec: ResultCodec = codec_for(_result_type(self.shape))
         self.where = _place(function)
 
     def __repr__(self) -> str:
@@ -340,6 +340,14 @@ def _answers(statuses: Iterable[int], means: Literal["rejected", "not_sent"]) ->
 
 def _result_type(shape: Shape) -> Any:
     return Any if shape.returns is inspect.Signature.empty else shape.returns
+
+
+def _reads_null(codec: ResultCodec) -> bool:
+    try:
+        codec.decode(b"null")
+    except ValueError:
+        return False
+    return True
 
 
 def _place(function: Callable[..., Any]) -> str:

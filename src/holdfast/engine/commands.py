@@ -11,7 +11,9 @@ from holdfast.engine.instance import Ending, Instance, Stamp
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
+from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.model.transitions import MOVES, apply
 
@@ -98,7 +100,7 @@ def _act(instance: Instance, command: r.CommandApplied) -> None:
             return
 
 
-def checked_resolution(history: RunHistory, step: str, word: str) -> None:
+def checked_resolution(history: RunHistory, step: str, word: str, *, with_result: bool) -> None:
     """Refuse a person's word that cannot apply. Raises `UsageError` saying what can."""
     operation = history.operations.get(step)
     if operation is None:
@@ -116,3 +118,13 @@ def checked_resolution(history: RunHistory, step: str, word: str) -> None:
             f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
             next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",
         )
+    if word == "happened" and not with_result and not _may_be_null(history, operation):
+        raise UsageError(
+            f"{history.run}/{step}: the agent goes on with what {operation.intent.tool} gave, which is not known",
+            next_step="give it as the tool would have: --happened --result JSON",
+        )
+
+
+def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
+    stored = history.contracts.get(operation.contract)
+    return stored is None or msgspec.json.decode(stored.clauses, type=Contract).may_be_null

@@ -44,6 +44,7 @@ class Pause(msgspec.Struct, frozen=True):
     step: str = ""
     due: int | None = None
     asks: str = ""
+    sent: bool = True  # whether something may have been sent already
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -82,6 +83,8 @@ class Instance:
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
             *history.left,
         }
+        # Pauses and decisions that are on record without an answer, and that code has not come back to.
+        self.begun: set[str] = (set(history.timers) | set(history.decisions_begun)) - set(history.answers)
         self.seen_by_models: dict[str, bytes] = {}
         self.failures: dict[str, BaseException] = {}
         self.resting: dict[str, Pause] = {}
@@ -253,7 +256,7 @@ class Instance:
 
     def replaying(self) -> bool:
         """Whether the record goes on past the point that code has reached."""
-        return self.turn < self.history.given or bool(self.expected)
+        return self.turn < self.history.given or bool(self.expected) or bool(self.begun)
 
     def blocker(self) -> str | None:
         """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""

@@ -43,6 +43,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
 
 async def _set_timer(instance: Instance, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
     if name in instance.history.timers:
+        instance.begun.discard(name)
         return
     stamp = instance.stamp()
     until = stamp["at"] + ms if ms is not None else 0

@@ -33,7 +33,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         due = flight.operation.wait.until if flight.operation.wait else None
         asks = f"{flight.id}: {flight.operation.reason or move.rule}"
-        pause = Pause("person", flight.step, due, asks)
+        pause = Pause("person", flight.step, due, asks, sent=bool(flight.operation.attempts))
     else:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
     slice_ms = _LOOK_AGAIN_MS if move.why == "end" else instance.engine.settings.slice_ms

@@ -26,5 +26,5 @@ def decode(body: bytes) -> Record:
         kind = body[:80].decode("utf-8", "replace")
         raise JournalError(
             f"a record cannot be read: {error} ({kind}...)",
-            next_step="open the journal with the version of holdfast that wrote it; `holdfast verify` shows whether it was changed",
+            next_step="open it with the version that wrote it; `holdfast verify` shows whether it was changed",
         ) from error

@@ -105,6 +105,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     claim: tuple[str, ...] = ()
     once: Once | None = None
     gate: str = ""
+    may_be_null: bool = True  # whether null is a result that its return annotation can read
 
     @property
     def key(self) -> Key | None:

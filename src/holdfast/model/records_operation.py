@@ -13,7 +13,10 @@ EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progr
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wanted: durable before the first attempt. `identity` is what the key is derived from."""
+    """What is wanted: durable before the first attempt.
+
+    The key is derived from `claim` and `outside` where there is a business key, else from the step.
+    """
 
     tool: str
     arguments: Raw
@@ -80,7 +83,7 @@ class LateReport(Stamped, frozen=True):
 
 
 class Verified(Stamped, frozen=True):
-    """The world was read back. `believed`: an absence that covers attempts 1 to `through`."""
+    """The world was read back. `through`: a believed absence covers attempts 1 to that number."""
 
     step: str
     verdict: VerdictKind

@@ -122,14 +122,8 @@ class RunHistory:
         self.given += 1
 
     def _run(self, record: r.RunRecord) -> None:
+        """A record about the run: what its code is told, or how the run stands."""
         match record:
-            case r.RunStarted():
-                self.started, self.status = record, "running"
-            case r.Claimed():
-                self.owners[record.token] = record
-                self.boot = record.boot
-                self.claims_without_progress += 1
-                self.status = "running" if self.status == "suspended" else self.status
             case r.ContractStored():
                 self.contracts[record.digest] = record
             case r.DecisionStarted():
@@ -143,6 +137,19 @@ class RunHistory:
                 self._left(record.step)
             case r.CommandApplied():
                 self._command(record)
+            case _:
+                self._stand(record)
+
+    def _stand(self, record: r.RunRecord) -> None:
+        """A record that moves the run from one state to another."""
+        match record:
+            case r.RunStarted():
+                self.started, self.status = record, "running"
+            case r.Claimed():
+                self.owners[record.token] = record
+                self.boot = record.boot
+                self.claims_without_progress += 1
+                self.status = "running" if self.status == "suspended" else self.status
             case r.RunSuspended():
                 self.status, self.reason = "suspended", record.reason
                 self.claims_without_progress = 0  # its owner came to an end of its own: nobody died of it
