@@ -36,6 +36,7 @@ SOON = Retry(attempts=6, base=timedelta(milliseconds=1), cap=timedelta(milliseco
 SHORT = timedelta(milliseconds=400)
 LONG = timedelta(seconds=30)
 DAY = Key(ttl=timedelta(hours=24))
+READS = 20  # so many reads of another branch show that a write which is not there yet is waiting
 line = Line()
 
 
@@ -126,27 +127,32 @@ async def stocks(_run: Run, given: str) -> str:
 @agent()
 async def waits_on_a_thread(run: Run, given: str) -> list[str]:
     async def meanwhile() -> str:
-        for _ in range(40):
+        for _ in range(READS):
             last = await look("meanwhile")
         return last
 
     return list(await run.gather(slow_charge(given), meanwhile()))
 
 
-async def _goes_on(why: str) -> list[str]:
+async def _goes_on(run: Run, why: str) -> list[str]:
     """Reads go on while a write is in flight; the next write has to wait for it."""
-    for _ in range(5):
-        await look("meanwhile")
-    return [why, await put("next", "done")]
+
+    async def meanwhile() -> str:
+        for _ in range(READS):
+            last = await look("meanwhile")
+        return last
+
+    done, _ = await run.gather(put("next", "done"), meanwhile())
+    return [why, done]
 
 
 @agent()
-async def limits_itself(_run: Run, given: str) -> list[str]:
+async def limits_itself(run: Run, given: str) -> list[str]:
     try:
         async with asyncio.timeout(0.15):
             return [await charge(given)]
     except TimeoutError:
-        return await _goes_on("timed out")
+        return await _goes_on(run, "timed out")
 
 
 @agent()
@@ -155,7 +161,7 @@ async def is_limited(run: Run, given: str) -> list[str]:
         async with run.timeout(timedelta(milliseconds=150)):
             return [await charge(given)]
     except TimeoutError:
-        return await _goes_on("timed out")
+        return await _goes_on(run, "timed out")
 
 
 @agent()
@@ -166,7 +172,7 @@ async def loses_a_sibling(run: Run, given: str) -> list[str]:
             group.create_task(refuse(given))
     except* Rejected:
         pass  # the refusal is the point: it cancels the sibling in mid-flight
-    return await _goes_on("a sibling failed")
+    return await _goes_on(run, "a sibling failed")
 
 
 @agent()

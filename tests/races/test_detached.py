@@ -3,6 +3,7 @@
 import pytest
 
 from tests.crash.checks import check
+from tests.races.program import READS
 
 LEAVERS = pytest.mark.parametrize("agent", ["limits_itself", "is_limited", "loses_a_sibling"])
 
@@ -12,11 +13,11 @@ def writes(case):
 
 
 def left(case, agent, **job):
-    """A worker whose caller has left a charge that the witness holds; it is at the reads that follow."""
+    """A worker whose caller has left a charge that the witness holds: its next write waits, its reads go on."""
     case.ask("rule", of="keyed", rule={"hold": "before"})
     worker = case.start(agent=agent, input="order", **job)
     case.ask("await", of="keyed", count=1)
-    case.ask("await", of="read", count=5)
+    case.ask("await", of="read", count=READS)
     assert writes(case) == ["order"], "another write left while one was in flight"
     return worker
 

@@ -3,13 +3,14 @@
 from holdfast.model import records as r
 from tests.crash.checks import check
 from tests.crash.stage import until
+from tests.races.program import READS
 
 
 def test_no_attempt_starts_while_the_thread_lives(case):
     case.ask("rule", of="keyed", rule={"hold": "before"})
     worker = case.start(agent="waits_on_a_thread", input="order")
     given_up(case)
-    case.ask("await", of="read", count=40)
+    case.ask("await", of="read", count=READS)
     assert sum(request["kind"] == "keyed" for request in case.world()["requests"]) == 1
     case.ask("release", of="keyed")
     ended = case.wait(worker)
