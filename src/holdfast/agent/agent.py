@@ -229,4 +229,13 @@ def _is_tool(value: object) -> TypeGuard[AnyTool]:
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    return dict(inspect.getclosurevars(function).nonlocals)
+    """What a function defined inside another one can see there, and what the functions seen there can see."""
+    found: dict[str, Any] = {}
+    pending, looked = [function], {function}
+    while pending:
+        nonlocals = inspect.getclosurevars(pending.pop()).nonlocals
+        found.update(nonlocals)
+        inner = {value for value in nonlocals.values() if inspect.isfunction(value)} - looked
+        pending.extend(inner)
+        looked |= inner
+    return found

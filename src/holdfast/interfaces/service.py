@@ -81,7 +81,7 @@ class Service:
         checked_resolution(history, step, word, with_result=result is not None)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
-        key = f"resolve/{step}/{len(state.attempts)}/{state.checks}"
+        key = f"resolve/{step}/{len(state.attempts)}/{state.checks}/{history.entry_seen}"
         entry = await self._post(run, Command("resolve", by, evidence, record), key)
         if not entry.fresh:
             first = msgspec.json.decode(entry.body, type=Command)

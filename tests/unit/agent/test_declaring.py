@@ -283,6 +283,15 @@ def test_an_agent_sees_the_tools_of_its_module_and_closure_unless_it_names_them(
     assert {found.name for found in sees.tools} == {"inner", "send"}
     assert {found.name for found in desk.tools} == {"send"}
 
+    async def helper(it: str) -> None:
+        await inner(it)
+
+    @agent()
+    async def through_a_helper(run: Run, it: str) -> None:
+        await helper(it)
+
+    assert {found.name for found in through_a_helper.tools} == {"inner", "send"}
+
     @agent(tools=[inner])
     async def names(run: Run, it: str) -> None: ...
 

@@ -86,6 +86,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.loop = virtual_loop()
+        self.loop.set_exception_handler(_told)
         self.clock = VirtualClock(self.loop)
         self.journal = MemoryJournal(lambda: ticks_ms(self.loop), lambda: EPOCH_MS + ticks_ms(self.loop))
         self.sent: list[str] = []
@@ -170,6 +171,12 @@ class Lab:
 
     async def pass_time(self, **duration: float) -> None:
         await asyncio.sleep(timedelta(**duration).total_seconds())
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a dead process leaves behind in memory is nobody's business."""
+    if not isinstance(context.get("exception"), Died):
+        loop.default_exception_handler(context)
 
 
 def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -372,3 +372,35 @@ async def test_a_refusal_after_an_unknown_one_does_not_hide_it(lab: Lab):
             await app.run(desk, "ann")
     assert lab.sent == ["ann", "ann"]
     assert lab.of("r-ann", r.OperationSettled)[-1].status == "unknown"
+
+
+@virtual
+async def test_a_person_may_be_asked_again_about_the_same_operation(lab: Lab):
+    @tool
+    async def send(to: str) -> str:
+        lab.sent.append(to)
+        raise ConnectionResetError("dead")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    @agent(run_id="r-{name}", name="desk", tools=[])
+    async def without(run: Run, name: str) -> str:
+        return await run.wait_for("never")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.resolve("r-ann/send#1", "retry", by="eve")
+    async with lab.app(without) as app:
+        with pytest.raises(RunSuspended, match="the tool send is not here any more"):
+            await app.run(without, "ann")
+        await app.service.resolve("r-ann/send#1", "retry", by="bob")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.resolve("r-ann/send#1", "happened", by="eve", result="yes")
+        assert await app.run(desk, "ann") == "yes"
+    assert lab.sent == ["ann", "ann"]
+    assert [resolved.by for resolved in lab.of("r-ann", r.Resolved)] == ["eve", "bob", "eve"]
