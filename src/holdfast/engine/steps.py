@@ -272,6 +272,7 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
     instance, tool = scope.instance, call.tool
     draft = _draft(instance, step, call, written)
     flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
+    flight.scope = scope
     scope.host.working += 1
     try:
         operation = await drive(flight)

@@ -38,10 +38,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
     slice_ms = _LOOK_AGAIN_MS if move.why == "end" else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
-    if flight.journaled:
-        await instance.rest(flight.step, pause, seconds, flight.scope)
-    else:
-        await instance.engine.seams.clock.sleep(seconds)
+    await instance.rest(flight.step, pause, seconds, flight.scope)
 
 
 async def _schedule(flight: Flight, move: m.Wait) -> None:
