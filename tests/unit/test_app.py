@@ -46,7 +46,7 @@ async def test_map_gives_every_end_and_never_raises_for_one_run(lab: Lab):
     async with lab.app(desk) as app:
         ends: dict[int, Done[int, int]] = {done.input: done async for done in app.map(desk, range(1, 7), concurrency=2)}
     assert {number: end.status for number, end in ends.items()} == {
-        1: "completed", 2: "completed", 3: "refused", 4: "suspended", 5: "refused", 6: "completed",
+        1: "completed", 2: "completed", 3: "stopped", 4: "suspended", 5: "stopped", 6: "completed",
     }  # fmt: skip
     assert (ends[1].result, ends[1].run, ends[1].error) == (2, "n-1", None)
     assert isinstance(ends[4].error, RunSuspended)
