@@ -37,7 +37,11 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one operation may cost in total, in the unit that its tool reports (`cost=` of a read)."""
+    """What one operation may cost over all its attempts, in the unit that its tool reports.
+
+    A tool reports with `current_operation().spend(...)`. No attempt is begun once `cost` is spent; what an
+    attempt costs is known only at its end, so the last one may go over.
+    """
 
     cost: float = float("inf")
 

@@ -27,6 +27,7 @@ class Answer(msgspec.Struct, frozen=True):
     over: bool = True
     key_read: bool = True
     sends: int = 0  # how often the tool said that it was about to send
+    cost: float = 0
 
 
 async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
@@ -57,7 +58,7 @@ def _answer(flight: Flight, value: Any = None, error: BaseException | None = Non
     current, tool = flight.current, flight.tool
     assert current is not None, flight.step
     assert tool is not None, flight.step
-    return Answer(value, error, over, current.key_read or tool.contract.key is None, current.sends)
+    return Answer(value, error, over, current.key_read or tool.contract.key is None, current.sends, current.cost)
 
 
 def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from holdfast.errors import OutsideRun, SendByPassed
+from holdfast.errors import OutsideRun, SendByPassed, UsageError
 from holdfast.model.ids import marker
 
 
@@ -21,6 +21,7 @@ class CurrentOperation:
         "_key",
         "_left_ms",
         "attempt",
+        "cost",
         "expected",
         "id",
         "key_read",
@@ -41,6 +42,7 @@ class CurrentOperation:
         self.expected: Any = None
         self.key_read = False
         self.sends = 0
+        self.cost = 0.0
         self._key = key
         self._left_ms = left_ms
 
@@ -60,6 +62,16 @@ class CurrentOperation:
     def seconds_left(self) -> float:
         """Seconds until the send-by deadline of this attempt; negative once it has passed."""
         return self._left_ms() / 1000
+
+    def spend(self, cost: float) -> None:
+        """Say what this attempt has cost so far, in the unit of the tool's `Budget`.
+
+        It is recorded with the attempt's end and counts over all attempts, across crashes. Raises
+        `UsageError` for less than nothing.
+        """
+        if not cost >= 0:
+            raise UsageError(f"{self.id} cannot spend {cost}", next_step="give a cost of zero or more")
+        self.cost += cost
 
     def check_send(self) -> None:
         """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.

@@ -210,6 +210,8 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         if answer.error is None
         else end_of_error(flight.contract(), answer.error, answer.sends)
     )
+    if answer.cost:
+        end = msgspec.structs.replace(end, cost=answer.cost)
     if not answer.key_read:
         end = msgspec.structs.replace(end, key_read=False)
         instance.engine.report_unread_key(tool.name)

@@ -34,7 +34,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one call ended. `key_read` is false where a keyed tool never looked at its key."""
+    """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent."""
 
     kind: EndKind = "returned"
     why: str = ""
@@ -43,6 +43,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: bool = False  # the result could not be stored and read back; the effect still counts
     retry_after_ms: int | None = None
     key_read: bool = True
+    cost: float = 0
 
 
 class OperationPlanned(Stamped, frozen=True):
