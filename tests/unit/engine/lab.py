@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast import Holdfast
+from holdfast.engine.scopes import stop_numbering
 from holdfast.engine.seams import CrashPoints, NoCrash, Seams, Threads
 from holdfast.engine.settings import Settings
 from holdfast.journal.codec import decode
@@ -134,7 +135,7 @@ class Lab:
         for task in loose:
             task.cancel()
         await asyncio.gather(*loose, return_exceptions=True)
-        asyncio.get_running_loop().set_task_factory(None)
+        stop_numbering(self.loop)
         app._running.clear()
 
     def records(self, run: str) -> list[r.Record]:

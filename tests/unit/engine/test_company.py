@@ -1,0 +1,80 @@
+"""An operation on its last chance attempts alone, so that a bystander is never blamed for a death."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.company import Company
+from holdfast.errors import RunSuspended
+from tests.unit.engine.lab import Lab, virtual
+
+
+@virtual
+async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
+    company, order = Company(), []
+
+    async def attempt(name: str, *, alone: bool, seconds: int) -> None:
+        await company.admit(alone=alone)
+        order.append(f"{name} in")
+        await lab.pass_time(seconds=seconds)
+        order.append(f"{name} out")
+        company.leave(alone=alone)
+
+    company.join()
+    alone = asyncio.create_task(attempt("alone", alone=True, seconds=5))
+    await lab.pass_time(seconds=1)
+    others = [asyncio.create_task(attempt(name, alone=False, seconds=1)) for name in "ab"]
+    await lab.pass_time(seconds=1)
+    assert order == []
+    company.leave(alone=False)
+    await asyncio.gather(alone, *others)
+    assert order[:2] == ["alone in", "alone out"]
+    assert sorted(order[2:]) == ["a in", "a out", "b in", "b out"]
+
+
+@virtual
+async def test_whoever_gives_up_waiting_to_be_alone_lets_the_others_in(lab: Lab):
+    company = Company()
+    company.join()
+    alone = asyncio.create_task(company.admit(alone=True))
+    await lab.pass_time(seconds=1)
+    other = asyncio.create_task(company.admit(alone=False))
+    await lab.pass_time(seconds=1)
+    assert not other.done()
+    alone.cancel()
+    await other
+    assert alone.cancelled()
+    assert not company.reserved
+
+
+@virtual
+async def test_a_bystander_of_deaths_comes_through_and_the_cause_is_set_aside(lab: Lab):
+    def desk_of(process: int):
+        @tool(idempotency=Key.forever(), timeout=timedelta(hours=2))
+        async def work(name: str) -> str:
+            assert current_operation().key
+            lab.sent.append(f"{name} in {process}")
+            if name == "poison" or process < 2:
+                await lab.pass_time(minutes=50)
+            return name
+
+        @agent(run_id="r-{name}", tools=[work])
+        async def desk(run: Run, name: str) -> str:
+            return await work(name)
+
+        return desk
+
+    for process in range(3):
+        desk = desk_of(process)
+        app = lab.make(desk)
+        await app.open()
+        handles = [app.start(desk, name) for name in ("bystander", "poison")]
+        await lab.pass_time(seconds=30)
+        await lab.bury(app, lab.processes[-1])
+        await asyncio.gather(*(handle._ending for handle in handles), return_exceptions=True)
+    async with lab.app(desk := desk_of(3)) as app:
+        assert await app.run(desk, "bystander") == "bystander"
+        with pytest.raises(RunSuspended, match="3 processes died"):
+            await app.run(desk, "poison")
