@@ -4,6 +4,7 @@ Python blocks share one module, as if the page were a program typed in pieces; i
 have on the page, so a traceback points at the page. The first block that fails ends the program.
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -37,7 +38,9 @@ def play(block: Block, page: Path, module: types.ModuleType) -> None:
 
 def run(command: str, expected: int) -> None:
     print(f"$ {command}", flush=True)
-    status = subprocess.run(shlex.split(command, comments=True), stdin=subprocess.DEVNULL, check=False).returncode
+    status = subprocess.run(
+        shlex.split(re.sub(r"\s#.*$", "", command)), stdin=subprocess.DEVNULL, check=False
+    ).returncode
     if status != expected:
         sys.exit(f"`{command}` ended with status {status}, the page says {expected}")
 

@@ -8,7 +8,7 @@ import string
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints
+from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints, overload
 
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
@@ -136,6 +136,9 @@ class _Decorator:
         return Agent(function, **self._settings)
 
 
+@overload
+def agent(function: Callable[[Run, T], Coroutine[Any, Any, R]], /) -> Agent[T, R]: ...
+@overload
 def agent(
     *,
     run_id: str | None = None,
@@ -143,8 +146,18 @@ def agent(
     version: str = "",
     deadline: timedelta | None = None,
     name: str | None = None,
-) -> _Decorator:
-    """Declare an agent.
+) -> _Decorator: ...
+def agent(
+    function: Callable[[Run, T], Coroutine[Any, Any, R]] | None = None,
+    /,
+    *,
+    run_id: str | None = None,
+    tools: Iterable[AnyTool] | None = None,
+    version: str = "",
+    deadline: timedelta | None = None,
+    name: str | None = None,
+) -> _Decorator | Agent[T, R]:
+    """Declare an agent. Without arguments, each run is named where it is started.
 
     - `run_id`: how runs are named, from the input: `"ticket-{ticket.id}"`. Same id, same run.
     - `tools`: the tools it may use; undeclared, those its module can see.
@@ -152,7 +165,8 @@ def agent(
     - `deadline`: how long a run may take; afterwards nothing more is sent.
     """
     chosen = tuple(tools) if tools is not None else None
-    return _Decorator({"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name})
+    settings = {"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name}
+    return _Decorator(settings) if function is None else _Decorator(settings)(function)
 
 
 def _input_type(function: Callable[..., Any], name: str) -> Any:

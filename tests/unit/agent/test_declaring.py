@@ -334,3 +334,12 @@ def test_policies_refuse_what_makes_no_sense():
         Retry(base=timedelta(-1))
     with pytest.raises(ValueError, match="more than zero"):
         Key(ttl=timedelta(0))
+
+
+def test_an_agent_needs_no_settings():
+    @agent
+    async def plain(run: Run, number: int) -> int:
+        return number
+
+    assert plain.name == "plain"
+    assert plain.template is None

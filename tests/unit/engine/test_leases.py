@@ -1,6 +1,7 @@
 """Claims of one process: two at once must not take each other's lease for a forgotten one."""
 
 import asyncio
+import contextlib
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import RunSuspended
@@ -21,10 +22,8 @@ async def waiter(run: Run, number: int) -> str:
 def test_two_claims_at_once_leave_the_lease_with_one(tmp_path):
     async def main():
         async with Holdfast(tmp_path / "j.db", agents=[waiter], recover=False) as app:
-            try:
+            with contextlib.suppress(RunSuspended):
                 await app.run(waiter, 1)
-            except RunSuspended:
-                pass
             for _ in range(20):
                 found = await asyncio.gather(*(app.engine.leases.claim("wait-1") for _ in range(3)))
                 claimed = [one for one in found if isinstance(one, Claimed)]
@@ -40,10 +39,8 @@ def test_a_signal_and_a_run_at_once_end_well(tmp_path):
     async def main():
         for number in range(10):
             async with Holdfast(tmp_path / "j.db", agents=[waiter]) as app:
-                try:
+                with contextlib.suppress(RunSuspended):
                     await app.run(waiter, number)
-                except RunSuspended:
-                    pass
             async with Holdfast(tmp_path / "j.db", agents=[waiter]) as app:
                 _, told = await asyncio.gather(
                     app.service.signal(f"wait-{number}", "go", payload="now"), go_on(app, number)
