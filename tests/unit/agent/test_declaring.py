@@ -40,7 +40,7 @@ def test_arguments_are_bound_as_a_plain_call_binds_them():
     assert send.shape.bind((), {"subject": "x", "to": "bob"}) == {"to": "bob", "subject": "x"}
     for args, kwargs in (((), {}), (("a", "b"), {}), (("a",), {"to": "b"}), (("a",), {"cc": "b"})):
         with pytest.raises(TypeError):
-            send(*args, **kwargs)  # type: ignore[arg-type]
+            send(*args, **kwargs)
 
 
 def declare(**clauses: Any) -> Any:
@@ -107,7 +107,7 @@ def test_handlers_are_given_back_and_take_what_they_name():
     made = fresh()
 
     @made.verify(settle_window=timedelta(seconds=9), deadline=timedelta(minutes=1), every=timedelta(0))
-    async def verify(operation: Operation[str], cents: int) -> Verdict[str]: ...  # type: ignore[empty-body]
+    async def verify(operation: Operation[str], cents: int) -> Verdict[str]: ...
 
     @made.observe
     def observe(operation: Operation[str]) -> int:
@@ -121,7 +121,7 @@ def test_handlers_are_given_back_and_take_what_they_name():
     async def amends(operation: Any, extra: int = 5) -> None: ...
 
     assert inspect.iscoroutinefunction(verify)
-    assert (observe(None), expect("a")) == (1, "a")  # type: ignore[arg-type]
+    assert (observe(None), expect("a")) == (1, "a")
     contract = made.contract
     assert (contract.settle_ms, contract.verify_deadline_ms, contract.verify_every_ms) == (9000, 60_000, 1)
     assert (contract.observes, contract.expects, contract.restores, contract.absent_safe) == (True,) * 4
@@ -176,7 +176,7 @@ def test_nothing_is_annotated_and_nothing_complains():
     def gone(a: bool) -> None: ...
 
     @gone.compensate
-    def back(operation: Operation[None], a: int) -> None: ...  # type: ignore[misc]
+    def back(operation: Operation[None], a: int) -> None: ...
 
     assert nothing.contract.verifies
 
@@ -246,12 +246,12 @@ def test_agents_of_the_wrong_shape_are_refused():
     with pytest.raises(ContractError, match="is not async"):
 
         @agent()
-        def sync(run: Run, it: str) -> None: ...  # type: ignore[arg-type]
+        def sync(run: Run, it: str) -> None: ...
 
     with pytest.raises(ContractError, match="does not take a run and one input"):
 
         @agent()
-        async def two(run: Run, a: str, b: str) -> None: ...  # type: ignore[arg-type]
+        async def two(run: Run, a: str, b: str) -> None: ...
 
     with pytest.raises(ContractError, match="has no annotation"):
 
@@ -261,7 +261,7 @@ def test_agents_of_the_wrong_shape_are_refused():
 
 def test_an_agent_is_not_called_directly():
     with pytest.raises(OutsideRun, match=r"desk\.run\(desk, input\)"):
-        desk(None, Ticket("a", [1, 2]))  # type: ignore[arg-type]
+        desk(None, Ticket("a", [1, 2]))
 
 
 def test_inputs_are_parsed_from_json_text():
@@ -315,9 +315,9 @@ def test_two_of_one_name_clash_and_a_cell_run_again_does_not():
 
 def test_what_is_no_agent_or_tool_is_refused():
     with pytest.raises(ContractError, match="is no agent"):
-        gather_agents([send])  # type: ignore[list-item]
+        gather_agents([send])
     with pytest.raises(ContractError, match="is no tool"):
-        gather_tools([], [desk])  # type: ignore[list-item]
+        gather_tools([], [desk])
 
 
 def test_expected_evidence_needs_somebody_to_look_for_it():

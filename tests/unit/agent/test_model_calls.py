@@ -47,10 +47,10 @@ async def called(lab: Lab, tools: object, *calls: tuple[str, object]) -> list[Ou
     """The outcomes of these calls of a model, made one after another in one run."""
     outcomes: list[Outcome[object]] = []
 
-    @agent(run_id="r-{name}", tools=tools)  # type: ignore[arg-type]
+    @agent(run_id="r-{name}", tools=tools)
     async def desk(run: Run, name: str) -> None:
         for name, arguments in calls:  # noqa: PLR1704 - the input is not needed
-            outcomes.append(await run.call(name, arguments))  # type: ignore[arg-type]
+            outcomes.append(await run.call(name, arguments))
 
     async with lab.app(desk) as app:
         await app.run(desk, f"{len(lab.processes)}")

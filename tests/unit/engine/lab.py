@@ -191,5 +191,5 @@ def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
     signature = inspect.signature(test)
     run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-    run.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
     return run

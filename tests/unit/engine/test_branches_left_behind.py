@@ -23,7 +23,7 @@ def slow_write(lab: Lab):
 
 
 def loose_tasks() -> set[str]:
-    return {task.get_coro().__qualname__.rpartition(".")[2] for task in asyncio.all_tasks()}  # type: ignore[union-attr]
+    return {task.get_coro().__qualname__.rpartition(".")[2] for task in asyncio.all_tasks()}
 
 
 @virtual

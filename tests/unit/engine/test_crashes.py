@@ -175,7 +175,7 @@ async def test_a_process_that_was_taken_over_cannot_write_and_files_what_it_know
     async with lab.app(desk, hold_ms=10**9) as sleepy, lab.app(desk, hold_ms=10**9) as other:
         handle = sleepy.start(desk, "ann")
         await lab.pass_time(seconds=1)
-        sleepy.engine._beating.cancel()  # type: ignore[union-attr]
+        sleepy.engine._beating.cancel()
         await lab.pass_time(seconds=20)
         taken = other.start(desk, "ann")
         await lab.pass_time(seconds=20)

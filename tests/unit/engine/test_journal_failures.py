@@ -249,7 +249,7 @@ async def test_a_lease_that_lapsed_is_renewed_before_the_next_attempt(lab: Lab):
         return await send(name)
 
     async with lab.app(desk, lease_ms=15_000) as app:
-        app.engine._beating.cancel()  # type: ignore[union-attr]
+        app.engine._beating.cancel()
         assert await app.run(desk, "ann") == "ann"
         worker = lab.journal._workers["w1"]
         assert worker[1] > 60_000

@@ -237,7 +237,7 @@ async def test_journaled_values_are_the_same_on_replay(lab: Lab):
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
     assert told[0] == told[1]
-    assert len(set(map(str, told[0]))) == 4  # type: ignore[call-overload]
+    assert len(set(map(str, told[0]))) == 4
 
 
 @virtual

@@ -199,7 +199,7 @@ async def test_a_bare_asyncio_timeout_detaches_the_call_and_replays_as_it_was(la
             told.append("over")
         except asyncio.CancelledError:
             told.append("over")
-            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+            asyncio.current_task().uncancel()
         await fast.options(step="fast")("fallback")
         await run.sleep(timedelta(hours=1))
 
