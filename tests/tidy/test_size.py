@@ -17,7 +17,12 @@ DEEPEST_NESTING = 3
 
 # "file:function" -> what it measures today. Lower a number when it drops; take the entry out when it fits.
 KNOWN_LONG: dict[str, int] = {}
-KNOWN_WIDE: dict[str, int] = {}
+KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
+    "src/holdfast/agent/tool.py:tool": 12,
+    "src/holdfast/agent/tool.py:_declared": 13,
+    "src/holdfast/agent/handlers.py:Handlers.__call__": 7,
+    "src/holdfast/app.py:Holdfast.__init__": 7,
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Nesting = ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.Match
@@ -65,7 +70,10 @@ def test_blocks_are_not_nested_deep(path: Path):
 @pytest.mark.parametrize(("known", "limit"), [(KNOWN_LONG, LONGEST_FUNCTION), (KNOWN_WIDE, MOST_PARAMETERS)])
 def test_exceptions_only_shrink(known: dict[str, int], limit: int):
     measure = length if known is KNOWN_LONG else parameters
-    measured = {name: measure(function) for path in FILES for name, function in functions(path)}
+    measured: dict[str, int] = {}
+    for path in FILES:
+        for name, function in functions(path):  # an overloaded function stands there more than once
+            measured[name] = max(measure(function), measured.get(name, 0))
     loose = {name for name, allowed in known.items() if allowed <= limit or measured.get(name) != allowed}
     assert not loose, f"lower or remove these exceptions: {sorted(loose)}"
 

@@ -39,6 +39,21 @@ class Decisions(msgspec.Struct, frozen=True):
     retry: Retry | None = None
 
 
+class Question(msgspec.Struct, frozen=True):
+    """One model call: the function, what it is given, and that as JSON."""
+
+    step: str
+    function: Callable[..., Awaitable[Any]]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    seen: bytes
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return _named(self.function)
+
+
 @sealing
 async def decide(
     scope: Scope,
@@ -52,11 +67,11 @@ async def decide(
     instance.check()
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
-    seen = _seen(args, kwargs)
-    seen_digest = digest(instance.engine.identity.secret, seen)
+    question = Question(step, function, args, kwargs, _seen(args, kwargs))
+    seen_digest = digest(instance.engine.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
-        recorded = await _ask(scope, step, function, args, kwargs, settings, seen)
+        recorded = await _ask(scope, question, settings)
         instance.ride(recorded)
     await instance.take_turn(scope, step)
     instance.forget(step)
@@ -71,17 +86,9 @@ async def decide(
     return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
 
 
-async def _ask(
-    scope: Scope,
-    step: str,
-    function: Callable[..., Awaitable[R]],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    settings: Decisions,
-    seen: bytes,
-) -> r.DecisionRecorded:
+async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.DecisionRecorded:
     """Call the model under its time limit, again by full jitter while it fails. Each try is on record."""
-    instance, seams = scope.instance, scope.instance.engine.seams
+    instance, seams, step = scope.instance, scope.instance.engine.seams, question.step
     retry = settings.retry or READ_RETRY
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT) / 1000
     began, why = instance.now().up, ""
@@ -92,53 +99,39 @@ async def _ask(
             await seams.clock.sleep(seams.rng.uniform(0, retry.ceiling_ms(tries - 1)) / 1000)
         tries += 1
         instance.check()
-        instance.ride(r.DecisionStarted(step=step, function=_named(function), number=tries, **instance.stamp()))
+        instance.ride(r.DecisionStarted(step=step, function=question.name, number=tries, **instance.stamp()))
         try:
-            value = await _limited(scope, function, args, kwargs, limit)
-            stored, _ = codec_for(_returns(function)).round_trip(value)
+            value = await _limited(scope, question, limit)
+            stored, _ = codec_for(_returns(question.function)).round_trip(value)
         except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
             why = describe(error)
             continue
-        return _record(scope, step, function, seen, began, stored=stored, value=value)
-    return _record(scope, step, function, seen, began, why=why or "its tries are spent")
+        return _record(scope, question, began, stored=stored, value=value)
+    return _record(scope, question, began, why=why or "its tries are spent")
 
 
-async def _limited(
-    scope: Scope,
-    function: Callable[..., Awaitable[R]],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    seconds: float,
-) -> R:
+async def _limited(scope: Scope, question: Question, seconds: float) -> Any:
     token = SCOPE.set(None)  # what a model client starts is not a branch of the run
     scope.host.working += 1
     try:
         async with asyncio.timeout(seconds):
-            return await function(*args, **kwargs)
+            return await question.function(*question.args, **question.kwargs)
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)
 
 
 def _record(
-    scope: Scope,
-    step: str,
-    function: Callable[..., Any],
-    seen: bytes,
-    began: int,
-    *,
-    stored: bytes = b"null",
-    value: object = None,
-    why: str = "",
+    scope: Scope, question: Question, began: int, *, stored: bytes = b"null", value: object = None, why: str = ""
 ) -> r.DecisionRecorded:
     instance = scope.instance
     usage = getattr(value, "usage", None)
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
-        step=step,
-        function=_named(function),
-        digest=digest(instance.engine.identity.secret, seen),
-        seen=r.Raw(_new_part(instance.seen_by_models, function, seen)),
+        step=question.step,
+        function=question.name,
+        digest=digest(instance.engine.identity.secret, question.seen),
+        seen=r.Raw(_new_part(instance.seen_by_models, question.function, question.seen)),
         status="failed" if why else "succeeded",
         reason=why,
         result=r.Raw(stored),

@@ -1,4 +1,4 @@
-"""The forms, one by one; the properties are in tests/property."""
+"""The forms, one by one; the properties are in tests/property. The file is long because every form has its own."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Mode = Literal["auto", "wal", "rollback"]
 
 CHECKPOINT_PAGES = 1000
 _GROWN_LOG = 32 + CHECKPOINT_PAGES * (24 + 4096)
-_READER_PATIENCE_MS = 5000
+_PATIENCE_MS = 5000
 _FIXED_WAL_RESET = (3, 51, 3)
 _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 
@@ -76,11 +76,12 @@ def open_files(settings: Settings) -> Files:
         # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
         # could bring back the one used before the switch to WAL, and undo everything since.
         writer.rows("pragma synchronous = extra")
+        writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")  # a shell or a backup may be reading just now
         _migrate(writer, settings)
         if is_new:
             anchor.sync_directory(path.parent)
         wal = _switch_mode(writer, settings) == "wal"
-        for pragma in ("wal_autocheckpoint = 0", "foreign_keys = off", "mmap_size = 0"):
+        for pragma in ("busy_timeout = 0", "wal_autocheckpoint = 0", "foreign_keys = off", "mmap_size = 0"):
             writer.rows(f"pragma {pragma}")
         if wal:
             writer.rows("pragma synchronous = full")
@@ -89,7 +90,7 @@ def open_files(settings: Settings) -> Files:
     except BaseException:
         writer.close()
         raise
-    reader.rows(f"pragma busy_timeout = {_READER_PATIENCE_MS}")
+    reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
     identity = read_identity(reader, settings, _notices(reader, wal=wal))
     return Files(writer, reader, identity, wal, path.stat().st_ino)
 
