@@ -1,12 +1,13 @@
 """Limits and leftovers: results that are too large, records that are refused, leases that are hard to give back."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent, tool
+from holdfast import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
 from holdfast.engine import ends
-from holdfast.errors import JournalUnavailable, RecordRefused, ResultLost
+from holdfast.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
@@ -75,3 +76,73 @@ async def _fail_while(lab: Lab, seconds: int) -> None:
         lab.journal.fail_next(n)
     await lab.pass_time(seconds=seconds)
     lab.journal._faults.clear()
+
+
+@virtual
+async def test_more_runs_are_due_than_are_recovered_at_once(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await run.sleep(timedelta(minutes=5))
+        await asyncio.sleep(1)
+        return name
+
+    names = [f"n{number}" for number in range(25)]
+    async with lab.app(desk) as app:
+        for name in names:
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+    await lab.pass_time(minutes=5)
+    async with lab.app(desk, recover=True) as app:
+        await lab.pass_time(minutes=1)
+        rows = await app.service.runs(status="completed")
+    assert sorted(row.run for row in rows) == sorted(f"r-{name}" for name in names)
+
+
+@virtual
+async def test_a_cancelled_run_does_not_go_on_reading_the_world_back(lab: Lab):
+    read: list[float] = []
+
+    @tool
+    async def send(name: str) -> str:
+        lab.sent.append(name)
+        raise Ambiguous("no answer")
+
+    @send.verify(settle_window=timedelta(minutes=10), every=timedelta(seconds=5))
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        read.append(lab.loop.time())
+        return CannotTell()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk) as app:
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=12)
+        await app.service.cancel("r-ann", by="eve")
+        with pytest.raises(RunStopped):
+            await handle.result()
+        before = len(read)
+        await lab.pass_time(minutes=1)
+        assert len(read) == before
+    assert lab.of("r-ann", r.RunStopped)[0].open == ("send#1",)
+
+
+@virtual
+async def test_a_hint_that_others_keep_changing_is_given_up_on(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    @tool
+    async def send(name: str) -> str:
+        return name
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async def never(name: str, body: bytes, previous: bytes | None) -> bool:
+        lab.sent.append(name)
+        return False
+
+    async with lab.app(desk) as app:
+        monkeypatch.setattr(lab.journal, "put_hint", never)
+        await app.engine.breakers.failed("send")
+    assert lab.sent == ["breaker/send"] * 3
