@@ -69,7 +69,8 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
             _speak_plainly()
             try:
-                result: Any = function(Call(journal, as_json=as_json), **options)
+                named = journal or click.get_current_context().find_root().obj
+                result: Any = function(Call(named, as_json=as_json), **options)
                 status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
                 sys.stdout.flush()
             except BrokenPipeError:

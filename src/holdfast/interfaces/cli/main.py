@@ -130,8 +130,10 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and end."
 )
-def main() -> None:
-    r"""Run agents whose every effect is recorded before it is attempted.
+@click.option("--journal", metavar="PATH", help="The journal, for whatever command follows.")
+@click.pass_context
+def main(ctx: click.Context, journal: str | None) -> None:
+    """Run agents whose every effect is recorded before it is attempted.
 
     Nothing is repeated on a guess. What no rule can decide, a person resolves.
 
@@ -144,4 +146,5 @@ def main() -> None:
       holdfast run desk.py:refund_desk '{"id": "17", "order_id": "A-17"}'
       holdfast ps
       holdfast show ticket-17
-    """
+    """  # noqa: D301 - click reads the sign before the examples
+    ctx.obj = journal
