@@ -20,7 +20,7 @@ from holdfast.engine.instance import Ending, Instance, Pause, ring
 from holdfast.engine.meetings import look_elsewhere
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import ParameterMismatch, ReplayDiverged
+from holdfast.errors import ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
@@ -104,8 +104,14 @@ async def _drive(flight: Flight) -> None:
 
 
 def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:
-    """The operation as it would be recorded."""
+    """The operation as it would be recorded. Raises `UnknownTool` for a tool that recovery could not find again."""
     tool, secret = call.tool, instance.engine.identity.secret
+    if tool.name not in instance.engine.tools:
+        raise UnknownTool(
+            f"{tool.name} is not among the tools of this app, so after a crash nobody could go on with it",
+            known="nothing was sent",
+            next_step=f"add it: @agent(tools=[...]) or Holdfast(..., tools=[{tool.name}])",
+        )
     intent = r.Intent(
         tool=tool.name,
         arguments=r.Raw(written.stored),

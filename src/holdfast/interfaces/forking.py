@@ -139,8 +139,11 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
 
 async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
     assert parent.started is not None, parent.run
-    claimed = await engine.journal.claim(new, engine.worker.id, parent.started.agent)
+    claimed = await engine.leases.claim(new, parent.started.agent)
     if not isinstance(claimed, Claimed) or claimed.last is not None:
         raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")
-    log = RunLog(engine.journal, claimed.lease, None, genesis(engine.identity.namespace, new))
-    await log.append(bodies, RunChange("suspended", reason=reason, release=True))
+    try:
+        log = RunLog(engine.journal, claimed.lease, None, genesis(engine.identity.namespace, new))
+        await log.append(bodies, RunChange("suspended", reason=reason, release=True))
+    finally:
+        engine.leases.let_go(new)

@@ -93,14 +93,17 @@ async def rebuild(engine: Engine) -> Rebuilt:
     changed: list[str] = []
     busy: list[str] = []
     for run in names:
-        claimed = await engine.journal.claim(run, engine.worker.id)
+        claimed = await engine.leases.claim(run)
         if not isinstance(claimed, Claimed):
             busy.append(run)
             continue
-        history = await looking.history(run)
-        wanted = _listing(history, claimed.row, engine.seams.clock.wall_ms())
-        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
-        await log.append((), wanted)
+        try:
+            history = await looking.history(run)
+            wanted = _listing(history, claimed.row, engine.seams.clock.wall_ms())
+            log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+            await log.append((), wanted)
+        finally:
+            engine.leases.let_go(run)
         if _differs(claimed.row, wanted):
             changed.append(run)
     return Rebuilt(len(names), changed, busy)
