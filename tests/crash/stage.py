@@ -123,6 +123,13 @@ class Case:
         assert pid in self._alive, pid
         os.kill(pid, signal.Signals[name])
 
+    def await_seal(self, pid):
+        """Return once the worker has sealed its instance, which it says by a file."""
+        sign, deadline = Path(self._jobs[pid]["out"]).with_suffix(".sealed"), time.monotonic() + PATIENCE_S
+        while not sign.exists():
+            assert time.monotonic() < deadline, "the worker did not seal its instance"
+            os.sched_yield()
+
     def ask(self, kind, **fields):
         return self._witness.ask(self.name, kind, **fields)
 

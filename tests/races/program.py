@@ -8,6 +8,7 @@ import os
 import signal
 import traceback
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
@@ -214,6 +215,9 @@ AGENTS = {
 }  # fmt: skip
 
 
+_WATCHING = set()  # asyncio keeps no task alive by itself
+
+
 async def main(job):
     """A run (or several, with `inputs`) as an application drives it, ended by SIGTERM as applications are."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
@@ -226,12 +230,20 @@ async def main(job):
         async with Holdfast(
             WatchedJournal(job["journal"], points), agents=[code], seams=seams, settings=settings
         ) as app:
+            _WATCHING.add(asyncio.create_task(_say_when_sealed(app.engine, Path(job["out"]).with_suffix(".sealed"))))
             if "inputs" in job:
                 done = app.map(code, job["inputs"], concurrency=job.get("concurrency", 1))
                 return {one.run: [one.status, one.result] async for one in done}
             return await _answer(app, code, job)
     except asyncio.CancelledError:
         return {"status": "terminated"}
+
+
+async def _say_when_sealed(engine, sign):
+    """Leave a sign as soon as an instance is sealed: from then on its code can do nothing more."""
+    while not any(instance.sealed for instance in engine.instances.values()):  # noqa: ASYNC110 - the engine has no event for it
+        await asyncio.sleep(0.001)
+    sign.touch()
 
 
 async def _answer(app, code, job):

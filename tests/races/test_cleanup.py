@@ -48,6 +48,7 @@ def test_terminated_in_the_middle_of_a_call(case):
     worker = case.start(agent="cleans_up_after_a_write", input="item")
     case.ask("await", of="plain", count=1)
     case.signal(worker, "SIGTERM")
+    case.await_seal(worker)
     case.ask("release", of="plain")
     ended = case.wait(worker)
     assert ended.answer.get("status") == "terminated", (ended.answer, ended.log)
