@@ -192,16 +192,17 @@ def _apple(fact: Literal["machine", "boot"]) -> str:
 # -- clocks and files --------------------------------------------------------------------------------------
 
 
+_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
 def uptime_ms() -> int:
     """Milliseconds on a clock that nobody sets and that runs while the machine sleeps; compares within a boot.
 
     Where there is no CLOCK_BOOTTIME, CLOCK_MONOTONIC: on macOS that clock runs during sleep as well.
     """
-    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
-        clock: object = getattr(time, name, None)
-        if isinstance(clock, int):
-            return time.clock_gettime_ns(clock) // 1_000_000
-    return time.monotonic_ns() // 1_000_000
+    if _CLOCK is None:
+        return time.monotonic_ns() // 1_000_000
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 def wall_ms() -> int:

@@ -7,7 +7,7 @@ a journal that was confirmed after a copy keeps chains that verify.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha256
 
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
@@ -65,16 +65,16 @@ class RunLog:
         self.seq, self.head = seq, head
         return tuple(rows)
 
-    async def append(
+    def append(
         self, bodies: Sequence[bytes], change: RunChange | None = None, posts: tuple[Post, ...] = ()
-    ) -> tuple[Row, ...]:
+    ) -> Coroutine[None, None, tuple[Row, ...]]:
         """Commit records, the run's new state and ledger entries together; durable on return.
 
         Raises `LedgerTaken` when a post's key is taken; nothing of this append is stored then.
         """
         if self._alone is not None or posts or self._broken is not None:
-            return await self._append_in_turn(bodies, change, posts)
-        return await self._write(bodies, change, ())
+            return self._append_in_turn(bodies, change, posts)
+        return self._write(bodies, change, ())
 
     def ride(self, bodies: Sequence[bytes]) -> None:
         """Store with the next append of anybody, or within a few milliseconds; order is kept.

@@ -65,7 +65,8 @@ class Item:
         self.plain = write is not None and bool(write.rows) and write.change is None and not write.posts
         if write is not None:
             for row in write.rows:
-                if len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body):
+                size = len(row.body)
+                if size > LARGEST_INLINE or (size == _POINTER_SIZE and _looks_like_pointer(row.body)):
                     check_size(write, row)
                     self.plain = False
 
@@ -160,13 +161,12 @@ class BatchWriter:
             run, token = write.lease.row, write.lease.token
             for row in write.rows:
                 values += (run, row.seq, token, row.body, row.hash)
-        stored = 0
-        while count > 0:
-            size = _SIZE_FOR[count] if count <= _SIZES[-1] else _SIZES[-1]
-            part, values = values[: 5 * size], values[5 * size :]
+        stored, largest = 0, _SIZES[-1]
+        for start in range(0, count, largest):
+            size = _SIZE_FOR[min(count - start, largest)]
+            part = values[5 * start : 5 * (start + size)]
             part += [None] * (5 * size - len(part))
             stored += self._database.change(_INSERT[size], part)
-            count -= size
         return stored
 
     def _perform(self, item: Item, ahead: _Places) -> None:

@@ -19,8 +19,8 @@ from holdfast.journal.sqlite.driver import Database
 
 T = TypeVar("T")
 
+_ALONE_AFTER = 8
 _LONGEST_MONOLOGUE = 16
-_CROWDED_PASSES = 64
 
 
 class GroupCommit:
@@ -35,9 +35,8 @@ class GroupCommit:
         self._riding = 0  # rides whose answer has not been looked at
         self._refused: dict[tuple[int, int], HoldfastError] = {}
         self._stopped = False
-        self._speaker = 0  # the run that has appended in this pass of the loop
-        self._said = 0
-        self._crowded = 0  # passes to go until a run may again be taken to be alone
+        self._speaker = 0  # the run that appended last
+        self._said = 0  # how often in a row
         self._background.start()
 
     def append(self, write: Write) -> asyncio.Future[object] | None:
@@ -80,24 +79,17 @@ class GroupCommit:
             await self._loop.run_in_executor(None, self._background.stop)
 
     def _is_alone(self, lease: Lease) -> bool:
-        """Whether one run has the journal to itself in this pass of the loop.
+        """Whether one run has the journal to itself: nobody else has appended for a while.
 
         Then waiting for the end of the pass would gather nothing, and cost a tenth of a step. After
-        `_LONGEST_MONOLOGUE` appends the pass is ended all the same, or other tasks would never come in.
+        `_LONGEST_MONOLOGUE` appends the pass is ended all the same, or other tasks might never come in.
         """
-        if self._speaker == 0:
+        if self._speaker != lease.row:
             self._speaker, self._said = lease.row, 0
-            self._loop.call_soon(self._hear_next)
-        elif self._speaker != lease.row:
-            self._crowded = _CROWDED_PASSES
         self._said += 1
-        may = not self._crowded and not self._pass_is_due and self._said < _LONGEST_MONOLOGUE
-        return may and self._committer.pace.on_loop()
-
-    def _hear_next(self) -> None:
-        """A pass of the loop has ended."""
-        self._speaker = 0
-        self._crowded = max(0, self._crowded - 1)
+        if self._said < _ALONE_AFTER or self._said % _LONGEST_MONOLOGUE == 0 or self._pass_is_due:
+            return False
+        return self._committer.pace.on_loop()
 
     def _commit_alone(self, item: Item) -> asyncio.Future[object] | None:
         """Commit on the spot, with all that rides; where others are in the way, leave it to the thread."""
