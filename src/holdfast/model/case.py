@@ -9,7 +9,7 @@ from holdfast.model.moves import Move
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
 from holdfast.model.situation import Now, Situation
-from holdfast.model.weigh import Weight, weigh
+from holdfast.model.weigh import Weight
 
 EVIDENCE: Final = Basis("evidence", "read back")
 RULE: Final = Basis("rule")
@@ -25,7 +25,7 @@ class Case:
         self.situation = situation
         self.contract = situation.contract
         self.now = now
-        self.weight: Weight = weigh(operation, situation, now)
+        self.weight = Weight(operation, situation, now)
 
     @property
     def can_verify(self) -> bool:

@@ -39,7 +39,8 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
         return Compensate("the transaction was called off") if wants_amends else Done("the outcome is final")
     case = Case(operation, situation, now)
     parked = operation.phase == "unknown"
-    for rule in _PARKED if parked else _OPEN:
+    rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED
+    for rule in rules:
         if (move := rule(case)) is not None:
             return move
     return slow_reading(case) if parked else after_ambiguity(case)
@@ -198,4 +199,6 @@ _OPEN: Final[tuple[Rule, ...]] = (
     _tool_gone,
     clear_to_send,
 )
+_ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _awaiting)  # without an attempt they say nothing
+_UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
 _PARKED: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)

@@ -21,7 +21,7 @@ RunState = Literal["new", "running", "suspended", "completed", "stopped", "undon
 Answer: TypeAlias = r.ReadRecorded | r.DecisionRecorded | r.ValueRecorded | r.TimerFired | r.EventReceived
 
 _ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived)
-_PROGRESS: Final = (r.AttemptEnded, r.OperationSettled, *_ANSWERS)
+_PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
 
 
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
@@ -69,7 +69,7 @@ class RunHistory:
     def add(self, record: r.Record) -> None:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
         self.records += 1
-        if isinstance(record, _PROGRESS):
+        if type(record) in _PROGRESS:
             self.claims_without_progress = 0
         if is_about_operation(record):
             self._operation(record)
@@ -100,7 +100,7 @@ class RunHistory:
     def forget(self, step: str) -> None:
         """Let go of a settled step that was told: it never comes back under this name."""
         operation = self.operations.get(step)
-        if operation is not None and operation.final:
+        if operation is not None and operation.phase in FINAL:
             del self.operations[step]
         self.answers.pop(step, None)
         self.timers.pop(step, None)
@@ -113,8 +113,9 @@ class RunHistory:
         self.operations[step] = operation
         if isinstance(record, r.Resolved):
             self.entry_seen = max(self.entry_seen, record.entry)
-        newly = operation.final and (before is None or not before.final)
-        if newly and not operation.intent.compensates and step not in self.told_unknown and step not in self.left:
+        if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
+            return
+        if not operation.intent.compensates and step not in self.told_unknown and step not in self.left:
             self._deliver(step)
 
     def _deliver(self, step: str, told: str = "outcome", detail: str = "") -> None:

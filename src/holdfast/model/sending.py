@@ -86,13 +86,14 @@ def _check_first(case: Case) -> Move | None:
 
 def _send(case: Case) -> Move:
     """Attempt, unless something stands in the way. Meanwhile the world is read back where that can help."""
-    for obstacle in _OBSTACLES:
+    attempts = case.operation.attempts
+    for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
             return _meanwhile(case, move)
     for rule in (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
-    return Attempt(_why_again(case)) if case.operation.attempts else _FIRST
+    return Attempt(_why_again(case)) if attempts else _FIRST
 
 
 def _meanwhile(case: Case, otherwise: Move) -> Move:
@@ -209,3 +210,4 @@ _END: Final = Wait("the end of an earlier call is not known yet", why="end", unt
 _BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold)
 _BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, _gate, _hold, _check_first)
 _OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)
+_OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (_distrust, _pause, _arguments)  # the others are about attempts

@@ -94,7 +94,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
     if intent is None and operation is not None:
         intent = operation.intent
     number = len(operation.attempts) + 1 if operation is not None else 1
-    if intent is None or record.number != number or (operation is not None and _has_open(operation)):
+    if intent is None or record.number != number or (operation is not None and _has_open(operation.attempts)):
         raise IllegalTransition(operation.phase if operation else NEW, record)
     contract = record.intent.contract if record.intent is not None else intent.contract
     attempt = Attempt(record.number, record.token, boot, record.up, record.at, record.send_by, contract)
@@ -133,14 +133,14 @@ def _late(operation: OperationState, record: r.LateReport, boot: str) -> Operati
     return _off_the_air(operation, _with_end(operation, record, record.end, _Over(boot, record.up), late=True))
 
 
-def _off_the_air(before: OperationState, after: OperationState) -> OperationState:
+def _off_the_air(operation: OperationState, attempts: tuple[Attempt, ...]) -> OperationState:
     """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
-    if before.phase == "running" and not _has_open(after):
-        last = after.attempts[-1].standing(after.absent_through)
-        return replace(after, phase="verifying" if last == "ambiguous" else "ready")
-    if before.phase == "awaiting" and not _unanswered(after):
-        return replace(after, phase="ready", wait=None, waits_for="")
-    return after
+    last = attempts[-1].standing(operation.absent_through)
+    if operation.phase == "running" and not _has_open(attempts):
+        return replace(operation, attempts=attempts, phase="verifying" if last == "ambiguous" else "ready")
+    if operation.phase == "awaiting" and last != "ambiguous":
+        return replace(operation, attempts=attempts, phase="ready", wait=None, waits_for="")
+    return replace(operation, attempts=attempts)
 
 
 def _verified(operation: OperationState, record: r.Verified, boot: str) -> OperationState:
@@ -200,8 +200,8 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}")
     ms = max(0, record.until - record.at)
     wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
-    ended = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
-    return replace(ended, phase="awaiting", wait=wait, waits_for="its answer")
+    attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
+    return replace(operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer")
 
 
 def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
@@ -218,12 +218,14 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
 
 
 def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
+    attempts = operation.attempts
     if record.end is not None:
-        operation = _with_end(operation, record, record.end, _Over(boot, record.up))
-    if not _may_settle(operation, record.status):
+        attempts = _with_end(operation, record, record.end, _Over(boot, record.up))
+    if not _may_settle(operation, attempts, record.status):
         raise IllegalTransition(operation.phase, record)
     return replace(
         operation,
+        attempts=attempts,
         phase=record.status,
         basis=record.basis,
         rule=record.rule,
@@ -241,11 +243,15 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
     )
 
 
-def _may_settle(operation: OperationState, status: Status) -> bool:
+def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status: Status) -> bool:
     """Cancelled is what was never sent, unknown what may have landed; from unknown neither is reached."""
+    if status in {"succeeded", "failed"}:
+        return True
+    if operation.phase == "unknown":
+        return False
     if status == "cancelled":
-        return operation.phase != "unknown" and _unsent(operation)
-    return status != "unknown" or (operation.phase != "unknown" and operation.may_have_landed)
+        return all(attempt.unsent for attempt in attempts)
+    return replace(operation, attempts=attempts).may_have_landed
 
 
 def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
@@ -293,12 +299,8 @@ def _linked(operation: OperationState, record: r.CompensationLinked, _boot: str)
     return replace(operation, compensated_by=record.by)
 
 
-def _has_open(operation: OperationState) -> bool:
-    return any(attempt.end is None for attempt in operation.attempts)
-
-
-def _unsent(operation: OperationState) -> bool:
-    return all(attempt.unsent for attempt in operation.attempts)
+def _has_open(attempts: tuple[Attempt, ...]) -> bool:
+    return any(attempt.end is None for attempt in attempts)
 
 
 def _unanswered(operation: OperationState) -> bool:
@@ -313,8 +315,8 @@ def _with_end(
     over: _Over,
     *,
     late: bool = False,
-) -> OperationState:
-    """`end` filed under its attempt. A second end must be a late report, or say when a known end was over.
+) -> tuple[Attempt, ...]:
+    """The attempts with `end` filed under its own. A second end must be a late report, or say when a known end was over.
 
     What is proven stays proven: only an end that proves more takes the place of an earlier one.
     """
@@ -328,8 +330,7 @@ def _with_end(
     if known is not None and PROVES.get(known.kind, 0) > PROVES.get(end.kind, 0):
         end = known
     ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late)
-    attempts = (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
-    return replace(operation, attempts=attempts)
+    return (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
 
 
 _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {

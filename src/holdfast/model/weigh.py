@@ -38,7 +38,7 @@ class Weight:
         self.unsent = True
         self.spent = 0
         for attempt in operation.attempts:
-            self._add(attempt, attempt.standing(operation.absent_through), situation)
+            self._add(attempt, attempt.standing(operation.absent_through), situation.live)
 
     @property
     def column(self) -> Column:
@@ -47,7 +47,7 @@ class Weight:
             self._column = _column(*self._of)
         return self._column
 
-    def _add(self, attempt: Attempt, standing: Standing, situation: Situation) -> None:
+    def _add(self, attempt: Attempt, standing: Standing, live: frozenset[int]) -> None:
         if standing == "returned":
             self.returned = attempt
         elif standing == "rejected":
@@ -56,7 +56,7 @@ class Weight:
             self.ambiguous = (*self.ambiguous, attempt)
         self.unsent = self.unsent and standing == "unsent"
         self.open = attempt.end is None  # only the last one can be
-        self.live = self.live or attempt.number in situation.live
+        self.live = self.live or attempt.number in live
         excused = standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None
         self.spent += not excused
 
