@@ -35,6 +35,7 @@ from holdfast.model.contract import (
     contract_digest,
     default_retry,
 )
+from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import ResultCodec, codec_for
 from holdfast.policies import Budget, Retry, milliseconds
@@ -285,7 +286,7 @@ def _declared(
     shape = shape_of(function, "tool")
     claims = (claim,) if isinstance(claim, str) else tuple(claim)
     contract = Contract(
-        tool=name or function.__name__,
+        tool=function.__name__ if name is None else name,
         effect=effect,
         idempotency=idempotency,
         timeout_ms=milliseconds(timeout),
@@ -306,6 +307,11 @@ def _declared(
 def _check(contract: Contract, shape: Shape) -> None:
     """Refuse clauses that contradict each other."""
     where = f"tool {contract.tool}"
+    if not can_name(contract.tool):
+        raise ContractError(
+            f"{contract.tool[:NAME_LIMIT]!r} cannot name a tool",
+            next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
     if contract.effect not in ("read", "write"):
         raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
     if contract.timeout_ms <= 0:

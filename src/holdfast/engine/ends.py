@@ -8,6 +8,7 @@ unknown is ambiguous: on a write, guessing is how effects are repeated.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, Final
 
 from holdfast.engine.tooling import Codec
@@ -24,8 +25,8 @@ def end_of_value(codec: Codec, value: Any) -> End:
     """The end of a call that returned. A result that cannot make the round trip is lost, not the effect."""
     try:
         stored, _ = codec.round_trip(value)
-    except ValueError as error:
-        return End("returned", why=f"the result could not be stored: {clean(str(error))}", lost=True)
+    except Exception as error:  # noqa: BLE001 - results run code of their own; the effect is done all the same
+        return End("returned", why=clean(f"the result could not be stored: {_text(error)}"), lost=True)
     if len(stored) > RESULT_LIMIT:
         why = f"the result has {len(stored)} bytes; the limit is {RESULT_LIMIT}: store it elsewhere, return where it is"
         return End("returned", why=why, lost=True)
@@ -66,16 +67,36 @@ def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
 
 def describe(error: BaseException) -> str:
     """One line for records and people: the kind of error and its text, cut to a readable length."""
-    text = clean(str(error))
+    text = clean(_text(error))
     name = type(error).__name__
     return clean(f"{name}: {text}" if text else name)
 
 
-def clean(text: str) -> str:
-    """Text of somebody else's making, fit for a record: no NUL, no lone surrogates, no more than 500 characters."""
-    kept = text.replace("\0", "").encode("utf-8", "replace").decode()
+def clean(text: object) -> str:
+    """Text of somebody else's making, fit for a record: no NUL, no lone surrogates, no more than 500 characters.
+
+    Total: what should be text and is not (a number as the code of a refusal) is written as text. A record of
+    what a call said must not fail on how it was said.
+    """
+    kept = storable(text if isinstance(text, str) else _text(text))
     return kept if len(kept) <= 500 else kept[:497] + "..."
 
 
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else max(0, int(seconds * 1000))
+def storable(text: str) -> str:
+    """The text without what a record cannot hold: NUL and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _text(value: object) -> str:
+    """The value as text; writing it out runs code of somebody else's making, which may fail."""
+    try:
+        return str(value)
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it says nothing about the call
+        return f"({type(value).__name__} has no text: {type(failure).__name__})"
+
+
+def _ms(seconds: object) -> int | None:
+    """Seconds as milliseconds; None where that is no length of time."""
+    if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+        return None
+    return max(0, int(seconds * 1000))

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.engine.commands import take_commands
-from holdfast.engine.ends import describe
+from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG, AgentCode, Engine
 from holdfast.engine.instance import Ending, Instance, Pause
 from holdfast.engine.scopes import branch_task
@@ -288,7 +288,7 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
     await _stop_drivers(instance)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
-    detail = getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:]
+    detail = storable(getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:])
     instance.seal(f"it stopped: {reason}")
     record = r.RunStopped(reason=reason, error=describe(error), detail=detail, open=_open(instance), **instance.stamp())
     await instance.append(

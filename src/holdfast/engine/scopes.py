@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
+from holdfast.model.ids import NAME_LIMIT, can_name
 
 if TYPE_CHECKING:
     from holdfast.engine.instance import Instance
@@ -58,6 +59,8 @@ class Scope:
                 run=self.instance.run,
                 next_step="start the branch with run.gather, run.map or run.branch: then its steps have stable names",
             )
+        if explicit is not None:
+            _checked(explicit, "a step")
         base = self.path + (name if explicit is None else explicit)
         count = self.counts[base] = self.counts.get(base, 0) + 1
         if explicit is None:
@@ -118,9 +121,12 @@ class Scope:
         return not self.alive or self.waiting > 0 or (bool(self.children) and not self.working)
 
 
-def _checked(name: str) -> str:
-    if not name or "/" in name or "~" in name or any(ord(sign) < 32 for sign in name):
-        raise UsageError(f"{name!r} cannot name a branch", next_step="use text without / and ~")
+def _checked(name: str, what: str = "a branch") -> str:
+    if not can_name(name):
+        raise UsageError(
+            f"{name[:NAME_LIMIT]!r} cannot name {what}",
+            next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
     return name
 
 

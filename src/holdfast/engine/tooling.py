@@ -90,6 +90,10 @@ class ToolCode(Protocol):
         ...
 
 
+class HandlerFailed(Exception):
+    """A handler ended in a way that must not be taken for the end of the task that called it."""
+
+
 def begin(
     code: Code,
     arguments: Mapping[str, Any],
@@ -107,7 +111,11 @@ def begin(
 
 
 async def within(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> Any:
-    """Call a handler under its time limit. Raises `TimeoutError`, or whatever the handler raises."""
+    """Call a handler under its time limit. Raises `TimeoutError`, or whatever the handler raises.
+
+    What is no `Exception` comes as `HandlerFailed`: a handler that is cancelled from within, or that raises
+    `GeneratorExit`, says nothing about our own task.
+    """
     call = begin(code, arguments, first, seams)
     try:
         done, _ = await asyncio.wait({call}, timeout=code.timeout_ms / 1000)
@@ -118,6 +126,11 @@ async def within(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...
         call.cancel()
         call.add_done_callback(_ignore)
         raise TimeoutError(f"no answer within {code.timeout_ms / 1000:g} s")
+    if call.cancelled():
+        raise HandlerFailed("it was cancelled from within")
+    error = call.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise HandlerFailed(f"it raised {type(error).__name__}") from error
     return call.result()
 
 

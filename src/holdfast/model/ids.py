@@ -14,6 +14,7 @@ from typing import Final
 from holdfast.errors import UsageError
 
 RUN_ID: Final = re.compile(r"[A-Za-z0-9._:@+=,~-]{1,200}")
+NAME_LIMIT: Final = 200
 MARKER_DOMAIN: Final = "holdfast.invalid"  # RFC 6761 reserves .invalid: a marker never names a real host
 
 
@@ -26,6 +27,15 @@ def checked_run_id(run: str) -> str:
             next_step="change the run_id template of the agent, or pass run_id=",
         )
     return run
+
+
+def can_name(name: str) -> bool:
+    """Whether `name` may be a part of a step: of a tool, a branch, or a step that code names itself.
+
+    What separates the parts of a step is left out. A name that looked like one that the runtime gives
+    (`refund#2`) would make two effects of one key, and the outside system would do only the first.
+    """
+    return 0 < len(name) <= NAME_LIMIT and name.isprintable() and not set(name) & set("/~#")
 
 
 def operation_id(run: str, step: str) -> str:
