@@ -16,6 +16,7 @@ from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
     AmbiguousStep,
+    ChainBroken,
     HoldfastError,
     JournalError,
     LeaseLost,
@@ -28,7 +29,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.codec import decode
-from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.log import RunLog, genesis, verify_chain
 from holdfast.journal.port import Busy, Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.run import RunHistory
@@ -57,13 +58,23 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 async def load(engine: Engine, run: str) -> RunHistory:
-    """The history of a run, read page by page so that memory holds no more than the fold."""
+    """The history of a run, read page by page so that memory holds no more than the fold.
+
+    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
+    """
     history = RunHistory(run)
-    after = 0
+    after, head = 0, genesis(engine.identity.namespace, run)
     while rows := await engine.journal.read(run, after, PAGE):
+        bad = verify_chain(rows, head, after + 1)
+        if bad is not None:
+            raise ChainBroken(
+                f"run {run}: record {bad} was changed, removed or moved after it was written",
+                known="nothing was sent for this run",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+            )
         for row in rows:
             history.add(decode(row.body))
-        after = rows[-1].seq
+        after, head = rows[-1].seq, rows[-1].hash
         if len(rows) < PAGE:
             break
     return history
