@@ -4,9 +4,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import ChainBroken, RunSuspended
+from holdfast.interfaces.cli.main import main
 
 EDITS = {
     "an operation is gone": "delete from record where body like '%mail#1%'",
@@ -39,3 +41,51 @@ def test_a_run_with_a_broken_chain_is_not_driven(edit: str, tmp_path: Path):
     with Holdfast(file, agents=[desk], recover=False) as app, pytest.raises(ChainBroken, match="record"):
         app.run(desk, "ann")
     assert sent == ["ann"]
+
+
+CUTS = {
+    "the ledger is gone": ("delete from ledger", "business key of pay#1"),
+    "a success is gone from the ledger": (
+        "delete from ledger where id = (select max(id) from ledger)",
+        "business key of pay#1",
+    ),
+    "the listing is gone": ("delete from run", "no run"),
+}
+
+
+@pytest.mark.parametrize(("edit", "named"), CUTS.values(), ids=CUTS.keys())
+def test_verify_names_what_was_cut_off(edit: str, named: str, tmp_path: Path):
+    @tool(claim="order")
+    def pay(order: str) -> str:
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    file = tmp_path / "journal.db"
+    with Holdfast(file, agents=[desk], recover=False) as app:
+        app.run(desk, "o-1")
+    assert CliRunner().invoke(main, ["verify", "--journal", str(file)]).exit_code == 0
+    database = sqlite3.connect(file)
+    with database:
+        assert database.execute(edit).rowcount > 0
+    database.close()
+    checked = CliRunner().invoke(main, ["verify", "--journal", str(file)])
+    assert checked.exit_code == 4
+    assert named in checked.output
+
+
+def test_verify_tells_of_records_that_only_the_anchor_knows(tmp_path: Path):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return name
+
+    file = tmp_path / "journal.db"
+    with Holdfast(file, agents=[desk], recover=False) as app:
+        app.run(desk, "ann")
+    database = sqlite3.connect(file)
+    with database:
+        database.execute("delete from record where id = (select max(id) from record)")
+    database.close()
+    assert "the anchor knows" in CliRunner().invoke(main, ["verify", "--journal", str(file)]).output

@@ -7,12 +7,14 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.elsewhere import claim_stream
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.looking import PAGE, Looking
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 
 
@@ -34,6 +36,8 @@ class Checked(msgspec.Struct):
 
 
 CHANGED: Final = "it was changed, removed or moved after it was written"
+UNLISTED: Final = "its run is not listed any more"
+UNCLAIMED: Final = "its entries in the ledger are gone: another run could do the same again"
 
 
 async def check(looking: Looking, path: Path) -> Checked:
@@ -45,10 +49,12 @@ async def check(looking: Looking, path: Path) -> Checked:
         found.records += records
         if broken is not None:
             found.broken.append(broken)
-    for stream, entry in _ledger(path):
+    streams, unlisted = _tables(path)
+    for stream, entry in streams:
         found.streams += 1
         if entry is not None:
             found.broken.append(Broken(f"ledger {stream}", entry, CHANGED))
+    found.broken.extend(Broken("no run", number, UNLISTED) for number in unlisted)
     return found
 
 
@@ -65,16 +71,37 @@ async def _check_run(looking: Looking, run: str) -> tuple[Broken | None, int]:
             after, head = rows[-1].seq, rows[-1].hash
     except HoldfastError as error:
         return Broken(f"run {run}", history.records + 1, f"it cannot be read: {error.message}"), history.records
+    for operation in history.operations.values():
+        if await _unclaimed(looking, operation):
+            return Broken(f"run {run}, business key of {operation.step}", history.records, UNCLAIMED), history.records
     return None, history.records
 
 
-def _ledger(path: Path) -> list[tuple[str, int | None]]:
-    """Each stream with its first broken entry. Raises nothing: a ledger that cannot be read is broken itself."""
+async def _unclaimed(looking: Looking, operation: OperationState) -> bool:
+    """Whether the ledger lacks what was written with an attempt under a business key, and with its success.
+
+    A stream that lost its last entries is a chain that holds, so the ledger alone cannot tell.
+    """
+    intent = operation.intent
+    if not intent.claim or not operation.attempts:
+        return False
+    entries = await looking.journal.entries(claim_stream(intent.tool, intent.claim))
+    return len(entries) < (2 if operation.phase == "succeeded" else 1)
+
+
+def _tables(path: Path) -> tuple[list[tuple[str, int | None]], list[int]]:
+    """Each ledger stream with its first broken entry, and the first record of each run that is not listed.
+
+    Raises nothing: a ledger that cannot be read is broken itself.
+    """
     database = StandardDatabase(path, True)
     try:
         streams = [str(stream) for (stream,) in database.rows("select distinct stream from ledger order by stream")]
-        return [(stream, ledger.first_broken(database, stream)) for stream in streams]
+        unlisted = database.rows("select min(id) from record where run not in (select id from run) group by run")
+        return [(stream, ledger.first_broken(database, stream)) for stream in streams], [
+            int(str(n)) for (n,) in unlisted
+        ]
     except DatabaseFailure:
-        return [("(unreadable)", 0)]
+        return [("(unreadable)", 0)], []
     finally:
         database.close()

@@ -23,6 +23,7 @@ async def verify(call: Call) -> int:
     """
     async with call.looking() as looking:
         found = await check(looking, existing_journal(call.journal))
+        doubt = looking.identity.reason
     status = DIVERGED if found.broken else DONE
     if call.screen.as_json:
         call.screen.document(found)
@@ -30,6 +31,8 @@ async def verify(call: Call) -> int:
     read = f"{count(found.runs, 'run')}, {count(found.records, 'record')}, {count(found.streams, 'ledger stream')}"
     if not found.broken:
         call.screen.line(("All chains hold", "bold green"), f": {read}.")
+        if doubt:  # a chain that lost its last records holds; only the anchor knows how long it was
+            call.screen.note(f"But {doubt}. Next: holdfast doctor")
         return status
     call.screen.line((f"{count(len(found.broken), 'chain')} broken", "bold red"), f", of {read}:")
     for broken in found.broken:
