@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.current import AT, CurrentOperation
-from holdfast.engine.flight import Flight
+from holdfast.engine.flight import Flight, key_of
 from holdfast.engine.scopes import SCOPE
-from holdfast.engine.tooling import begin
+from holdfast.engine.tooling import begin, ring
 from holdfast.errors import Ambiguous, NotSent, Rejected
 from holdfast.model import records as r
 from holdfast.model.secret import RESOLVER
@@ -37,14 +37,17 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
     """
     tool, number = flight.tool, started.number
     assert tool is not None, flight.step
-    call = flight.calls.get(number)
+    engine, call = flight.instance.engine, flight.calls.get(number)
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    limit_ms = left_ms = flight.limit_ms(started)
     if call is None:
-        flight.instance.engine.seams.crash.reached("before_send")
-        flight.calls[number] = call = _begin(flight, started)
-        await _wait(call, flight.limit_ms(started) / 1000)
+        engine.seams.crash.reached("before_send")
+        flight.calls[number] = call = _begin(flight, started, limit_ms, over)
     else:
-        await _wait(call, _seconds_left(flight, started))
-    flight.instance.engine.seams.crash.reached("after_send")
+        call.add_done_callback(lambda _: ring(over))
+        left_ms = max(0, limit_ms - (engine.journal.now().ms - started.up))
+    await engine.limits.wait(over, left_ms / 1000)
+    engine.seams.crash.reached("after_send")
     if not call.done():
         return await _give_up(flight, started, call)
     del flight.calls[number]
@@ -61,15 +64,15 @@ def _answer(flight: Flight, value: Any = None, error: BaseException | None = Non
     return Answer(value, error, over, current.key_read or tool.contract.key is None, current.sends, current.cost)
 
 
-def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
+def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: asyncio.Future[None]) -> asyncio.Future[Any]:
     """Start the call in a context of its own, where `current_operation()` is this operation."""
     tool, instance = flight.tool, flight.instance
     assert tool is not None, flight.step
-    arguments = flight.decoded()
-    limit = flight.limit_ms(started)
+    engine, arguments, intent = instance.engine, flight.decoded(), flight.operation.intent
     current = CurrentOperation(
-        instance.run, flight.step, tool.name, flight.key, started.number,
-        lambda: limit - (instance.engine.journal.now().ms - started.up),
+        instance.run, flight.step, tool.name, started.number,
+        left_ms=lambda: limit_ms - (engine.journal.now().ms - started.up),
+        key=lambda: key_of(engine.identity.namespace, instance.run, flight.step, intent),
     )  # fmt: skip
     if tool.contract.observes:
         current.observed = msgspec.json.decode(flight.observed)
@@ -77,30 +80,8 @@ def _begin(flight: Flight, started: r.AttemptStarted) -> asyncio.Future[Any]:
     context = contextvars.copy_context()
     context.run(AT.set, current)
     context.run(SCOPE.set, None)  # a tool is no branch of the run: what it starts is not numbered
-    context.run(RESOLVER.set, instance.engine.resolver)
-    return begin(tool.body, arguments, (), instance.engine.seams, context)
-
-
-def _seconds_left(flight: Flight, started: r.AttemptStarted) -> float:
-    return max(0, flight.limit_ms(started) - (flight.instance.engine.journal.now().ms - started.up)) / 1000
-
-
-async def _wait(call: asyncio.Future[Any], seconds: float) -> None:
-    """Return when the call is done or the time is over; the call goes on if we are cancelled."""
-    loop = asyncio.get_running_loop()
-    over = loop.create_future()
-
-    def done(_: object = None) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    timer = loop.call_later(seconds, done)
-    call.add_done_callback(done)
-    try:
-        await over
-    finally:
-        timer.cancel()
-        call.remove_done_callback(done)
+    context.run(RESOLVER.set, engine.resolver)
+    return begin(tool.body, arguments, (), engine.seams, context, over)
 
 
 async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Future[Any]) -> Answer:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from holdfast.errors import OutsideRun, SendByPassed, UsageError
-from holdfast.model.ids import marker
+from holdfast.model.ids import marker, operation_id
 
 
 class CurrentOperation:
@@ -23,7 +23,6 @@ class CurrentOperation:
         "attempt",
         "cost",
         "expected",
-        "id",
         "key_read",
         "observed",
         "run",
@@ -32,11 +31,12 @@ class CurrentOperation:
         "tool",
     )
 
-    def __init__(self, run: str, step: str, tool: str, key: str, attempt: int, left_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, run: str, step: str, tool: str, attempt: int, left_ms: Callable[[], int], key: Callable[[], str]
+    ) -> None:
         self.run = run
         self.step = step
         self.tool = tool
-        self.id = f"{run}/{step}"
         self.attempt = attempt
         self.observed: Any = None
         self.expected: Any = None
@@ -47,16 +47,21 @@ class CurrentOperation:
         self._left_ms = left_ms
 
     @property
+    def id(self) -> str:
+        """The operation's full name."""
+        return operation_id(self.run, self.step)
+
+    @property
     def key(self) -> str:
         """The idempotency key: the same for every attempt of this operation, and for no other one."""
         self.key_read = True
-        return self._key
+        return self._key()
 
     @property
     def marker(self) -> str:
         """The key in a form that can be planted in the effect and found again by `verify`."""
         self.key_read = True
-        return marker(self._key)
+        return marker(self._key())
 
     @property
     def seconds_left(self) -> float:

@@ -17,6 +17,7 @@ from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
 from holdfast.engine.leases import Leases
+from holdfast.engine.limits import Limits
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
@@ -24,6 +25,7 @@ from holdfast.engine.tooling import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.journal.port import Identity, Journal, Worker
 from holdfast.model import records as r
+from holdfast.model.ids import operation_id
 from holdfast.model.run import RunHistory
 from holdfast.model.secret import resolver_from
 
@@ -80,6 +82,7 @@ class Engine:
         self.breakers: Final = Breakers(self)
         self.leases: Final = Leases(self)
         self.company: Final = Company()
+        self.limits: Final = Limits()
         self.pauses: dict[str, str] = {}
         self.instances: dict[str, Instance] = {}
         self.identity: Identity = Identity("", b"", "")
@@ -215,14 +218,14 @@ class Engine:
 
         call.add_done_callback(report)
 
-    def late_calls(self, operation: str) -> dict[int, asyncio.Future[Any]]:
+    def late_calls(self, run: str, step: str) -> dict[int, asyncio.Future[Any]]:
         """Calls of an operation that outlived their attempts in this process, whichever instance made them."""
         if not self._late_calls:
             return {}
         self._late_calls = {
             name: calls for name, calls in self._late_calls.items() if any(not call.done() for call in calls.values())
         }
-        return self._late_calls.get(operation, {})
+        return self._late_calls.get(operation_id(run, step), {})
 
     async def file_late(self, run: str, report: r.LateReport) -> None:
         """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner."""

@@ -24,6 +24,7 @@ from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.outcome import FINAL
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
@@ -38,17 +39,20 @@ async def drive(flight: Flight) -> OperationState:
     instance = flight.instance
     if flight.started is not None:
         await _go_on(flight, flight.started)
-    while not (operation := flight.operation).final:
+    intent = flight.operation.intent
+    if flight.journaled and (intent.claim or intent.words):
+        await look_elsewhere(flight)
+    while (operation := flight.operation).phase not in FINAL:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
         if closing and instance.history.cancelled is None:
             break
-        if flight.scope is not None and _tells_unknown(flight):
-            break
+        if operation.phase == "unknown" and flight.scope is not None and flight.contract().on_unknown == "raise":
+            break  # the caller is to be told now that nobody knows
         if operation.attempts:
             await _account_for_owner(flight)
             operation = flight.operation
         now = instance.now()
-        move = decide(operation, flight.situation(), now)
+        move = decide(operation, flight.situation(operation), now)
         if closing and not isinstance(move, m.Settle):
             break  # a cancelled run settles what it can from what it knows, and does nothing more
         if isinstance(move, m.Attempt):
@@ -56,11 +60,6 @@ async def drive(flight: Flight) -> OperationState:
         else:
             await _perform(flight, move)
     return operation
-
-
-def _tells_unknown(flight: Flight) -> bool:
-    """Whether the caller is to be told now that nobody knows."""
-    return flight.operation.phase == "unknown" and flight.contract().on_unknown == "raise"
 
 
 async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
@@ -138,7 +137,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
         engine.company.join()
     try:
         # Where it had to wait, much may have changed: then the decision is made again.
-        if not waits or type(decide(operation, flight.situation(), now)) is m.Attempt:
+        if not waits or type(decide(operation, flight.situation(operation), now)) is m.Attempt:
             await _attempt_now(flight, operation, now)
     finally:
         engine.company.leave(alone=alone)
@@ -180,10 +179,10 @@ def _misfit(flight: Flight) -> str:
 
 
 def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptStarted:
-    contract, first = flight.contract(), not flight.recorded
+    first = not flight.recorded
     send_by = 0
-    if contract.key is not None and (operation.attempts or flight.key_age_ms):
-        send_by = send_by_ms(operation, flight.situation(), now)
+    if (operation.attempts or flight.key_age_ms) and flight.contract().key is not None:
+        send_by = send_by_ms(operation, flight.situation(operation), now)
     intent = flight.intent
     if first and flight.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=flight.observed)
@@ -217,7 +216,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         instance.engine.report_unread_key(tool.name)
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     trial = apply(flight.operation, ended, instance.history.boot)
-    move = decide(trial, flight.situation(), now)
+    move = decide(trial, flight.situation(trial), now)
     instance.engine.seams.crash.reached("before_outcome")
     try:
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
@@ -230,10 +229,11 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         await instance.engine.file_late(instance.run, report)
         raise
     instance.engine.seams.crash.reached("after_outcome")
-    if end.kind in _ANSWERED:
-        await instance.engine.breakers.succeeded(tool.name)
-    else:
-        await instance.engine.breakers.failed(tool.name)
+    breakers = instance.engine.breakers
+    if end.kind not in _ANSWERED:
+        await breakers.failed(tool.name)
+    elif breakers.troubled:
+        await breakers.succeeded(tool.name)
 
 
 # --- outcomes ------------------------------------------------------------------------------------------

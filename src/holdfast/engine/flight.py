@@ -56,7 +56,7 @@ class Flight:
         self.scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
         self.started: r.AttemptStarted | None = None  # the attempt that is under way
         self.current: CurrentOperation | None = None
-        self.calls: dict[int, asyncio.Future[Any]] = instance.engine.late_calls(operation_id(instance.run, step))
+        self.calls: dict[int, asyncio.Future[Any]] = instance.engine.late_calls(instance.run, step)
         self.reading: Reading = "unread"
         self.observed: r.Raw = r.NOTHING
         self.elsewhere: Elsewhere | None = None
@@ -64,7 +64,7 @@ class Flight:
         self.taking: tuple[int, int] | None = None
         self.after: int | None = None  # how many writes with the same words were known when a model chose this one
         self.key_age_ms = 0
-        self.waiting_since = instance.engine.journal.now().ms
+        self.waiting_since: int | None = None  # when it first looked for effects of others
 
     @property
     def id(self) -> str:
@@ -109,15 +109,16 @@ class Flight:
             return msgspec.structs.replace(gone, verifies=False, observes=False)
         return tool.contract if stored is None else stricter(stored, tool.contract)
 
-    def situation(self) -> Situation:
+    def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` has to know beside the operation."""
         instance, tool = self.instance, self.tool
         plain = not self.calls and self.reading == "unread" and self.elsewhere is None and not self.key_age_ms
-        plain = plain and self.operation.intent.executable
-        if plain and tool is not None and tool.digest == self.operation.contract and instance.is_calm():
-            return instance.calm(tool)
+        if plain and tool is not None and tool.digest == operation.contract and operation.intent.executable:
+            calm = instance.calm(tool)
+            if calm is not None:
+                return calm
         contract = self.contract()
-        engine, operation = instance.engine, self.operation
+        engine = instance.engine
         settings = engine.settings
         return Situation(
             contract=contract,
@@ -170,7 +171,7 @@ class Flight:
         """
         given, intent, tool = self.arguments, self.operation.intent, self.tool
         assert tool is not None, self.step
-        if given is not None and (not intent.executable or all(type(value) in _FIXED for value in given.values())):
+        if given is not None and (not intent.executable or _FIXED.issuperset(map(type, given.values()))):
             return given
         try:
             return tool.restore(bytes(intent.arguments))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
 
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ToolCode
+from holdfast.engine.tooling import ToolCode, ring
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, ReplayDiverged, Sealed
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
@@ -106,30 +106,25 @@ class Instance:
         instant = self.engine.journal.now()
         return Now(instant.boot, instant.ms, self.engine.seams.clock.wall_ms())
 
-    def is_calm(self) -> bool:
-        """Whether nothing stands in the way of the operations of this run."""
+    def calm(self, tool: ToolCode) -> Situation | None:
+        """The situation of an operation of this tool if nothing stands in the way of this run, else None."""
         engine, history = self.engine, self.history
-        return (
-            engine.identity.trust == "trusted"
-            and history.cancelled is None
-            and history.paused is None
-            and not engine.pauses
-            and not engine.breakers.troubled
-            and engine.deadline_of(history) is None
-        )
+        if history.cancelled is not None or history.paused is not None or engine.pauses or engine.breakers.troubled:
+            return None
+        return self._calm.get(tool.digest) or self._first_calm(tool)
 
-    def calm(self, tool: ToolCode) -> Situation:
-        """The situation of an operation of this tool that nothing stands in the way of."""
-        situation = self._calm.get(tool.digest)
-        if situation is None:
-            settings = self.engine.settings
-            situation = self._calm[tool.digest] = Situation(
-                contract=tool.contract,
-                claimed_up=self.claimed_up,
-                deaths_allowed=settings.deaths_allowed,
-                clock_error_ms=settings.clock_error_ms,
-                slow_verify_ms=settings.slow_verify_ms,
-            )
+    def _first_calm(self, tool: ToolCode) -> Situation | None:
+        """As `calm`, with what cannot change while this instance lives."""
+        engine, settings = self.engine, self.engine.settings
+        if engine.identity.trust != "trusted" or engine.deadline_of(self.history) is not None:
+            return None
+        situation = self._calm[tool.digest] = Situation(
+            contract=tool.contract,
+            claimed_up=self.claimed_up,
+            deaths_allowed=settings.deaths_allowed,
+            clock_error_ms=settings.clock_error_ms,
+            slow_verify_ms=settings.slow_verify_ms,
+        )
         return situation
 
     def stamp(self) -> Stamp:
@@ -140,7 +135,7 @@ class Instance:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
         while self.log.alone is not None:
             await asyncio.shield(self.log.alone)
-        bodies = [encode(record) for record in records]
+        bodies = list(map(encode, records))
         try:
             if posts:
                 # In a task of its own: a cancelled caller must not lose track of what the ledger said.
@@ -169,17 +164,16 @@ class Instance:
     def ride(self, *records: r.Record) -> None:
         """Record with the next thing that waits; order is kept."""
         self._add(records)  # first: a record that does not fit must never reach the journal
-        self.log.ride([encode(record) for record in records])
+        self.log.ride(list(map(encode, records)))
 
     def _add(self, records: Iterable[r.Record]) -> None:
         for record in records:
             self.history.add(record)
-            if isinstance(record, r.CallerLeft) or self._became_unknown(record):
-                self.troubled.add(record.step)
-
-    def _became_unknown(self, record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked]:
-        settled = isinstance(record, r.OperationSettled) and record.status == "unknown"
-        return settled or isinstance(record, r.OperationParked)
+            match record:
+                case r.OperationSettled(status="unknown") | r.OperationParked() | r.CallerLeft():
+                    self.troubled.add(record.step)
+                case _:
+                    continue
 
     def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
         """The record that stores a tool's clauses, the first time this run uses them."""
@@ -226,6 +220,10 @@ class Instance:
         """Return once every recorded write of the run has been come back to: only then a new one may leave."""
         while self.expected:
             await self.wait(scope, self._gate, Pause("replay"))
+
+    def take_now(self, step: str) -> Delivery | None:
+        """Take this delivery if everything that was delivered earlier has been taken."""
+        return None if self.history.deliveries[step].index > self.turn else self._take(step)
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
@@ -323,7 +321,8 @@ class Instance:
 
     def settled(self, step: str) -> None:
         """Tell whoever waits for this operation that something about it is final."""
-        _release(self.watchers.pop(step, []))
+        if self.watchers:
+            _release(self.watchers.pop(step, []))
 
     # --- rest: when every branch waits ---------------------------------------------------------------------------
 
@@ -377,12 +376,6 @@ class Instance:
             next_step=f"holdfast replay {self.run} shows both sides; restore the code (or add a version marker), "
             f"then holdfast resume {self.run}",
         )
-
-
-def ring(waiter: asyncio.Future[None]) -> None:
-    """Wake whoever waits, if nobody did yet."""
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _release(waiters: list[asyncio.Future[None]]) -> None:

@@ -30,6 +30,8 @@ async def look_elsewhere(flight: Flight) -> None:
     if flight.operation.attempts:
         return
     flight.holder = flight.elsewhere = None
+    if flight.waiting_since is None:
+        flight.waiting_since = flight.instance.now().up
     if flight.operation.intent.claim:
         await _look_at_claim(flight)
     if flight.elsewhere is None and flight.operation.intent.words:
@@ -74,7 +76,8 @@ async def _look_at_words(flight: Flight) -> None:
 
 
 def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:
-    waited = flight.instance.now().up - flight.waiting_since
+    now = flight.instance.now().up
+    waited = now - (now if flight.waiting_since is None else flight.waiting_since)
     return Elsewhere(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",

@@ -26,7 +26,7 @@ async def verify(flight: Flight) -> None:
     instance, tool = flight.instance, flight.tool
     assert tool is not None, flight.step
     before = flight.operation
-    believable = until_believable_ms(before, flight.situation(), instance.now()) == 0
+    believable = until_believable_ms(before, flight.situation(before), instance.now()) == 0
     instance.engine.seams.crash.reached("before_verify")
     verdict: Any = await _ask(flight, "verify")
     instance.engine.seams.crash.reached("after_verify")

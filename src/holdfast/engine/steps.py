@@ -16,10 +16,9 @@ import msgspec
 from holdfast.engine.boundary import sealing
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Ending, Instance, Pause, ring
-from holdfast.engine.meetings import look_elsewhere
+from holdfast.engine.instance import Ending, Instance, Pause
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.tooling import ToolCode
+from holdfast.engine.tooling import ToolCode, ring
 from holdfast.errors import ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
@@ -82,7 +81,7 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     scope.host.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
-        await _drive(flight)
+        await drive(flight)
     except asyncio.CancelledError:
         flight.scope = None
         _start(flight.instance, flight)
@@ -95,12 +94,6 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         flight.scope = None
         _start(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
     flight.instance.check()
-
-
-async def _drive(flight: Flight) -> None:
-    if flight.operation.intent.claim or flight.operation.intent.words:
-        await look_elsewhere(flight)
-    await drive(flight)
 
 
 def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:
@@ -172,7 +165,7 @@ def _start(instance: Instance, flight: Flight) -> None:
 
     async def body() -> None:
         try:
-            await _drive(flight)
+            await drive(flight)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
@@ -211,7 +204,7 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
                 break
             watchers = instance.watchers.setdefault(step, [])
             await instance.wait(scope, watchers, Pause("operation", step))
-        delivery = await instance.take_turn(scope, step)
+        delivery = instance.take_now(step) or await instance.take_turn(scope, step)
     except asyncio.CancelledError:
         _leave(instance, step)
         raise

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance, Pause, ring
+from holdfast.engine.instance import Instance, Pause
 from holdfast.engine.scopes import Scope
+from holdfast.engine.tooling import ring
 from holdfast.model import records as r
 
 

@@ -100,14 +100,35 @@ def begin(
     first: tuple[Any, ...],
     seams: Seams,
     context: contextvars.Context | None = None,
+    over: asyncio.Future[None] | None = None,
 ) -> asyncio.Future[Any]:
-    """Start a call and return its future. Synchronous code runs in a thread."""
+    """Start a call and return its future; `over` is done when it ends. Synchronous code runs in a thread."""
     context = context or contextvars.copy_context()
     wanted = code.parameters
     named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
     if not code.is_async:
-        return context.run(seams.threads.call, lambda: code.function(*first, **named))
-    return asyncio.get_running_loop().create_task(code.function(*first, **named), context=context)
+        call: asyncio.Future[Any] = context.run(seams.threads.call, lambda: code.function(*first, **named))
+        if over is not None:
+            call.add_done_callback(lambda _: ring(over))
+        return call
+    body = code.function(*first, **named) if over is None else _ringing(over, code.function, first, named)
+    return asyncio.get_running_loop().create_task(body, context=context)
+
+
+async def _ringing(
+    over: asyncio.Future[None], function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """Say from within that the call ends: who waits hears it one pass of the loop sooner than by a callback."""
+    try:
+        return await function(*first, **named)
+    finally:
+        ring(over)
+
+
+def ring(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits, if nobody did yet."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 async def within(code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], seams: Seams) -> Any:

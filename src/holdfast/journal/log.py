@@ -46,13 +46,9 @@ class RunLog:
         self.seq = last.seq if last else 0
         self.head = last.hash if last else start
         self._broken: HoldfastError | None = None
-        self._alone: asyncio.Future[None] | None = None  # an append that may be refused is under way
-        self._held: list[bytes] = []  # what rode meanwhile, not yet chained
-
-    @property
-    def alone(self) -> asyncio.Future[None] | None:
+        self.alone: asyncio.Future[None] | None = None
         """Set while an append that may be refused is under way: whoever keeps an order waits for it."""
-        return self._alone
+        self._held: list[bytes] = []  # what rode meanwhile, not yet chained
 
     def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
         """Number and chain `bodies`, which must then be written in this order."""
@@ -72,7 +68,7 @@ class RunLog:
 
         Raises `LedgerTaken` when a post's key is taken; nothing of this append is stored then.
         """
-        if self._alone is not None or posts or self._broken is not None:
+        if self.alone is not None or posts or self._broken is not None:
             return self._append_in_turn(bodies, change, posts)
         return self._write(bodies, change, ())
 
@@ -81,15 +77,15 @@ class RunLog:
 
         What goes wrong is raised by the next `append` or `flush`.
         """
-        if self._alone is not None:
+        if self.alone is not None:
             self._held.extend(bodies)
         elif self._broken is None:
             self.journal.ride(Write(self.lease, self.rows(bodies)))
 
     async def flush(self) -> None:
         """Return when everything that rode is durable."""
-        while self._alone is not None:
-            await asyncio.shield(self._alone)
+        while self.alone is not None:
+            await asyncio.shield(self.alone)
         if self._broken is not None:
             raise self._broken
         try:
@@ -122,8 +118,8 @@ class RunLog:
     async def _append_in_turn(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
     ) -> tuple[Row, ...]:
-        while self._alone is not None:
-            await asyncio.shield(self._alone)
+        while self.alone is not None:
+            await asyncio.shield(self.alone)
         if self._broken is not None:
             raise self._broken
         if posts:
@@ -137,11 +133,11 @@ class RunLog:
 
         The write is a task of its own: a cancelled caller must not let others in before its end is known.
         """
-        alone = self._alone = asyncio.get_running_loop().create_future()
+        alone = self.alone = asyncio.get_running_loop().create_future()
         writing = asyncio.ensure_future(self._write(bodies, change, posts))
 
         def ended(task: asyncio.Future[tuple[Row, ...]]) -> None:
-            self._alone = None
+            self.alone = None
             alone.set_result(None)
             if not task.cancelled():
                 task.exception()  # looked at, so that a cancelled caller leaves no warning behind

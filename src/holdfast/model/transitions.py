@@ -316,7 +316,7 @@ def _with_end(
     *,
     late: bool = False,
 ) -> tuple[Attempt, ...]:
-    """The attempts with `end` filed under its own. A second end must be a late report, or say when a known end was over.
+    """The attempts with `end` under its own. A second end must be a late report, or say when a known end was over.
 
     What is proven stays proven: only an end that proves more takes the place of an earlier one.
     """

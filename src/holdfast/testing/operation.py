@@ -27,7 +27,7 @@ def operation(
     `left_ms` is what is left until the send-by deadline: zero or less lets `check_send()` raise. The
     value given is the one that the tool sees: `key_read` and `sends` tell afterwards what it did.
     """
-    current = CurrentOperation("test", step, step.partition("#")[0], key, attempt, lambda: left_ms)
+    current = CurrentOperation("test", step, step.partition("#")[0], attempt, lambda: left_ms, lambda: key)
     current.observed = observed
     at = AT.set(current)
     resolver = RESOLVER.set(resolver_from(secrets or {}))
