@@ -23,6 +23,7 @@ from holdfast.engine.steps import Call, operate, read
 from holdfast.engine.tooling import Code
 from holdfast.errors import ArgumentError, ContractError, OutsideRun
 from holdfast.model import records as r
+from holdfast.model.canonical import canonical
 from holdfast.model.canonical_restore import restore
 from holdfast.model.contract import (
     Contract,
@@ -131,11 +132,18 @@ class Tool(Generic[P, R]):
         return bool(self.contract.claim) or "claim" in self.handlers
 
     def business_key(self, arguments: Mapping[str, Any]) -> str:
-        """The name of the one real-world effect that these arguments stand for."""
+        """The name of the one real-world effect that these arguments stand for.
+
+        Equal values have one name, whatever their order inside. Raises `ArgumentError` where they name none.
+        """
         if (code := self.handlers.get("claim")) is not None:
-            return str(code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments}))
-        parts = [arguments[name] for name in self.contract.claim]
-        return str(parts[0]) if len(parts) == 1 else msgspec.json.encode(parts, enc_hook=str).decode()
+            named = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
+            return _text_key(named, f"the claim of {self.name}")
+        parts = {name: arguments[name] for name in self.contract.claim}
+        if len(parts) > 1:
+            return canonical(parts).decode()
+        ((name, only),) = parts.items()
+        return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
 
     def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
         """The evidence that a success will leave."""
@@ -150,6 +158,17 @@ class Tool(Generic[P, R]):
             return self.shape.bind((), restored)
         except TypeError as error:
             raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
+
+
+def _text_key(key: object, what: str) -> str:
+    """A business key that is one text. An empty one would name every effect, or none."""
+    if not isinstance(key, str) or not key:
+        raise ArgumentError(
+            f"{what}: {key!r} names no effect",
+            next_step="a business key is text that is not empty, such as an order number",
+        )
+    canonical({what: key})  # raises where it is no text that can be stored
+    return key
 
 
 class _Configured(Tool[P, R]):

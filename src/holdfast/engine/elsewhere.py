@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.journal.port import Entry, Post
+from holdfast.model.ids import stream
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, Raw
 
@@ -48,12 +49,12 @@ _NOTES = msgspec.json.Decoder(Note)
 
 def claim_stream(tool: str, business_key: str) -> str:
     """The ledger stream of one business key."""
-    return f"claim/{tool}/{business_key}"
+    return stream("claim", tool, business_key)
 
 
 def repeat_stream(tool: str, words: str) -> str:
     """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
-    return f"once/{tool}/{words}"
+    return stream("once", tool, words)
 
 
 def last_holder(entries: Iterable[Entry]) -> Holder | None:

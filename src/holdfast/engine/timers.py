@@ -11,6 +11,7 @@ from holdfast.engine.instance import Instance, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
 from holdfast.model import records as r
+from holdfast.model.ids import stream
 
 
 @sealing
@@ -89,7 +90,7 @@ async def _pause(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, s
 
 def event_stream(run: str, event: str, key: str) -> str:
     """The ledger stream of one kind of event for one run. Early events are kept there."""
-    return f"event/{run}/{event}/{key}"
+    return stream("event", run, event, key)
 
 
 class TimeLimit:

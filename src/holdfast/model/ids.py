@@ -51,6 +51,14 @@ def split_operation_id(operation: str) -> tuple[str, str]:
     return run, step
 
 
+def stream(*parts: str) -> str:
+    """The name of a ledger stream. Parts may hold any text, and no two lists of parts have one name.
+
+    The ledger reads a name that ends in `/` as all streams below it, so no name may end like that.
+    """
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") or "%" for part in parts)
+
+
 def idempotency_key(namespace: str, identity: str) -> str:
     """The stable outside name of one effect: 128 bits, safe in a header, a URL and a JSON string."""
     return "hf-" + hashlib.sha256(f"{namespace}\0{identity}".encode()).hexdigest()[:32]
