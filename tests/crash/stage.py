@@ -15,6 +15,7 @@ from pathlib import Path
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.port import Row
+from holdfast.journal.sqlite.lock import FileLock
 from holdfast.model.run import RunHistory
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,11 @@ def until(happened):
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < deadline, "what the test waits for does not happen"
+
+
+def _state(pid):
+    """The letter by which the kernel calls what a process is doing."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,21 @@ class Case:
         """Send a signal to a worker that was started here and not waited for yet."""
         assert pid in self._alive, pid
         os.kill(pid, signal.Signals[name])
+
+    def pause(self, pid):
+        """Stop a worker, and not in the middle of a commit: one that holds the file's lock stops everybody."""
+        lock = FileLock(self.journal.with_name(self.journal.name + "-lock"))
+        lock.open()
+        try:
+            while True:
+                self.signal(pid, "SIGSTOP")
+                until(lambda: _state(pid) == "T")
+                if lock.try_take():
+                    lock.release()
+                    return
+                self.signal(pid, "SIGCONT")
+        finally:
+            lock.close()
 
     def await_seal(self, pid):
         """Return once the worker has sealed its instance, which it says by a file."""

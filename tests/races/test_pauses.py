@@ -16,7 +16,7 @@ def stopped(case, agent, kind):
     """A worker that stands still while the witness holds its request."""
     worker = case.start(agent=agent, input="bob", settings=LEASE)
     case.ask("await", of=kind, count=1)
-    case.signal(worker, "SIGSTOP")
+    case.pause(worker)
     return worker
 
 
