@@ -78,11 +78,8 @@ class Breakers:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._states: dict[str, tuple[State, bytes | None]] = {}
-
-    @property
-    def troubled(self) -> bool:
+        self.troubled = False
         """Whether any tool has failed since this process looked."""
-        return bool(self._states)
 
     def wait_ms(self, tool: str, *, retry: bool) -> int:
         """How long an attempt of this tool has to wait now."""
@@ -122,10 +119,14 @@ class Breakers:
         stored = await self._engine.journal.hint(f"breaker/{tool}")
         state = CLOSED if stored is None else msgspec.json.decode(stored, type=State)
         if stored is not None or tool in self._states:
-            self._states[tool] = (state, stored)
+            self._know(tool, state, stored)
         return state, stored
+
+    def _know(self, tool: str, state: State, stored: bytes | None) -> None:
+        self._states[tool] = (state, stored)
+        self.troubled = True
 
     async def _write(self, tool: str, state: State, previous: bytes | None) -> bool:
         body = msgspec.json.encode(state)
-        self._states[tool] = (state, body)
+        self._know(tool, state, body)
         return await self._engine.journal.put_hint(f"breaker/{tool}", body, previous)

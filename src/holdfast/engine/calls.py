@@ -35,8 +35,7 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
 
     A cancelled caller does not end the call: whoever goes on with the flight waits for the same one.
     """
-    tool, number = flight.tool, started.number
-    assert tool is not None, flight.step
+    number = started.number
     engine, call = flight.instance.engine, flight.calls.get(number)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     limit_ms = left_ms = flight.limit_ms(started)

@@ -45,7 +45,8 @@ class Company:
         self._inside -= 1
         if alone:
             self.reserved = False
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     async def _change(self) -> None:
         change = asyncio.get_running_loop().create_future()
@@ -61,4 +62,4 @@ class Company:
 
 def on_its_last_chance(operation: OperationState, deaths_allowed: int) -> bool:
     """Whether one more death of its process sets the operation aside."""
-    return bool(operation.attempts) and 0 < operation.deaths == deaths_allowed - 1
+    return 0 < operation.deaths == deaths_allowed - 1

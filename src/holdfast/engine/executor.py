@@ -128,7 +128,7 @@ async def _perform(flight: Flight, move: Deed) -> None:
 async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
     """Make one attempt, beside others or (on its last chance) alone."""
     engine = flight.instance.engine
-    alone = on_its_last_chance(operation, engine.settings.deaths_allowed)
+    alone = bool(operation.attempts) and on_its_last_chance(operation, engine.settings.deaths_allowed)
     waits = alone or engine.company.reserved
     if waits:
         await engine.company.admit(alone=alone)
@@ -159,7 +159,8 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     engine.seams.crash.reached("before_intent")
     flight.started = started
     try:
-        await flight.note(started, posts=taking_posts(flight))
+        posts = taking_posts(flight) if operation.intent.claim or operation.intent.words else ()
+        await flight.note(started, posts=posts)
     except LedgerTaken:
         flight.started = None
         await look_elsewhere(flight)

@@ -74,10 +74,10 @@ class Flight:
     @property
     def operation(self) -> OperationState:
         """The operation as it stands now."""
-        if self.journaled and (recorded := self.instance.history.operations.get(self.step)) is not None:
-            return recorded
-        assert self.state is not None, self.step
-        return self.state
+        recorded = self.instance.history.operations.get(self.step) if self.journaled else None
+        operation = recorded or self.state
+        assert operation is not None, self.step
+        return operation
 
     @property
     def recorded(self) -> bool:
@@ -99,13 +99,13 @@ class Flight:
 
     def contract(self) -> Contract:
         """The clauses that hold for the next attempt: the stricter of what was stored and what is declared now."""
-        tool = self.tool
-        if tool is not None and tool.digest == self.operation.contract:
+        tool, operation = self.tool, self.operation
+        if tool is not None and tool.digest == operation.contract:
             return tool.contract
-        record = self.instance.history.contracts.get(self.operation.contract)
+        record = self.instance.history.contracts.get(operation.contract)
         stored = msgspec.json.decode(record.clauses, type=Contract) if record is not None else None
         if tool is None:
-            gone = stored or Contract(self.operation.intent.tool)
+            gone = stored or Contract(operation.intent.tool)
             return msgspec.structs.replace(gone, verifies=False, observes=False)
         return tool.contract if stored is None else stricter(stored, tool.contract)
 

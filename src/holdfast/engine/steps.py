@@ -23,7 +23,7 @@ from holdfast.errors import ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import RETURNED
+from holdfast.model.outcome import FINAL, RETURNED
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     scope.host.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
-        await drive(flight)
+        operation = await drive(flight)
     except asyncio.CancelledError:
         flight.scope = None
         _start(flight.instance, flight)
@@ -90,10 +90,10 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)
-    if not flight.operation.final and flight.instance.sealed is None:
+    flight.instance.check()
+    if operation.phase not in FINAL:
         flight.scope = None
         _start(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
-    flight.instance.check()
 
 
 def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:

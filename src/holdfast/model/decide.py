@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
 from holdfast.model.moves import Compensate, Done, Move, Park, Settle, Wait
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import RETURNED
+from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.proving import (
     next_reading,
     nothing_landed,
@@ -34,7 +34,7 @@ from holdfast.policies import milliseconds
 
 def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     """The next move of this operation. Pure; total; every move names its rule."""
-    if operation.final:
+    if operation.phase in FINAL:
         wants_amends = situation.amend and operation.phase == "succeeded" and not operation.compensated_by
         return Compensate("the transaction was called off") if wants_amends else Done("the outcome is final")
     case = Case(operation, situation, now)

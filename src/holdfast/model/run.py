@@ -71,8 +71,8 @@ class RunHistory:
         self.records += 1
         if type(record) in _PROGRESS:
             self.claims_without_progress = 0
-        if is_about_operation(record):
-            self._operation(record)
+        if type(record) in MOVES:
+            self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif isinstance(record, _ANSWERS):
             self.answers[record.step] = record
             self._deliver(record.step)

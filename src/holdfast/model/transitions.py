@@ -8,8 +8,9 @@ neither be written nor read. The state diagram in the documentation is drawn fro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
@@ -71,7 +72,7 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     return after
 
 
-class _Over(NamedTuple):
+class _Over(Struct, frozen=True):
     """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too."""
 
     boot: str = ""
@@ -300,7 +301,8 @@ def _linked(operation: OperationState, record: r.CompensationLinked, _boot: str)
 
 
 def _has_open(attempts: tuple[Attempt, ...]) -> bool:
-    return any(attempt.end is None for attempt in attempts)
+    """Whether a call has no end on record: only the last one can be, for no other begins before."""
+    return bool(attempts) and attempts[-1].end is None
 
 
 def _unanswered(operation: OperationState) -> bool:
