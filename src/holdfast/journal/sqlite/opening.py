@@ -73,10 +73,11 @@ def open_files(settings: Settings) -> Files:
     is_new = _create_private(path)
     writer = settings.parts.connect(path, False)
     try:
+        # First of all: somebody else may be opening, closing or reading the file just now.
+        writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
         # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
         # could bring back the one used before the switch to WAL, and undo everything since.
         writer.rows("pragma synchronous = extra")
-        writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")  # a shell or a backup may be reading just now
         _migrate(writer, settings)
         if is_new:
             anchor.sync_directory(path.parent)
