@@ -320,6 +320,11 @@ def _declared(
     check_names(claims, shape, f"tool {contract.tool}: claim=")
     check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
     check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
+    if both := sorted(set(claims) & set(redact)):
+        raise ContractError(
+            f"tool {contract.tool}: {both[0]} is redacted, and a business key is stored",
+            next_step=f"compute another name for the effect: @{contract.tool}.claim",
+        )
     return Tool(function, contract, frozenset(redact))
 
 

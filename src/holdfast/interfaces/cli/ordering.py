@@ -10,7 +10,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
-from holdfast.interfaces.service import Applied
+from holdfast.interfaces.service import Applied, Service
 from holdfast.model.ids import split_operation_id
 
 Word = Literal["happened", "did_not_happen", "retry"]
@@ -100,6 +100,7 @@ async def signal(call: Call, run: str, event: str, key: str, payload: str, once:
 async def cancel(call: Call, run: str, why: str, by: str) -> None:
     """Call RUN off: nothing more is sent; what may have landed is still found out."""
     async with call.serving() as service:
+        await _still_under_way(service, run, "call off")
         applied = await service.cancel(run, by=by, why=why)
     _tell(call.screen, applied, f"{run} is called off." if applied.at_once else _WAITING, f"holdfast resume {run}")
 
@@ -122,6 +123,7 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
             if not await service.looking.has_used(tool):
                 call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
         else:
+            await _still_under_way(service, name, "pause")
             applied = await service.pause(name, by=by, why=why)
             note = f"{name} rests." if applied.at_once else _WAITING
     _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
@@ -145,6 +147,12 @@ async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> Non
 
 
 _WAITING = "Recorded. The process that drives the run applies it within a moment."
+
+
+async def _still_under_way(service: Service, run: str, what: str) -> None:
+    """An order to a completed run changes nothing: nobody may be told that it did."""
+    if (await service.row(run)).status == "completed":
+        raise UsageError(f"run {run} has completed: there is nothing to {what}", next_step=f"holdfast show {run}")
 
 
 def _one_of(run: str | None, tool: str | None) -> str:
