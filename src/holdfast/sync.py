@@ -23,7 +23,7 @@ class SyncHoldfast:
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-loop", daemon=True)
+        self._thread = threading.Thread(target=self._turn, name="holdfast-loop", daemon=True)
 
     def open(self) -> SyncHoldfast:
         """Start the loop and open the app."""
@@ -78,6 +78,19 @@ class SyncHoldfast:
         except KeyboardInterrupt:
             future.cancel()
             raise
+
+    def _turn(self) -> None:
+        """Turn the loop until it is stopped.
+
+        asyncio lets `SystemExit` and `KeyboardInterrupt` of a task end its loop. Here they can only come from code
+        that raised them, never from Ctrl-C; whoever waits for the task has them too, and the others wait on.
+        """
+        while True:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                continue
+            return
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
