@@ -16,7 +16,7 @@ Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
 
 
-class Instant(msgspec.Struct, frozen=True):
+class Instant(msgspec.Struct, frozen=True, gc=False):
     """A moment on the journal's own clock; two instants compare only within one `boot`."""
 
     boot: str
@@ -57,7 +57,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     silent_ms: int
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """The right to drive one run. `row` is the journal's own number for the run, `token` fences late owners."""
 
     run: str
@@ -66,7 +66,7 @@ class Lease(msgspec.Struct, frozen=True):
     worker: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One stored record: `body` is JSON text in UTF-8, `hash` chains it to the row before."""
 
     seq: int
@@ -75,7 +75,7 @@ class Row(msgspec.Struct, frozen=True):
     token: int = 0
 
 
-class RunChange(msgspec.Struct, frozen=True):
+class RunChange(msgspec.Struct, frozen=True, gc=False):
     """What a write changes in the `runs` projection. `release` gives the lease back in the same commit."""
 
     status: RunStatus
@@ -85,7 +85,7 @@ class RunChange(msgspec.Struct, frozen=True):
     release: bool = False
 
 
-class Post(msgspec.Struct, frozen=True):
+class Post(msgspec.Struct, frozen=True, gc=False):
     """One entry for the ledger. With a `key`, the first entry under (stream, key) wins for ever."""
 
     stream: str
@@ -104,7 +104,7 @@ class Entry(msgspec.Struct, frozen=True):
     fresh: bool = True
 
 
-class Write(msgspec.Struct, frozen=True):
+class Write(msgspec.Struct, frozen=True, gc=False):
     """What is committed together: records of one run, its listing, and ledger entries that must be new."""
 
     lease: Lease

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.outcome import Basis
 
 
-class _Move(msgspec.Struct, frozen=True, tag=True):
+class _Move(msgspec.Struct, frozen=True, tag=True, gc=False):
     rule: str
 
 

@@ -12,7 +12,7 @@ from holdfast.model.records import NOTHING, End, Intent, Raw
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """One try under one lease.
 
     `up` is when it started on the clock of `boot`. `over_up` is when its call is known to have
@@ -53,7 +53,7 @@ class Attempt(msgspec.Struct, frozen=True):
                 return "absent" if self.number <= absent_through else "ambiguous"
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`."""
 
     boot: str
@@ -64,7 +64,7 @@ class Wait(msgspec.Struct, frozen=True):
     rule: str
 
 
-class OperationState(msgspec.Struct, frozen=True):
+class OperationState(msgspec.Struct, frozen=True, gc=False):
     """Everything the records say about one operation.
 
     `checks` counts all verifications, `checked_since` those after the last attempt, the first of them

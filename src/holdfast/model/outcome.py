@@ -19,7 +19,7 @@ FINAL: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled"})
 SETTLED: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled", "unknown"})
 
 
-class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
+class Basis(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Who proved an outcome: the call returned, evidence was read back, or a named person said so."""
 
     by: Literal["returned", "evidence", "person", "rule"]

@@ -12,7 +12,7 @@ from holdfast.model.records_common import NOTHING, Raw, Stamped
 EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progress", "lost"]
 
 
-class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
+class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What is wanted: durable before the first attempt.
 
     The key is derived from `claim` and `outside` where there is a business key, else from the step.
@@ -33,7 +33,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     compensates: str = ""
 
 
-class End(msgspec.Struct, frozen=True, omit_defaults=True):
+class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent."""
 
     kind: EndKind = "returned"

@@ -29,7 +29,7 @@ def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
     return type(record) in MOVES
 
 
-class Delivery(msgspec.Struct):
+class Delivery(msgspec.Struct, gc=False):
     """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`."""
 
     index: int

@@ -12,7 +12,7 @@ Stop = Literal["", "cancel", "deadline", "budget", "aborting"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 
-class Now(msgspec.Struct, frozen=True):
+class Now(msgspec.Struct, frozen=True, gc=False):
     """One moment: `up` on the clock of `boot`, and the wall clock, both in milliseconds."""
 
     boot: str
@@ -20,7 +20,7 @@ class Now(msgspec.Struct, frozen=True):
     wall: int
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
+class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     """An effect of another operation that this one meets: the same business key, or a repeat.
 
     `waited_out` is set when the time for waiting on a pending one is over.
@@ -33,7 +33,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
     waited_out: bool = False
 
 
-class Situation(msgspec.Struct, frozen=True):
+class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
     `contract` is the stricter of the stored and the present one. `claimed_up` is when this process

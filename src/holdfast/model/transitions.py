@@ -72,7 +72,7 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     return after
 
 
-class _Over(Struct, frozen=True):
+class _Over(Struct, frozen=True, gc=False):
     """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too."""
 
     boot: str = ""
