@@ -6,7 +6,6 @@ once, never repeated on a guess.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -196,8 +195,10 @@ async def _result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | 
         told = await operate(scope, Call(tool, arguments, step))
         operation = told.operation
         if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
-            with contextlib.suppress(ValueError):  # a stored result that no longer fits is reported below
+            try:
                 return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
+            except ValueError:
+                pass  # a stored result that no longer fits is reported below
         engine = scope.instance.engine
         outcome = outcome_from(tool, arguments, told, scope.instance.run, engine.identity.namespace)
     else:

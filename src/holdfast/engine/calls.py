@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from holdfast.model.secret import RESOLVER
 LAST_WORD_S: Final = 1.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What came of a call. `over` is false where the call still runs although nobody waits for it."""
 
     value: Any = None
@@ -77,10 +78,15 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
         current.observed = msgspec.json.decode(flight.observed)
     flight.current = current
     context = contextvars.copy_context()
-    context.run(AT.set, current)
-    context.run(SCOPE.set, None)  # a tool is no branch of the run: what it starts is not numbered
-    context.run(RESOLVER.set, engine.resolver)
+    context.run(_enter, current, engine.resolver)
     return begin(tool.body, arguments, (), engine.seams, context, over)
+
+
+def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None) -> None:
+    """What is true where a tool runs."""
+    AT.set(current)
+    SCOPE.set(None)  # a tool is no branch of the run: what it starts is not numbered
+    RESOLVER.set(resolve)
 
 
 async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Future[Any]) -> Answer:

@@ -239,7 +239,10 @@ class Instance:
 
     def _take(self, step: str) -> Delivery:
         delivery = self.history.take(step)
-        self._taken.add(delivery.index)
+        if delivery.index != self.turn:
+            self._taken.add(delivery.index)
+            return delivery
+        self.turn += 1
         while self.turn in self._taken:
             self._taken.discard(self.turn)
             self.turn += 1

@@ -26,7 +26,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One call of a tool as agent code (or a model) makes it."""
 
     tool: ToolCode
@@ -35,7 +35,7 @@ class Call(msgspec.Struct, frozen=True):
     model: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
+class Told(msgspec.Struct, frozen=True, gc=False):
     """What the caller of an operation is told: the operation, and `outcome` or `unknown`."""
 
     operation: OperationState
