@@ -72,6 +72,7 @@ class Instance:
         self.draining = False
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.turn = 0
+        self._recorded: Final = history.given  # how much was delivered before this process took the run
         self._taken: set[int] = set()
         self.late: set[str] = set()  # operations with a call that outlived its attempt
         self.expected: set[str] = {
@@ -213,13 +214,18 @@ class Instance:
     def reach(self, step: str) -> None:
         """Agent code came back to a recorded operation."""
         self.expected.discard(step)
-        if not self.expected:
+        if not self.catching_up:
             _release(self._gate)
 
     async def may_write(self, scope: Scope) -> None:
         """Return once every recorded write of the run has been come back to: only then a new one may leave."""
-        while self.expected:
+        while self.catching_up:
             await self.wait(scope, self._gate, Pause("replay"))
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether something on record has not come back yet: a write, or anything that code was told."""
+        return bool(self.expected) or self.turn < self._recorded
 
     def take_now(self, step: str) -> Delivery | None:
         """Take this delivery if everything that was delivered earlier has been taken."""
@@ -246,6 +252,8 @@ class Instance:
         while self.turn in self._taken:
             self._taken.discard(self.turn)
             self.turn += 1
+        if self._gate and not self.catching_up:
+            _release(self._gate)
         if self._turns and (waiting := self._turns.pop(self.turn, None)):
             _release(waiting)
         return delivery

@@ -58,7 +58,7 @@ async def operate(scope: Scope, call: Call) -> Told:
         _hand_over(instance, step, call)
     else:
         _not_a_read(instance, step)
-        if instance.expected:
+        if instance.catching_up:
             await instance.may_write(scope)
         if instance.troubled:
             await _clear(scope)
