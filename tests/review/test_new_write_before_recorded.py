@@ -1,4 +1,5 @@
-"""FAILS today: a write inserted before a recorded decision, read, value or pause leaves before the divergence is found."""
+"""A write put before a recorded decision, read, value or pause does not leave: the run has diverged first."""
+
 from datetime import timedelta
 
 import pytest

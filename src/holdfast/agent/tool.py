@@ -145,10 +145,16 @@ class Tool(Generic[P, R]):
         return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
 
     def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
-        """The evidence that a success will leave."""
+        """The evidence that a success will leave. Raises `ArgumentError` where it is not plain JSON."""
         code = self.handlers["expect"]
         value = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
-        return r.Raw(msgspec.json.encode(value))
+        try:
+            return r.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"the expected evidence of {self.name} cannot be recorded: {error}; nothing was sent",
+                next_step=f"let @{self.name}.expect return plain JSON values",
+            ) from error
 
     def restore(self, stored: bytes) -> dict[str, Any]:
         """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` where they do not fit."""
