@@ -7,8 +7,8 @@ appends to the run, and once it is sealed nothing goes through it any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
 
 import msgspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 PASSES: Final = 24
+_MAY_TROUBLE: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 
 class Stamp(TypedDict):
@@ -170,11 +171,8 @@ class Instance:
     def _add(self, records: Iterable[r.Record]) -> None:
         for record in records:
             self.history.add(record)
-            match record:
-                case r.OperationSettled(status="unknown") | r.OperationParked() | r.CallerLeft():
-                    self.troubled.add(record.step)
-                case _:
-                    continue
+            if type(record) in _MAY_TROUBLE and _troubles(record):
+                self.troubled.add(record.step)
 
     def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
         """The record that stores a tool's clauses, the first time this run uses them."""
@@ -245,10 +243,7 @@ class Instance:
 
     def _take(self, step: str) -> Delivery:
         delivery = self.history.take(step)
-        if delivery.index != self.turn:
-            self._taken.add(delivery.index)
-            return delivery
-        self.turn += 1
+        self._taken.add(delivery.index)
         while self.turn in self._taken:
             self._taken.discard(self.turn)
             self.turn += 1
@@ -389,6 +384,11 @@ class Instance:
         )
 
 
+def _troubles(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:
+    """Whether what it is about became unknown, or was left by its caller."""
+    return not isinstance(record, r.OperationSettled) or record.status == "unknown"
+
+
 def _release(waiters: list[asyncio.Future[None]]) -> None:
     for waiter in waiters:
         ring(waiter)
@@ -396,5 +396,4 @@ def _release(waiters: list[asyncio.Future[None]]) -> None:
 
 
 def _sentences(waits: Iterable[Pause]) -> list[str]:
-    render: Callable[[Pause], str] = lambda pause: pause.asks or f"{pause.step} waits ({pause.kind})"  # noqa: E731  # one line, used once
-    return list(dict.fromkeys(render(pause) for pause in waits))
+    return list(dict.fromkeys(pause.asks or f"{pause.step} waits ({pause.kind})" for pause in waits))

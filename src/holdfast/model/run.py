@@ -111,7 +111,7 @@ class RunHistory:
         before = self.operations.get(step)
         operation = apply(before, record, self.boot)
         self.operations[step] = operation
-        if isinstance(record, r.Resolved):
+        if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
             return
