@@ -344,3 +344,13 @@ def test_a_deferral_waits_as_long_as_was_said():
     past = Story().starts().deferred(-5).state.wait
     assert past is not None
     assert past.ms == 0
+
+
+def test_unknown_is_judged_with_the_end_that_comes_with_it():
+    """An outcome that folds in a proof of not-sent cannot be unknown, although the attempt was still open before."""
+    story = Story().starts()
+    record = r.OperationSettled(
+        step=STEP, status="unknown", basis=Basis("rule"), number=1, end=r.End("not_sent"), **story.stamp()
+    )
+    with pytest.raises(IllegalTransition):
+        apply(story.state, record, story.boot)
