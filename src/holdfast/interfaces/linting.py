@@ -1,0 +1,206 @@
+"""What a tool's contract cannot survive, and what to add. One rule is one row.
+
+Most rules look at the contract alone. A few read the source: clients that send again by themselves,
+tools that never send their key, and agent code that asks the clock, chance or the network directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.registry import gather_tools
+from holdfast.agent.tool import Tool
+from holdfast.interfaces.contracts import span
+from holdfast.interfaces.linting_uses import AGENT_RULES, HTTP, INNER_RETRIES, Severity, UseRule, under
+from holdfast.interfaces.sources import Source, source_of
+from holdfast.model.contract import Contract
+from holdfast.policies import milliseconds
+
+AnyAgent = Agent[Any, Any]
+SEVERITIES: Final[tuple[Severity, ...]] = ("danger", "warning", "note")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that a tool, or an agent's code, cannot survive. `where` is a file and a line."""
+
+    subject: str
+    rule: str
+    severity: Severity
+    cannot_survive: str
+    add: str
+    where: str
+
+
+@dataclass(frozen=True)
+class ToolFacts:
+    """What is known about one tool. `model` says that a model may choose it; `source` is None where unreadable."""
+
+    contract: Contract
+    claims: bool
+    model: bool
+    source: Source | None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing lets code find out what happened."""
+        return self.contract.idempotency is None and not self.contract.verifies
+
+    @property
+    def settles(self) -> bool:
+        """Whether reading it back can prove both that it happened and that it did not."""
+        return self.contract.verifies and self.contract.settle_ms is not None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: when it applies, what cannot be survived then, and what to add.
+
+    The texts may name {tool}, {ttl}, {within}, {tries} and {timeout} of the contract.
+    """
+
+    name: str
+    severity: Severity
+    applies: Callable[[ToolFacts], bool]
+    cannot_survive: str
+    add: str
+
+
+DEFAULT_TIMEOUT_MS: Final = Contract("?").timeout_ms
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "plain-write", "danger", lambda tool: tool.plain,
+        "a crash or a lost answer after it was sent: nobody can tell whether it happened, and a person is asked",
+        "idempotency=Key(ttl=...) if the service takes a key, Natural() if repeating changes nothing, "
+        "else @{tool}.verify(settle_window=...)",
+    ),
+    Rule(
+        "key-not-sent", "warning",
+        lambda tool: tool.contract.key is not None and tool.source is not None
+        and not tool.source.names & {"current_operation", "key", "marker"},
+        "any retry, if its key is never sent: its file does not read it, and then nothing notices a second effect",
+        "send current_operation().key with the request",
+    ),
+    Rule(
+        "key-outlived-by-retries", "danger",
+        lambda tool: not tool.settles and _key_ms(tool) < milliseconds(tool.contract.retry.elapsed),
+        "an outage of more than {ttl}: it may be tried for {tries}, and by then its key is forgotten",
+        "retry=Retry(elapsed=...) shorter than the key's life, or @{tool}.verify(settle_window=...)",
+    ),
+    Rule(
+        "absence-never-believed", "warning",
+        lambda tool: tool.contract.verifies and not tool.settles and tool.contract.idempotency is None,
+        "a crash before the effect landed: that nothing is found is never believed, so a person is asked",
+        "@{tool}.verify(settle_window=...): how long after a call its effect may still become visible",
+    ),
+    Rule(
+        "repeat-overwrites", "warning",
+        lambda tool: tool.contract.natural is not None and not tool.contract.observes,
+        "somebody else changing the same thing in between: a repeat within {within} overwrites it",
+        "@{tool}.observe: read the preconditions, so that a changed world is noticed",
+    ),
+    Rule(
+        "repeated-by-a-model", "warning",
+        lambda tool: tool.model and tool.contract.once is None and not tool.claims,
+        "a model that asks again for what was done already: that is a new effect",
+        "once=Once(...) with the parameters that make it a repeat, or claim=... across all runs",
+    ),
+    Rule(
+        "unknown-raised", "warning", lambda tool: tool.contract.on_unknown == "raise",
+        "an outcome that nobody knows: code that catches the error may go on as if nothing had happened",
+        'on_unknown="suspend" (the default) lets the run wait for evidence or a person',
+    ),
+    Rule(
+        "refusals-undeclared", "note",
+        lambda tool: tool.plain and not tool.contract.rejections and _speaks_http(tool.source),
+        "a plain refusal: an HTTP status that is not declared counts as an effect that may have landed",
+        "rejections={{400, 404, 422}} and not_sent={{429, 503}}, as this service means them",
+    ),
+    Rule(
+        "key-outlived", "note",
+        lambda tool: tool.contract.key is not None and tool.contract.key.ttl is not None
+        and not tool.settles,
+        "being down for more than {ttl}: the key is forgotten, and a person is asked",
+        "@{tool}.verify(settle_window=...) to find out by itself, even then",
+    ),
+    Rule(
+        "default-timeout", "note", lambda tool: tool.contract.timeout_ms == DEFAULT_TIMEOUT_MS,
+        "nothing is lost, but a call that hangs is waited for {timeout}, which nobody chose",
+        "timeout=...: how long this service may take at most",
+    ),
+)  # fmt: skip
+
+
+def lint(agents: Iterable[AnyAgent]) -> list[Finding]:
+    """Everything that these agents and their tools cannot survive, the worst first."""
+    held = list(agents)
+    found = [finding for agent in held for finding in _lint_agent(agent)]
+    chosen = {tool.name for agent in held if _lets_a_model_choose(agent) for tool in agent.tools}
+    for tool in gather_tools(held, ()).values():
+        found += _lint_tool(tool, model=tool.name in chosen)
+    return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.subject, one.rule, one.where))
+
+
+def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[Finding]:
+    if tool.contract.effect == "read":
+        return []  # a read changes nothing: whatever repeats it does no harm
+    facts = ToolFacts(tool.contract, tool.claims, model, source_of(tool.__wrapped__))
+    words = _words(facts)
+    found = [
+        Finding(tool.name, rule.name, rule.severity, rule.cannot_survive.format(**words), rule.add.format(**words),
+                tool.where)
+        for rule in RULES
+        if rule.applies(facts)
+    ]  # fmt: skip
+    return found + _used(tool.name, facts.source, INNER_RETRIES)
+
+
+def _lint_agent(agent: AnyAgent) -> list[Finding]:
+    return _used(agent.name, source_of(agent.__wrapped__), AGENT_RULES)
+
+
+def _used(subject: str, source: Source | None, rules: Iterable[UseRule]) -> list[Finding]:
+    found: dict[tuple[str, str, int], Finding] = {}
+    for rule in rules:
+        for use in source.seen if source is not None else ():
+            if source is not None and rule.applies(use):
+                text = rule.cannot_survive.format(use=use.name)
+                finding = Finding(subject, rule.name, rule.severity, text, rule.add, f"{source.file}:{use.line}")
+                found.setdefault((rule.name, use.name, use.line), finding)
+    return list(found.values())
+
+
+def _words(facts: ToolFacts) -> dict[str, str]:
+    contract = facts.contract
+    key, natural = contract.key, contract.natural
+    return {
+        "tool": contract.tool,
+        "ttl": span(key.ttl) if key is not None and key.ttl is not None else "",
+        "within": span(natural.within) if natural is not None else "",
+        "tries": span(contract.retry.elapsed),
+        "timeout": span(timedelta(milliseconds=contract.timeout_ms)),
+    }
+
+
+def _key_ms(facts: ToolFacts) -> float:
+    """How long a key may be relied upon: a retry has to arrive in time."""
+    key = facts.contract.key
+    if key is None or key.ttl is None:
+        return float("inf")
+    return milliseconds(key.ttl) - facts.contract.timeout_ms
+
+
+def _speaks_http(source: Source | None) -> bool:
+    return source is not None and any(under(use.name, HTTP) for use in source.seen)
+
+
+def _lets_a_model_choose(agent: AnyAgent) -> bool:
+    """Whether the agent's code asks for tools by name (`run.call`), or shows a model their schemas."""
+    source = source_of(agent.__wrapped__)
+    return source is not None and bool(source.names & {"call", "schemas"})
