@@ -66,7 +66,7 @@ class Instance:
         self.history: Final = history
         self.log: Final = log
         self.lease: Final[Lease] = log.lease
-        self.claimed_up = engine.journal.now().ms
+        self.claimed_up = history.measured_since(self.now(), trusted=engine.identity.trust == "trusted")
         self.root: Final = Scope(self)
         self.sealed: Sealed | None = None
         self.failure: JournalError | None = None

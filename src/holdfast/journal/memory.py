@@ -79,6 +79,7 @@ class MemoryJournal:
         self._refused: dict[tuple[int, int], Exception] = {}
         self._faults: list[_Fault] = []
         self._open = False
+        self._boot = 1
         self.calls = 0
 
     # --- switches of tests and the simulator ---------------------------------------------------------
@@ -96,6 +97,19 @@ class MemoryJournal:
         """What rode and was not yet durable is gone."""
         self._riding_due()
         self._riding.clear()
+
+    def reboot(self) -> None:
+        """The machine starts again: its clock begins anew, and moments from before do not compare with it."""
+        self._boot += 1
+
+    def settle(self) -> None:
+        """What rides becomes durable now. A refusal is raised by the run's next `append` or `flush`."""
+        self._settle()
+
+    def everything(self) -> list[bytes]:
+        """All that is durable, as bytes: what two equal simulations must agree on."""
+        rows = [row.body + row.hash for found in self._runs.values() for row in found.rows]
+        return rows + [entry.body for entry in self._ledger]
 
     # --- the port ------------------------------------------------------------------------------------
 
@@ -124,7 +138,7 @@ class MemoryJournal:
         return self.identity
 
     def now(self) -> Instant:
-        return Instant("memory", self._now())
+        return Instant(f"memory{self._boot}", self._now())
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         after = self._call("beat")

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL
+from holdfast.model.situation import Now
 from holdfast.model.transitions import MOVES, apply
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
@@ -59,12 +60,22 @@ class RunHistory:
         self.owners: dict[int, r.Claimed] = {}
         self.contracts: dict[str, r.ContractStored] = {}
         self.boot = ""
+        self.boot_up = 0
+        """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
         self.claims_without_progress = 0
         self.entry_seen = 0
         self.events_taken: set[int] = set()
         self.cancelled: r.CommandApplied | None = None
         self.paused: r.CommandApplied | None = None
         self.records = 0
+
+    def measured_since(self, now: Now, *, trusted: bool) -> int:
+        """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
+
+        Whoever drove it on this boot waited on the same clock, so a window need not begin anew with each owner.
+        What a restored journal says about its last owners is old: there, only from now on.
+        """
+        return self.boot_up if trusted and self.boot == now.boot else now.up
 
     def add(self, record: r.Record) -> None:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
@@ -148,7 +159,8 @@ class RunHistory:
                 self.started, self.status = record, "running"
             case r.Claimed():
                 self.owners[record.token] = record
-                self.boot = record.boot
+                if record.boot != self.boot:
+                    self.boot, self.boot_up = record.boot, record.up
                 self.claims_without_progress += 1
                 self.status = "running" if self.status == "suspended" else self.status
             case r.RunSuspended():

@@ -36,8 +36,8 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
-    `contract` is the stricter of the stored and the present one. `claimed_up` is when this process
-    took the run, on `Now.boot`: time before that is credited only within the same boot. `live` are
+    `contract` is the stricter of the stored and the present one. `claimed_up` is when the
+    run was first taken on `Now.boot`: what was recorded on another boot is measured from then on. `live` are
     the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
     lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms`
     is the age of a key that another operation used first. `began_doubtful`: the run existed before a

@@ -1,0 +1,1 @@
+"""The deterministic simulator: many processes, a hostile world, one thread, one seed."""

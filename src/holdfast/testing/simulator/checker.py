@@ -1,0 +1,298 @@
+"""The checker: every invariant, after every event. It reads the world, the durable records, and what callers heard.
+
+It never asks the product what it thinks. The numbers are those of the invariants in the documentation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.journal.codec import decode
+from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.port import Write
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.outcome import Outcome
+from holdfast.model.run import RunHistory
+from holdfast.testing.simulator.loop import Actor
+from holdfast.testing.simulator.network import LIE
+from holdfast.testing.simulator.plan import Script
+from holdfast.testing.simulator.services import Effect, Request
+
+if TYPE_CHECKING:
+    from holdfast.testing.simulator.world import World
+
+NATURAL: Final = frozenset({"switch", "note"})
+PLAIN: Final = frozenset({"ship"})
+LIMIT_ATTEMPTS: Final = 5
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """An invariant that does not hold, where, and when."""
+
+    invariant: int
+    what: str
+    at_ms: int
+
+
+class _Operation:
+    """What the durable records say about one operation, kept apart from the product's own fold."""
+
+    __slots__ = (
+        "absences",
+        "attempts",
+        "ended",
+        "intent",
+        "person",
+        "proved",
+        "retries",
+        "run",
+        "settled",
+        "step",
+        "unknown",
+        "unsent",
+    )
+
+    def __init__(self, run: str, step: str) -> None:
+        self.run = run
+        self.step = step
+        self.intent: r.Intent | None = None
+        self.attempts: dict[int, r.AttemptStarted] = {}
+        self.settled: r.OperationSettled | r.Resolved | None = None
+        self.ended: set[int] = set()
+        self.absences = 0
+        self.retries = 0
+        self.person = False
+        self.unknown = False
+        self.unsent = 0
+        self.proved = False
+        """A late report says that nothing landed."""
+
+
+class Checker:
+    """Checks one simulation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.violations: Final[list[Violation]] = []
+        self.operations: Final[dict[str, _Operation]] = {}
+        self._effects: defaultdict[str, list[Effect]] = defaultdict(list)
+        self._told: list[tuple[Outcome[Any], int]] = []
+        self._answers: dict[str, list[str]] = {}
+        self._tokens: dict[str, int] = {}
+        self._acknowledged: list[tuple[str, int, bytes]] = []
+
+    def broken(self, invariant: int, what: str) -> None:
+        """Note a violation, and end the simulation."""
+        self.violations.append(Violation(invariant, what, self._world.now_ms()))
+        self._world.tell(None, f"INVARIANT {invariant} BROKEN: {what}")
+        self._world.loop.halted = True
+
+    # --- events: requests ------------------------------------------------------------------------------------
+
+    def about_to_send(self, request: Request) -> None:
+        """A tool passed its own check and is about to send."""
+        operation = self.operations.get(request.operation)
+        started = operation.attempts.get(request.attempt) if operation else None
+        if started is not None and started.send_by and self._world.now_ms() > started.up + started.send_by:
+            self.broken(10, f"{request.operation} attempt {request.attempt} is sent after its send-by deadline")
+
+    def arrived(self, request: Request) -> None:
+        """A write is at its service."""
+        self._world.tell(None, f"{request.service} gets {request.operation} attempt {request.attempt}")
+        operation = self.operations.get(request.operation)
+        started = operation.attempts.get(request.attempt) if operation else None
+        if operation is None or started is None:
+            self.broken(1, f"{request.operation} attempt {request.attempt} arrived and is not on record")
+            return
+        assert operation.intent is not None, request
+        recorded = msgspec.json.decode(operation.intent.arguments, type=dict[str, str])
+        sent = {name: value for name, value in request.arguments.items() if name in recorded}
+        if sent != recorded:
+            self.broken(8, f"{request.operation} was sent with {sent}, and recorded with {recorded}")
+        if operation.settled is not None and not isinstance(operation.settled, r.Resolved):
+            late = request.attempt in operation.ended
+            if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
+                self._world.tell(None, f"{request.operation} attempt {request.attempt} arrives after the outcome")
+
+    def happened(self, effect: Effect) -> None:
+        """A service did something."""
+        who = effect.operation or "somebody else"
+        self._world.tell(None, f"{effect.service} does it for {who}: {effect.thing} = {effect.value}")
+        if not effect.operation:
+            return
+        done = self._effects[effect.operation]
+        done.append(effect)
+        operation = self.operations.get(effect.operation)
+        allowed = 1 + (operation.retries if operation else 0)
+        if effect.service not in NATURAL and len(done) > allowed:
+            attempts = ", ".join(str(one.attempt) for one in done)
+            self.broken(2, f"{effect.operation} happened {len(done)} times (attempts {attempts})")
+        if effect.service == "book":
+            others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
+            if len(others) > allowed:
+                self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
+        if effect.service == "switch":
+            self._lost_update(effect, done)
+
+    def _lost_update(self, effect: Effect, done: list[Effect]) -> None:
+        """A repeat must not undo what somebody did after the first application."""
+        first = done[0]
+        between = [
+            one
+            for one in self._world.services["switch"].effects
+            if one.thing == effect.thing and first.number < one.number < effect.number
+        ]
+        if any(one.operation != effect.operation for one in between):
+            self.broken(2, f"{effect.operation} was applied again over what somebody else did to {effect.thing}")
+
+    # --- events: records -------------------------------------------------------------------------------------
+
+    def stored(self, write: Write) -> None:
+        """Records became durable."""
+        run = write.lease.run
+        for row in write.rows:
+            if row.token < self._tokens.get(run, 0):
+                self.broken(7, f"run {run}: record {row.seq} was written under token {row.token} after a newer one")
+            self._tokens[run] = row.token
+            self._record(run, decode(row.body))
+
+    def _record(self, run: str, record: r.Record) -> None:
+        self._world.reach.records[type(record).__name__] += 1
+        step = getattr(record, "step", "")
+        if not step:
+            return
+        name = operation_id(run, step)
+        known = self.operations.get(name)
+        if known is None:
+            known = self.operations[name] = _Operation(run, step)
+        match record:
+            case r.OperationPlanned(intent=intent):
+                known.intent = known.intent or intent
+            case r.AttemptStarted(number=number, intent=intent):
+                self._started(name, known, record)
+            case r.AttemptEnded(number=number, over=True, end=end):
+                known.ended.add(number)
+                known.unsent += end.kind == "not_sent"
+            case r.LateReport(end=end):
+                known.proved = known.proved or end.kind in {"not_sent", "rejected"}
+            case r.Verified(verdict="did_not_happen", believable=True):
+                self._believed(name, known)
+            case r.OperationSettled():
+                self._settled(name, known, record)
+            case r.Resolved(word=word):
+                known.person = True
+                known.retries += word == "retry"
+                known.settled = None if word == "retry" else record
+            case _:
+                return
+
+    def _started(self, name: str, known: _Operation, record: r.AttemptStarted) -> None:
+        known.intent = known.intent or record.intent
+        if record.number in known.attempts:
+            self.broken(6, f"{name}: attempt {record.number} was started twice")
+        known.attempts[record.number] = record
+        if known.settled is not None and getattr(known.settled, "status", "") != "unknown":
+            self.broken(6, f"{name}: attempt {record.number} was started after a final outcome")
+        if known.unknown and not known.retries:
+            self.broken(5, f"{name}: attempt {record.number} was started after a person had been asked")
+        if len(known.attempts) - known.unsent > LIMIT_ATTEMPTS + known.retries:
+            self.broken(10, f"{name}: {len(known.attempts)} attempts, and {LIMIT_ATTEMPTS} are allowed")
+
+    def _believed(self, name: str, known: _Operation) -> None:
+        """Absence is believed: then nothing may be on its way any more, and nothing may have happened."""
+        tool = known.intent.tool if known.intent else ""
+        service = self._world.services.get(tool)
+        known.absences += 1
+        if service is not None and service.in_flight.get(name, 0) > 0:
+            self.broken(5, f"{name}: absence was believed while a request was on its way")
+        if self._effects.get(name) and tool not in NATURAL:
+            self.broken(5, f"{name}: absence was believed, and it has happened")
+
+    def _settled(self, name: str, known: _Operation, record: r.OperationSettled) -> None:
+        final = known.settled is not None and getattr(known.settled, "status", "") != "unknown"
+        if final:
+            self.broken(6, f"{name} was settled twice")
+        known.settled = record
+        known.unknown = known.unknown or record.status == "unknown"
+        tool = known.intent.tool if known.intent else ""
+        self._world.reach.endings[f"{tool} {record.status} ({record.rule or 'returned'})"] += 1
+        if record.basis.by == "person":
+            return
+        if record.status == "succeeded" and not self._effects.get(name):
+            self.broken(3, f"{name} is recorded as succeeded, and nothing happened")
+        if record.status == "failed" and known.unknown and tool in PLAIN and not known.proved:
+            self.broken(5, f"{name}: a plain write left unknown without a person")
+
+    # --- events: answers -------------------------------------------------------------------------------------
+
+    def told(self, actor: Actor, outcome: Outcome[Any]) -> None:
+        """Agent code heard an outcome."""
+        self._world.tell(actor, f"hears that {outcome.operation} {outcome.status}")
+        if not actor.alive:
+            return
+        self._told.append((outcome, self._world.now_ms()))
+        source = outcome.reused or outcome.operation
+        person = outcome.basis is not None and outcome.basis.by == "person"
+        if outcome.tool == "look" or person:
+            return
+        done = self._effects.get(source, [])
+        if outcome.status == "succeeded" and not done:
+            self.broken(12, f"the agent heard that {outcome.operation} succeeded, and nothing happened")
+        elif outcome.status == "succeeded" and not outcome.code and outcome.tool not in NATURAL:
+            if outcome.value not in {LIE, *(effect.value for effect in done)}:
+                self.broken(12, f"the agent heard {outcome.value!r} from {outcome.operation}, which is not what it did")
+        elif outcome.status == "unknown":
+            self.broken(12, f"the agent heard that {outcome.operation} is unknown, and had not asked to")
+
+    def answered(self, script: Script, result: list[str]) -> None:
+        """A caller got the result of a run."""
+        before = self._answers.setdefault(script.id, result)
+        if before != result:
+            self.broken(14, f"run {script.id} gave two results: {before} and {result}")
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        self._acknowledged.extend((write.lease.run, row.seq, row.hash) for row in write.rows)
+
+    # --- at the end of time ----------------------------------------------------------------------------------
+
+    async def at_the_end(self) -> None:
+        """Everything is drained: nothing will happen any more."""
+        self._at_the_end_of_operations()
+        await self._at_the_end_of_records()
+        for accident in self._world.loop.accidents:
+            self.broken(19, f"an error that nobody handled: {accident}")
+
+    def _at_the_end_of_operations(self) -> None:
+        for name, known in self.operations.items():
+            settled, done = known.settled, self._effects.get(name, [])
+            if not isinstance(settled, r.OperationSettled) or settled.basis.by == "person" or known.person:
+                continue
+            if settled.status in {"failed", "cancelled"} and done:
+                self.broken(4, f"{name} is {settled.status} ({settled.rule}), and it happened")
+        for outcome, at in self._told:
+            person = outcome.basis is not None and outcome.basis.by == "person"
+            if outcome.status in {"failed", "cancelled"} and self._effects.get(outcome.operation) and not person:
+                self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")
+
+    async def _at_the_end_of_records(self) -> None:
+        store = self._world.store
+        rows = {row.run: await store.read(row.run, limit=100_000) for row in await store.runs(limit=10_000)}
+        for run, seq, head in self._acknowledged:
+            if len(rows[run]) < seq or rows[run][seq - 1].hash != head:
+                self.broken(20, f"record {seq} of run {run} was acknowledged and is not there")
+        for listing in await store.runs(limit=10_000):
+            stored = rows[listing.run]
+            if verify_chain(stored, genesis(store.identity.namespace, listing.run)) is not None:
+                self.broken(15, f"the chain of run {listing.run} does not hold")
+            history = RunHistory(listing.run)
+            for row in stored:
+                history.add(decode(row.body))
+            if stored and history.status != listing.status:
+                self.broken(
+                    14, f"run {listing.run} is listed as {listing.status}, and its records say {history.status}"
+                )

@@ -1,0 +1,227 @@
+"""The journal as one simulated process sees it: a shared store behind a disk that can be slow, full or broken.
+
+What rides is kept in the process until it commits, and dies with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import JournalUnavailable
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import (
+    Busy,
+    Claimed,
+    Entry,
+    Identity,
+    Instant,
+    Lease,
+    Post,
+    Row,
+    RunRow,
+    RunStatus,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from holdfast.testing.simulator.loop import Actor, Died
+
+if TYPE_CHECKING:
+    from holdfast.testing.simulator.world import World
+
+RIDE_S: Final = 0.005
+
+
+class Store(MemoryJournal):
+    """The shared journal. Tells the world's checker what became durable."""
+
+    world: World
+
+    def _commit(self, write: Write) -> None:
+        super()._commit(write)
+        self.world.checker.stored(write)
+
+
+class Disk:
+    """The journal port of one process."""
+
+    def __init__(self, world: World, actor: Actor, *, contained: bool) -> None:
+        self._world = world
+        self._actor = actor
+        self._contained = contained
+        self._riding: list[Write] = []
+        self._riding_timer: asyncio.TimerHandle | None = None
+        self._in_turn = asyncio.Lock()
+        self.workers: list[str] = []
+        self.broken = False
+
+    async def open(self) -> Identity:
+        """See `Journal.open`."""
+        await self._reach("open")
+        return await self._world.store.open()
+
+    async def close(self) -> None:
+        """Flush what rides. The store stays open for the others."""
+        if self._actor.alive and not self.broken:
+            await self._start("close", self._taken(), None)
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """See `Journal.confirm`."""
+        await self._reach("confirm")
+        return await self._world.store.confirm(trust, by)
+
+    def now(self) -> Instant:
+        """The machine's monotonic clock: all processes of one boot share it."""
+        self._alive()
+        return Instant(self._world.boot, self._world.now_ms())
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        """See `Journal.beat`."""
+        await self._reach("beat")
+        if worker.id not in self.workers:
+            self.workers.append(worker.id)
+            self._world.contained[worker.id] = self._contained
+        await self._world.store.beat(worker, lease_ms)
+
+    async def fate(self, worker: str) -> WorkerState:
+        """See `Journal.fate`. Nobody sees into another container."""
+        await self._reach("fate")
+        state = await self._world.store.fate(worker)
+        if state.fate != "unknown" and worker not in self.workers and self._world.hidden(worker, self._contained):
+            return WorkerState("unknown", state.silent_ms)
+        return state
+
+    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+        """See `Journal.claim`."""
+        await self._reach("claim", writing=True)
+        claimed = await self._world.store.claim(run, worker, agent)
+        await self._told("claim")
+        return claimed
+
+    async def append(self, write: Write) -> None:
+        """See `Journal.append`. A commit goes on although its caller is cancelled."""
+        await self._soon("append", self._taken(), write)
+
+    def ride(self, write: Write) -> None:
+        """See `Journal.ride`."""
+        self._alive()
+        self._riding.append(write)
+        if self._riding_timer is None:
+            self._riding_timer = asyncio.get_running_loop().call_later(RIDE_S, self._ride_later)
+
+    async def flush(self, lease: Lease) -> None:
+        """See `Journal.flush`."""
+        await self._soon("flush", self._taken(), lease)
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """See `Journal.read`."""
+        await self._reach("read")
+        return await self._world.store.read(run, after, limit)
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+    ) -> list[RunRow]:
+        """See `Journal.runs`."""
+        await self._reach("runs")
+        return await self._world.store.runs(run=run, status=status, wakeable=wakeable, limit=limit, after=after)
+
+    async def post(self, post: Post) -> Entry:
+        """See `Journal.post`."""
+        await self._reach("post", writing=True)
+        entry = await self._world.store.post(post)
+        await self._told("post")
+        return entry
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        """See `Journal.entries`."""
+        await self._reach("entries")
+        return await self._world.store.entries(stream, after)
+
+    async def hint(self, name: str) -> bytes | None:
+        """See `Journal.hint`."""
+        await self._reach("hint")
+        return await self._world.store.hint(name)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        """See `Journal.put_hint`."""
+        await self._reach("put_hint", writing=True)
+        return await self._world.store.put_hint(name, body, previous)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _alive(self) -> None:
+        if not self._actor.alive:
+            raise Died
+
+    async def _reach(self, call: str, *, writing: bool = False) -> None:
+        """The call is on its way to the disk; a point for the nemesis where it writes."""
+        self._alive()
+        if writing and self._world.point(self._actor, f"before {call}"):
+            await asyncio.sleep(0)
+        await asyncio.sleep(self._world.disk_s())
+        self._alive()
+        why = "the disk is broken" if self.broken else self._world.unreachable(self._actor, writing=writing)
+        if why:
+            raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
+
+    async def _told(self, call: str) -> None:
+        """It is durable; the process does not know yet."""
+        if self._world.point(self._actor, f"after {call}"):
+            await asyncio.sleep(0)
+
+    def _ride_later(self) -> None:
+        """Nothing waited for them: commit what rides by itself."""
+        self._riding_timer = None
+        self._start("riding", self._taken(), None)
+
+    def _taken(self) -> list[Write]:
+        """What rides goes with the commit that is asked for now, and before any later one."""
+        self._alive()
+        riding, self._riding = self._riding, []
+        if self._riding_timer is not None:
+            self._riding_timer.cancel()
+            self._riding_timer = None
+        return riding
+
+    async def _soon(self, call: str, riding: list[Write], last: Write | Lease) -> None:
+        await asyncio.shield(self._start(call, riding, last))
+
+    def _start(self, call: str, riding: list[Write], last: Write | Lease | None) -> asyncio.Task[None]:
+        committing = asyncio.get_running_loop().create_task(
+            self._commit(call, riding, last), context=self._actor.context
+        )
+        committing.add_done_callback(_looked_at)
+        return committing
+
+    async def _commit(self, call: str, riding: list[Write], last: Write | Lease | None) -> None:
+        """One commit at a time, in the order in which they were asked for."""
+        store = self._world.store
+        async with self._in_turn:
+            try:
+                await self._reach(call, writing=True)
+            except JournalUnavailable:
+                self._riding = riding + self._riding  # not lost: they go with the next commit
+                raise
+            for write in riding:
+                store.ride(write)
+            store.settle()
+            if isinstance(last, Write):
+                await store.append(last)
+                self._world.checker.acknowledged(last)
+            elif last is not None:
+                await store.flush(last)
+            await self._told(call)
+
+
+def _looked_at(committing: asyncio.Future[None]) -> None:
+    """Its error reaches the caller, or the run's next call where the caller has left."""
+    if not committing.cancelled():
+        committing.exception()

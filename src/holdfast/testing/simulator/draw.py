@@ -1,0 +1,96 @@
+"""From a seed to a plan. Each seed switches a random set of faults on, each at a rate of its own (swarm testing)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from holdfast.testing.simulator.plan import KINDS, Fault, Plan, Script, Step, WorkerPlan
+
+WORKERS: Final = 3
+STEPS: Final = 5
+MOST_POINTS: Final = 400
+"""Faults are drawn for so many points; most simulations have about as many."""
+
+PROCESS_FAULTS: Final[Mapping[str, tuple[int, int]]] = {
+    "kill": (0, 0), "pause": (500, 120_000), "shutdown": (0, 0), "power": (0, 0), "disk_full": (1_000, 60_000),
+    "disk_broken": (0, 0), "journal_lost": (1_000, 60_000), "clock_jump": (-600_000, 600_000), "deploy": (0, 0),
+    "slow": (1_000, 30_000),
+}  # fmt: skip
+"""What may strike a process, and the range of its duration in milliseconds."""
+
+_COMMON: Final = ("refused", "lost", "reply_lost", "late", "error_before", "error_after", "rejected", "busy",
+                  "garbage", "outage")  # fmt: skip
+CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    kind: (
+        *_COMMON,
+        *(("duplicate",) if kind in {"charge", "pay", "order", "book", "transfer", "note"} else ()),
+        *(("other_actor",) if kind == "switch" else ()),
+        *(("lie",) if kind == "order" else ()),
+    )
+    for kind in KINDS
+    if kind != "look"
+}
+"""What may become of a call, by kind of tool: only what its service may do without breaking its own promise."""
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = random.Random(f"plan/{seed}")  # noqa: S311 - a simulation is no secret
+    scripts = tuple(_script(chance, n) for n in range(WORKERS))
+    workers = tuple(_worker(chance, n) for n in range(WORKERS))
+    return Plan(
+        seed, scripts, workers, _faults(chance, scripts), _schedule(chance), _settings(chance),
+        disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
+    )  # fmt: skip
+
+
+def _script(chance: random.Random, number: int) -> Script:
+    steps: list[Step] = []
+    for position in range(STEPS):
+        kind = chance.choice(KINDS)
+        thing = f"t{chance.randrange(3)}" if kind in {"book", "switch"} else f"r{number}s{position}"
+        group = 1 if position in {1, 2} and number % 2 else 0
+        steps.append(Step(kind, thing, group, by_model=chance.random() < 0.2))
+    return Script(f"run-{number}", tuple(steps))
+
+
+def _worker(chance: random.Random, number: int) -> WorkerPlan:
+    return WorkerPlan(
+        "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
+        scripts=(number,),
+    )  # fmt: skip
+
+
+def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    faults: list[Fault] = []
+    for kind, (low, high) in PROCESS_FAULTS.items():
+        if chance.random() < 0.3:
+            rate = 10 ** chance.uniform(-3, -1.7)
+            points = (point for point in range(1, MOST_POINTS) if chance.random() < rate)
+            faults.extend(Fault(kind, point, ms=chance.randint(low, high)) for point in points)
+    used = {step.kind for script in scripts for step in script.steps}
+    for service in sorted(used & CALL_FAULTS.keys()):
+        rate = 10 ** chance.uniform(-1.5, 0)
+        chosen = [kind for kind in CALL_FAULTS[service] if chance.random() < 0.5]
+        calls = [call for call in range(1, 16) if chosen and chance.random() < rate]
+        faults.extend(Fault(chance.choice(chosen), call, service, chance.randrange(100, 30_000)) for call in calls)
+    return tuple(faults)
+
+
+def _schedule(chance: random.Random) -> Literal["fifo", "random", "priorities"]:
+    schedules: tuple[Literal["fifo", "random", "priorities"], ...] = ("fifo", "random", "random", "priorities")
+    return chance.choice(schedules)
+
+
+def _settings(chance: random.Random) -> dict[str, int]:
+    """Sometimes settings that make rare paths common: short leases, no patience."""
+    changes: dict[str, int] = {}
+    if chance.random() < 0.3:
+        changes |= {"lease_ms": 3_000, "margin_ms": 500}
+    if chance.random() < 0.2:
+        changes["hold_ms"] = 500
+    if chance.random() < 0.2:
+        changes["grace_ms"] = 10
+    return changes

@@ -1,0 +1,199 @@
+"""One life of a worker process: from its start to its death, over and over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agent.agent import Agent, agent
+from holdfast.agent.run import Run
+from holdfast.app import Holdfast
+from holdfast.engine.seams import Seams
+from holdfast.engine.settings import Settings
+from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended
+from holdfast.journal.port import Worker
+from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
+from holdfast.testing.simulator.disk import Disk
+from holdfast.testing.simulator.loop import Actor, Died
+from holdfast.testing.simulator.network import Traffic
+from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
+from holdfast.testing.simulator.tools import NETWORK, standard_tools
+
+if TYPE_CHECKING:
+    from holdfast.testing.simulator.world import World
+
+TOOLS = {newer: standard_tools(newer=newer) for newer in (False, True)}
+
+
+class _Clock:
+    """The machine's wall clock, as wrong as the plan says."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self._world.now_ms() + self._world.skew_ms
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Points:
+    """The crash points of the product are points of the nemesis."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        self._world = world
+        self._actor = actor
+
+    def reached(self, point: str) -> None:
+        self._world.point(self._actor, point)
+
+
+class Life:
+    """A process of one worker, from its start on."""
+
+    def __init__(self, world: World, plan: WorkerPlan, number: int) -> None:
+        self.world = world
+        self.plan = plan
+        self.number = number
+        self.newer = world.newer
+        self.leaving = asyncio.Event()
+        self.app: Holdfast | None = None
+        """The app, while it is open."""
+        self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
+        self.disk = Disk(world, self.actor, contained=plan.contained)
+
+    async def _main(self) -> None:
+        """Open the app, ask for our runs until each has an answer, and serve until we are told to leave."""
+        world = self.world
+        LIFE.set(self)
+        NETWORK.set(Traffic(world, self.actor))
+        chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
+        seams = Seams(_Clock(world), chance, InlineThreads(), _Points(world, self.actor))
+        app = Holdfast(
+            self.disk, agents=[agent_of(self.newer)], seams=seams, settings=world.settings, worker=self._worker
+        )
+        try:
+            async with app:
+                self.app = app
+                asking = [asyncio.create_task(self._ask(app, world.plan.scripts[n])) for n in self.plan.scripts]
+                await self.leaving.wait()
+                for task in asking:
+                    task.cancel()
+        except JournalUnavailable as error:
+            world.tell(self.actor, f"gives up: {error.message}")
+        self.app = None
+        if self.actor.alive:
+            self.actor.die()
+            for worker in self.disk.workers:
+                world.store.kill(worker)
+            world.restart(self)
+
+    def _worker(self, token: str) -> Worker:
+        return Worker(token, machine="m", boot=self.world.boot, pid=self.number)
+
+    async def _ask(self, app: Holdfast, script: Script) -> None:
+        """Call as often as it takes: the same id is the same run."""
+        world = self.world
+        while True:
+            try:
+                result = await app.run(agent_of(self.newer), script)
+            except RunSuspended as waits:
+                world.tell(self.actor, f"run {script.id} waits: {waits.message}")
+                return  # whoever recovers goes on with it
+            except RunStopped as stopped:
+                world.tell(self.actor, f"run {script.id} stopped: {stopped.message}")
+                return
+            except RunBusy:
+                await asyncio.sleep(1)
+            except JournalUnavailable as error:
+                world.tell(self.actor, f"run {script.id}: {error.message}")
+                self.leaving.set()
+                return
+            except Died:
+                raise
+            except HoldfastError as error:
+                world.tell(self.actor, f"run {script.id}: {type(error).__name__}: {error.message}")
+                await asyncio.sleep(5)
+            else:
+                world.checker.answered(script, result)
+                return
+
+    async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
+        """A webhook came in. It is acknowledged with `heard` once it is durable."""
+        if self.app is not None:
+            with contextlib.suppress(HoldfastError):
+                await self.app.service.signal(run, event, key=key, payload=key, once=key)
+                heard()
+
+    def leave(self) -> None:
+        """SIGTERM: end in good order."""
+        if self.actor.alive:
+            self.leaving.set()
+
+    def kill(self) -> None:
+        """SIGKILL, now."""
+        self.actor.die()
+        for worker in self.disk.workers:
+            self.world.store.kill(worker)
+        self.world.restart(self)
+
+
+def agent_of(newer: bool) -> Agent[Script, list[str]]:
+    """The agent of one version of the code."""
+    return AGENTS[newer]
+
+
+def _make(newer: bool) -> Agent[Script, list[str]]:
+    tools = TOOLS[newer]
+
+    @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
+    async def scripted(run: Run, script: Script) -> list[str]:
+        """Perform the script. What it is told about each step is noted, and returned."""
+        told: list[str] = []
+        for group in _groups(script.steps):
+            if len(group) == 1:
+                told.append(await _perform(run, tools, group[0]))
+            else:
+                told.extend(await run.gather(*(_perform(run, tools, step) for step in group)))
+        return told
+
+    return scripted
+
+
+async def _perform(run: Run, tools: Any, step: Step) -> str:
+    if step.by_model:
+        outcome = await run.call(step.kind, {"thing": step.thing})
+    else:
+        outcome = await tools[step.kind].outcome(step.thing)
+    value = outcome.value if outcome.status == "succeeded" and not outcome.code else ""
+    told = f"{step.kind} {step.thing}: {outcome.status} {value}".strip()
+    life = LIFE.get()
+    life.world.checker.told(life.actor, outcome)
+    if step.kind == "transfer" and outcome.status == "succeeded":
+        event = await run.wait_for("settled", str(value))
+        told += f", settled {event}"
+    return told
+
+
+def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for step in steps:
+        if step.group and groups and groups[-1][0].group == step.group:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
+AGENTS = {newer: _make(newer) for newer in (False, True)}
+
+
+def settings_from(changes: dict[str, int]) -> Settings:
+    """Settings of the product with what the plan changes."""
+    return Settings(**changes)

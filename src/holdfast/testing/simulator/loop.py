@@ -1,0 +1,188 @@
+"""An event loop that decides everything: what time it is, and which process takes its next step.
+
+Each simulated process is an `Actor` with a queue of its own. Within one process callbacks run in the order in
+which they were scheduled, as asyncio promises; between processes the schedule picks. Time jumps to the next
+timer when nobody can take a step. A paused actor keeps its queue; a dead one has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+Pick = Callable[[list["Actor"]], "Actor"]
+
+
+class Died(BaseException):
+    """The process is dead: nothing it does from here on has an effect. Never reaches `except Exception`."""
+
+
+class Stuck(AssertionError):
+    """The simulation cannot go on: nothing is scheduled, or more steps or time passed than it was given."""
+
+
+class Actor:
+    """One simulated process, or the world outside of them."""
+
+    __slots__ = ("alive", "context", "name", "paused", "priority", "ready", "tasks")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.context = contextvars.copy_context()
+        self.ready: deque[asyncio.Handle] = deque()
+        self.alive = True
+        self.paused = False
+        self.priority = 0.0
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def die(self) -> None:
+        """SIGKILL: what is scheduled never runs. Its tasks stay as they are, so that no cleanup code runs."""
+        self.alive = False
+        self.ready.clear()
+
+
+ACTOR: Final[ContextVar[Actor]] = ContextVar("holdfast_actor")
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """The loop of one simulation. `pick` chooses among the actors that can take a step."""
+
+    def __init__(self, pick: Pick, *, most_steps: int = 2_000_000) -> None:
+        super().__init__()
+        self.world: Final = Actor("world")
+        self.steps = 0
+        self.halted = False
+        self.accidents: list[str] = []
+        self._now = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Actor]] = []
+        self._scheduled_so_far = 0
+        self._pick = pick
+        self._actors = [self.world]
+        self._graves = [self.world]
+        self._most_steps = most_steps
+
+    # --- what asyncio asks ---------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds since the simulation began."""
+        return self._now
+
+    def call_soon(  # type: ignore[override]  # the generic signature of the base adds nothing here
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule for the process that calls."""
+        context = contextvars.copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
+        actor = context.get(ACTOR, self.world)
+        if actor.alive:
+            actor.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there are no threads here
+
+    def call_later(  # type: ignore[override]  # as above
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Schedule for the process that calls, `delay` seconds from now."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # as above
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Schedule for the process that calls, at a time of this loop."""
+        context = contextvars.copy_context() if context is None else context
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._scheduled_so_far += 1
+        heapq.heappush(self._timers, (when, self._scheduled_so_far, handle, context.get(ACTOR, self.world)))
+        return handle
+
+    def create_task(self, coro: Any, **settings: Any) -> asyncio.Task[Any]:
+        """A task of the process that calls. The process holds it: nothing is collected at a random moment."""
+        task: asyncio.Task[Any] = super().create_task(coro, **settings)
+        ACTOR.get(self.world).tasks.append(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """An error that nobody looked at is an accident, unless it is a death."""
+        error = context.get("exception")
+        if not isinstance(error, (Died, asyncio.CancelledError)) and ACTOR.get(self.world).alive:
+            self.accidents.append(f"{context.get('message')}: {error!r}")
+
+    # --- processes -----------------------------------------------------------------------------------------
+
+    def spawn(self, name: str, main: Callable[[], Coroutine[Any, Any, T]], priority: float = 0.0) -> Actor:
+        """A new process that runs `main`."""
+        actor = Actor(name)
+        actor.priority = priority
+        self._actors = [one for one in self._actors if one.alive]
+        self._actors.append(actor)
+        self._graves.append(actor)
+        actor.context.run(ACTOR.set, actor)
+        self.inside(actor, main())
+        return actor
+
+    def inside(self, actor: Actor, what: Coroutine[Any, Any, object]) -> None:
+        """Let a process do something, such as take in a call from outside."""
+        actor.context.run(self.create_task, what)
+
+    def run(self, main: Coroutine[Any, Any, T], *, until: float) -> T | None:
+        """Run until `main` has ended. Raises `Stuck` after `until` seconds, or where nothing can happen any more."""
+        asyncio._set_running_loop(self)  # noqa: SLF001 - what every event loop does to be found
+        try:
+            task: asyncio.Task[T] = self.create_task(main)
+            while not task.done() and not self.halted:
+                self._step(until)
+            return task.result() if task.done() else None
+        finally:
+            self._bury()
+            asyncio._set_running_loop(None)  # noqa: SLF001 - as above
+            self.close()
+
+    def _step(self, until: float) -> None:
+        runnable = [actor for actor in self._actors if actor.ready and not actor.paused]
+        if not runnable:
+            self._advance(until)
+            return
+        actor = runnable[0] if len(runnable) == 1 else self._pick(runnable)
+        handle = actor.ready.popleft()
+        self.steps += 1
+        if self.steps > self._most_steps:
+            raise Stuck(f"{self._most_steps} steps were taken at {self._now:.1f} s, and no end is in sight")
+        if not handle.cancelled():
+            handle._run()  # noqa: SLF001 - what the base loop does with a handle
+
+    def _advance(self, until: float) -> None:
+        """Let everything that is due next become ready."""
+        while self._timers and (self._timers[0][2].cancelled() or not self._timers[0][3].alive):
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Stuck(f"nothing is scheduled any more at {self._now:.1f} s")
+        self._now = max(self._now, self._timers[0][0])
+        if self._now > until:
+            raise Stuck(f"{until:.0f} s passed, and the simulation has not come to rest")
+        while self._timers and self._timers[0][0] <= self._now:
+            _, _, handle, actor = heapq.heappop(self._timers)
+            if actor.alive and not handle.cancelled():
+                actor.ready.append(handle)
+
+    def _bury(self) -> None:
+        """Close what never ended, in a fixed order, where nothing can hear it any more."""
+        for task in [task for actor in self._graves for task in actor.tasks]:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does with its own
+                _close(task.get_coro())
+            elif not task.cancelled():
+                task.exception()
+
+
+def _close(coroutine: Any) -> None:
+    try:
+        coroutine.close()
+    except BaseException:  # noqa: BLE001 - cleanup code of the dead; whatever it raises, nobody is there
+        return
