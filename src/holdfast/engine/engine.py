@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -228,9 +228,28 @@ class Engine:
         return self._late_calls.get(operation_id(run, step), {})
 
     async def file_late(self, run: str, report: r.LateReport) -> None:
-        """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner."""
+        """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner.
+
+        While this process lives nobody else can tell that its call is over, so what the journal does not take now
+        is offered again until it does.
+        """
         body = msgspec.json.encode({"record": report})
-        await self.journal.post(command_post(run, LATE, body, f"late/{report.step}/{report.number}/{report.up}"))
+        post = command_post(run, LATE, body, f"late/{report.step}/{report.number}/{report.up}")
+        try:
+            await self.journal.post(post)
+        except JournalUnavailable as error:
+            LOG.warning("run %s: how a call ended could not be recorded yet: %s", run, error)
+            self.background(self.insist(lambda: self.journal.post(post)), "holdfast-late")
+
+    async def insist(self, what: Callable[[], Awaitable[object]]) -> None:
+        """Do it as soon as the journal can be reached again."""
+        while True:
+            await self.seams.clock.sleep(self.settings.poll_ms / 1000)
+            try:
+                await what()
+            except JournalUnavailable:
+                continue
+            return
 
     def report_unread_key(self, tool: str) -> None:
         """A keyed tool never looked at its key: nothing was deduped."""

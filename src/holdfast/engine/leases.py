@@ -35,7 +35,7 @@ class Leases:
             found = await journal.claim(run, worker, agent)
             forgotten = self._asking[run] == 1 and run not in self._held
             if isinstance(found, Busy) and found.row.owner == worker and forgotten:
-                await journal.append(_giving_back(found.row, worker))
+                await journal.append(self._giving_back(found.row))
                 found = await journal.claim(run, worker, agent)
             if isinstance(found, Claimed):
                 self._held.add(run)
@@ -53,7 +53,7 @@ class Leases:
         self._engine.background(self._give_back(row), f"holdfast-release-{row.run}")
 
     async def _give_back(self, row: RunRow) -> None:
-        write = _giving_back(row, self._engine.worker.id)
+        write = self._giving_back(row)
         while True:
             try:
                 await self._engine.journal.append(write)
@@ -65,8 +65,13 @@ class Leases:
             else:
                 return
 
+    def _giving_back(self, row: RunRow) -> Write:
+        """The lease is free, and the listing stays as it was."""
+        change = unchanged(row, self._engine.seams.clock.wall_ms())
+        return Write(Lease(row.run, row.row, row.token, self._engine.worker.id), (), change)
 
-def _giving_back(row: RunRow, worker: str) -> Write:
-    """The listing stays as it was, and the lease is free."""
-    change = RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
-    return Write(Lease(row.run, row.row, row.token, worker), (), change)
+
+def unchanged(row: RunRow, now_ms: int) -> RunChange:
+    """The listing of a run that was held for nothing. One that waits is due: somebody may have knocked meanwhile."""
+    due = now_ms if row.status == "suspended" else row.due_ms
+    return RunChange(row.status, row.reason, due, row.waits, release=True)

@@ -9,9 +9,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.engine.commands import take_commands
+from holdfast.engine.door import leaving
 from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG, AgentCode, Engine
 from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.leases import unchanged
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
@@ -20,6 +22,7 @@ from holdfast.errors import (
     HoldfastError,
     JournalError,
     LeaseLost,
+    LedgerTaken,
     ParameterMismatch,
     ReplayDiverged,
     ResultLost,
@@ -138,7 +141,8 @@ async def _file_what_is_known(instance: Instance) -> None:
     try:
         await _file_ends(instance)
     except JournalError as error:
-        LOG.warning("run %s: how its last calls ended could not be recorded: %s", instance.run, error)
+        LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", instance.run, error)
+        instance.engine.background(instance.engine.insist(lambda: _file_ends(instance)), "holdfast-ends")
 
 
 async def _file_ends(instance: Instance) -> None:
@@ -356,7 +360,12 @@ async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
         waits=msgspec.json.encode(waits),
         release=True,
     )
-    await instance.append(r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp()), change=change)
+    record = r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp())
+    try:
+        await instance.append(record, change=change, posts=(leaving(instance.run, instance.lease.token),))
+    except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
+        due = msgspec.structs.replace(change, due_ms=instance.engine.seams.clock.wall_ms())
+        await instance.append(record, change=due)
     return Conclusion(instance.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
 
 
@@ -390,9 +399,8 @@ async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
 
 async def _release_only(instance: Instance, claimed: Claimed) -> None:
     """Nothing was done: the lease goes back, and the listing stays as it was."""
-    row = claimed.row
-    change = RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+    engine = instance.engine
     try:
-        await instance.log.append((), change)
-    except JournalError as error:
-        LOG.warning("the lease of run %s could not be given back: %s", instance.run, error)
+        await instance.log.append((), unchanged(claimed.row, engine.seams.clock.wall_ms()))
+    except JournalError:
+        engine.leases.give_back(claimed.row)

@@ -7,11 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, posts_for, records_for
+from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.runner import load
 from holdfast.engine.timers import event_stream
-from holdfast.errors import LeaseLost, UsageError
+from holdfast.errors import JournalError, LeaseLost, UsageError
 from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
@@ -132,6 +133,9 @@ class Service:
             _, log = await self._open(claimed)
             record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())
             await log.append([encode(record)], RunChange("running", release=True))
+        except JournalError:
+            self._engine.leases.give_back(claimed.row)
+            raise
         finally:
             self._engine.leases.let_go(run)
         return True
@@ -147,18 +151,30 @@ class Service:
         return await self._engine.journal.post(Post(command_stream(run), key, msgspec.json.encode(command)))
 
     async def _apply(self, run: str) -> Applied:
-        """Whoever takes the lease of an idle run applies what waits for it; here, that may be us."""
-        if run in self._engine.instances:
-            await self._engine.look(everything=False)
-            return Applied(run, at_once=True)
-        claimed = await self._claim(run)
-        if claimed is None:
-            return Applied(run, at_once=False, note="the process that drives the run applies it")
+        """Whoever takes the lease of an idle run applies what waits for it; here, that may be us.
+
+        An owner that drives it now is told: it applies the order, or lets the run be driven again.
+        """
+        engine = self._engine
+        while True:
+            ours = run in engine.instances
+            if ours:
+                await engine.look(everything=False)
+            found = await engine.leases.claim(run)
+            if isinstance(found, Claimed):
+                await self._apply_claimed(found)
+                return Applied(run, at_once=True)
+            if found is None or await knock(engine.journal, run, found.row.token):
+                return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
+
+    async def _apply_claimed(self, claimed: Claimed) -> None:
         try:
             await self._apply_to(claimed)
+        except JournalError:
+            self._engine.leases.give_back(claimed.row)
+            raise
         finally:
-            self._engine.leases.let_go(run)
-        return Applied(run, at_once=True)
+            self._engine.leases.let_go(claimed.lease.run)
 
     async def _apply_to(self, claimed: Claimed) -> None:
         run, row = claimed.lease.run, claimed.row

@@ -195,7 +195,11 @@ class Journal(Protocol):
         ...
 
     async def flush(self, lease: Lease) -> None:
-        """Return when everything that rode under this lease is durable."""
+        """Return when everything that was written under this lease is durable.
+
+        That is what rode, and what was appended by callers that were cancelled meanwhile: their commit goes on.
+        Raises its refusal where it was refused.
+        """
         ...
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:

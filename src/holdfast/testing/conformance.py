@@ -184,6 +184,19 @@ class JournalConformance:
 
         self._run(tmp_path, check)
 
+    def test_a_flush_hears_of_an_append_whose_caller_has_left(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            old = await _log(journal)
+            await journal.beat(ALICE, OVER_MS)
+            assert isinstance(await journal.claim("r", "bob"), Claimed)
+            writing = asyncio.ensure_future(old.append([body(1)]))
+            await asyncio.sleep(0)  # it is on its way
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            assert await _error(old.flush(), LeaseLost), "a flush vouched for a record that is not there"
+
+        self._run(tmp_path, check)
+
     # --- riding --------------------------------------------------------------------------------------
 
     def test_what_rides_is_durable_before_a_later_append_returns(self, tmp_path: Path) -> None:

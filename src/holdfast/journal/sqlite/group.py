@@ -32,7 +32,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._background = Background(committer, self._deliver_from_thread)
         self._pass_is_due = False
-        self._riding = 0  # rides whose answer has not been looked at
+        self._unheard = 0  # writes whose answer nobody waits for any more, or ever did, and has not come
         self._refused: dict[tuple[int, int], HoldfastError] = {}
         self._stopped = False
         self._speaker = 0  # the run that appended last
@@ -50,17 +50,24 @@ class GroupCommit:
             return self._commit_alone(item)
         return self._commit(item)
 
+    def left(self, write: Write, waiting: asyncio.Future[object]) -> None:
+        """Whoever waited for an append was cancelled: the run's next call hears what comes of it."""
+        if waiting.cancelled():
+            self._unheard += 1
+        elif isinstance(error := waiting.exception(), HoldfastError):
+            self._refused.setdefault((write.lease.row, write.lease.token), error)
+
     def ride(self, write: Write) -> None:
         """Let a write go with the next commit, or within a few milliseconds."""
         if self._stopped:
             raise _closed()
-        self._riding += 1
+        self._unheard += 1
         self._queue.append(Item(write))
         self._background.watch_rides()
 
     async def flush(self, lease: Lease) -> None:
-        """Return when everything that rode is durable."""
-        if self._riding:
+        """Return when everything that was written is durable: what rode, and what a cancelled caller appended."""
+        if self._unheard:
             await self._commit(Item(None))
         self._raise_refusal(lease)
 
@@ -137,13 +144,11 @@ class GroupCommit:
     def _deliver(self, items: list[Item]) -> None:
         for item in items:
             future, error = item.future, item.error
-            if future is None:
-                self._riding -= 1
-                if error is not None and item.write is not None:
-                    lease = item.write.lease
-                    self._refused.setdefault((lease.row, lease.token), error)
-            elif future.done():
-                continue  # whoever waited was cancelled
+            if future is None or future.done():  # it rode, or whoever waited was cancelled
+                if item.write is not None:
+                    self._unheard -= 1
+                    if error is not None:
+                        self._refused.setdefault((item.write.lease.row, item.write.lease.token), error)
             elif error is None:
                 future.set_result(item.result)
             else:

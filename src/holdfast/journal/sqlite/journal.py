@@ -100,8 +100,13 @@ class SqliteJournal:
         if group is None:
             raise _not_open(self.path)
         waiting = group.append(write)
-        if waiting is not None:
+        if waiting is None:
+            return
+        try:
             await waiting
+        except asyncio.CancelledError:
+            group.left(write, waiting)
+            raise
 
     def ride(self, write: Write) -> None:
         self._running.ride(write)

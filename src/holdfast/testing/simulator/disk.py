@@ -54,6 +54,7 @@ class Disk:
         self._riding: list[Write] = []
         self._riding_timer: asyncio.TimerHandle | None = None
         self._in_turn = asyncio.Lock()
+        self._left: dict[Lease, list[asyncio.Task[None]]] = {}
         self.workers: list[str] = []
         self.broken = False
 
@@ -192,7 +193,17 @@ class Disk:
         return riding
 
     async def _soon(self, call: str, riding: list[Write], last: Write | Lease) -> None:
-        await asyncio.shield(self._start(call, riding, last))
+        """Wait for a commit; it goes on although its caller is cancelled, and then the run's next call hears of it."""
+        lease = last.lease if isinstance(last, Write) else last
+        committing = self._start(call, riding, last)
+        left = self._left.pop(lease, ())
+        try:
+            await asyncio.shield(committing)
+        except asyncio.CancelledError:
+            self._left[lease] = [*left, committing]
+            raise
+        for earlier in left:
+            await earlier
 
     def _start(self, call: str, riding: list[Write], last: Write | Lease | None) -> asyncio.Task[None]:
         committing = asyncio.get_running_loop().create_task(

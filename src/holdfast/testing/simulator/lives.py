@@ -125,10 +125,13 @@ class Life:
 
     async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
         """A webhook came in. It is acknowledged with `heard` once it is durable."""
-        if self.app is not None:
-            with contextlib.suppress(HoldfastError):
-                await self.app.service.signal(run, event, key=key, payload=key, once=key)
-                heard()
+        if self.app is None:
+            return
+        self.world.tell(self.actor, f"gets the webhook {event} {key} for {run}")
+        with contextlib.suppress(HoldfastError):
+            await self.app.service.signal(run, event, key=key, payload=key, once=key)
+            heard()
+            self.world.tell(self.actor, f"acknowledges the webhook {event} {key} for {run}")
 
     def leave(self) -> None:
         """SIGTERM: end in good order."""
