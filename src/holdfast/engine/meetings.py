@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from holdfast.engine.elsewhere import (
@@ -23,6 +25,9 @@ from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere
 from holdfast.policies import milliseconds
+
+CLAIM_OF: Final = "the claim of "
+"""What an operation waits for, in its record, before the name of the operation that holds its business key."""
 
 
 async def look_elsewhere(flight: Flight) -> None:
@@ -76,14 +81,20 @@ async def _look_at_words(flight: Flight) -> None:
 
 
 def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:
-    now = flight.instance.now().up
-    waited = now - (now if flight.waiting_since is None else flight.waiting_since)
     return Elsewhere(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
-        waited_out=waited >= flight.instance.engine.settings.claim_wait_ms,
+        waited_out=_waited_ms(flight) >= flight.instance.engine.settings.claim_wait_ms,
     )
+
+
+def _waited_ms(flight: Flight) -> int:
+    """How long this operation has waited for another one, whichever processes did the waiting."""
+    operation, now = flight.operation, flight.instance.now()
+    if operation.waits_for.startswith(CLAIM_OF):
+        return now.up - (operation.planned_up if operation.planned_boot == now.boot else flight.instance.claimed_up)
+    return now.up - (now.up if flight.waiting_since is None else flight.waiting_since)
 
 
 def taking_posts(flight: Flight) -> tuple[Post, ...]:

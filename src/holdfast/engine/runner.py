@@ -192,7 +192,6 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last
     the claim is durable before agent code runs, so that every further death is counted.
     """
     engine, history = instance.engine, instance.history
-    instance.expected -= {step for step in history.operations if _is_settled_elsewhere(history, step)}
     claim = r.Claimed(
         worker=engine.worker.id,
         token=instance.lease.token,
@@ -212,11 +211,6 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last
     if suspicious:
         await instance.log.flush()
     await take_commands(instance)
-
-
-def _is_settled_elsewhere(history: RunHistory, step: str) -> bool:
-    """Compensations and the like are no steps of agent code."""
-    return bool(history.operations[step].intent.compensates)
 
 
 async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Pause
-from holdfast.engine.meetings import look_elsewhere
+from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.model import moves as m
 from holdfast.model import records as r
 
@@ -55,7 +55,7 @@ async def _await_holder(flight: Flight) -> None:
     """Another operation holds the business key: wait for it, and in the end for a person."""
     instance = flight.instance
     if not flight.recorded:
-        await flight.note(flight.planned(f"the claim of {flight.elsewhere.source if flight.elsewhere else '?'}"))
+        await flight.note(flight.planned(CLAIM_OF + (flight.elsewhere.source if flight.elsewhere else "?")))
     poll = instance.engine.settings.poll_ms
     due = instance.engine.seams.clock.wall_ms() + poll
     await instance.rest(

@@ -93,6 +93,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
     wait: Wait | None = None
     waits_for: str = ""
+    planned_boot: str = ""
+    planned_up: int = 0
     approval: str = ""
     released: bool = False
     one_more: bool = False

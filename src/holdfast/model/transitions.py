@@ -83,11 +83,12 @@ class _Over(Struct, frozen=True, gc=False):
 _STILL_RUNS: Final = _Over()
 
 
-def _planned(_: None, record: r.OperationPlanned, _boot: str) -> OperationState:
+def _planned(_: None, record: r.OperationPlanned, boot: str) -> OperationState:
     intent = record.intent
     return OperationState(
-        record.step, intent, "planned", intent.contract, observed=intent.observed, waits_for=record.waits_for
-    )
+        record.step, intent, "planned", intent.contract, observed=intent.observed, waits_for=record.waits_for,
+        planned_boot=boot, planned_up=record.up,
+    )  # fmt: skip
 
 
 def _started(operation: OperationState | None, record: r.AttemptStarted, boot: str) -> OperationState:

@@ -144,15 +144,20 @@ class GroupCommit:
     def _deliver(self, items: list[Item]) -> None:
         for item in items:
             future, error = item.future, item.error
-            if future is None or future.done():  # it rode, or whoever waited was cancelled
-                if item.write is not None:
-                    self._unheard -= 1
-                    if error is not None:
-                        self._refused.setdefault((item.write.lease.row, item.write.lease.token), error)
+            if future is None or future.done():
+                self._nobody_waits(item)
             elif error is None:
                 future.set_result(item.result)
             else:
                 future.set_exception(self._first_error(item, error))
+
+    def _nobody_waits(self, item: Item) -> None:
+        """It rode, or whoever waited was cancelled."""
+        if item.write is None:
+            return
+        self._unheard -= 1
+        if item.error is not None:
+            self._refused.setdefault((item.write.lease.row, item.write.lease.token), item.error)
 
     def _first_error(self, item: Item, error: HoldfastError) -> HoldfastError:
         """A write that follows a refused ride hears why that one was refused."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
@@ -39,7 +40,7 @@ class Actor:
         self.alive = True
         self.paused = False
         self.priority = 0.0
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.tasks: list[tuple[asyncio.Task[Any], Context]] = []
 
     def die(self) -> None:
         """SIGKILL: what is scheduled never runs. Its tasks stay as they are, so that no cleanup code runs."""
@@ -66,6 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._actors = [self.world]
         self._graves = [self.world]
         self._most_steps = most_steps
+        self.set_task_factory(_kept)
 
     # --- what asyncio asks ---------------------------------------------------------------------------------
 
@@ -101,12 +103,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._scheduled_so_far += 1
         heapq.heappush(self._timers, (when, self._scheduled_so_far, handle, context.get(ACTOR, self.world)))
         return handle
-
-    def create_task(self, coro: Any, **settings: Any) -> asyncio.Task[Any]:
-        """A task of the process that calls. The process holds it: nothing is collected at a random moment."""
-        task: asyncio.Task[Any] = super().create_task(coro, **settings)
-        ACTOR.get(self.world).tasks.append(task)
-        return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """An error that nobody looked at is an accident, unless it is a death."""
@@ -173,12 +169,33 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _bury(self) -> None:
         """Close what never ended, in a fixed order, where nothing can hear it any more."""
-        for task in [task for actor in self._graves for task in actor.tasks]:
+        held = [one for actor in self._graves for one in actor.tasks]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
+            self._close_all(held)
+
+    def _close_all(self, held: list[tuple[asyncio.Task[Any], Context]]) -> None:
+        for task, context in held:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does with its own
-                _close(task.get_coro())
+                context.run(_close, task.get_coro())
             elif not task.cancelled():
                 task.exception()
+
+
+def _kept(
+    loop: asyncio.AbstractEventLoop,
+    coro: Any,
+    *,
+    context: Context | None = None,  # typed as loosely as asyncio does
+) -> asyncio.Task[Any]:
+    """A task factory: its process holds the task, so that nothing is collected at a random moment."""
+    context = contextvars.copy_context() if context is None else context
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
+    actor = ACTOR.get(None) or (loop.world if isinstance(loop, SimLoop) else None)
+    if actor is not None:
+        actor.tasks.append((task, context))
+    return task
 
 
 def _close(coroutine: Any) -> None:
