@@ -141,8 +141,11 @@ def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, wri
 
 
 def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written: Forms) -> bool:
-    """Equal stored forms are equal values; anything else is compared by its keyed digest."""
-    if written.executable and bytes(arguments) == written.stored:
+    """Equal stored forms are equal values; anything else is compared by its keyed digest.
+
+    An exported run keeps no keyed digest: there the stored forms decide alone.
+    """
+    if bytes(arguments) == written.stored and (written.executable or not recorded):
         return True
     return digest(instance.engine.identity.secret, written.identity) == recorded
 

@@ -68,13 +68,19 @@ class NewStep(BaseException):
 
 async def replay(looking: Looking, run: str, agents: Iterable[AnyAgent]) -> Replayed:
     """Drive the code of the run's agent over its record. Raises `UnknownRun`, or `UsageError` for unknown code."""
-    records = [record for _, record in await looking.told(run)]
+    return await replay_records(looking.identity, run, [record for _, record in await looking.told(run)], agents)
+
+
+async def replay_records(
+    identity: Identity, run: str, records: Sequence[r.Record], agents: Iterable[AnyAgent]
+) -> Replayed:
+    """The same over records from wherever they are kept. Raises `UsageError` for unknown code."""
     history = RunHistory(run)
     for record in records:
         history.add(record)
     held = gather_agents(agents)
     tools = gather_tools(held.values(), ())
-    copy = _Copy(looking.identity, records)
+    copy = _Copy(identity, records)
     kept = [record for record in records if not isinstance(record, _LIFE)]
     handlers = _disarm(tools.values())
     engine = Engine(copy, _seams(copy), _SETTINGS, tools, held, host.this_process)

@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pause": ("ordering", "Let a run or a tool rest."),
     "unpause": ("ordering", "Let a paused run or tool go on."),
     "replay": ("history", "Recompute a run without effects, and report where it diverges."),
+    "export": ("exporting", "Write a run as a fixture that a test replays."),
     "fork": ("history", "Start a new run from the beginning of another."),
     "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
     "verify": ("keeping", "Check the chains of all records."),

@@ -1,0 +1,154 @@
+"""`export`, and `replay_fixture` over what it wrote: real runs as tests."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ReplayDiverged, UsageError
+from holdfast.interfaces.cli.targets import load_agent
+from holdfast.testing import replay_fixture
+from tests.cli.lab import DESK, Lab
+from tests.cli.test_history import CHANGES
+
+
+@pytest.fixture
+def fixture(holdfast: Lab) -> Path:
+    """The file of one exported run that has completed."""
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    said = holdfast("export", "ticket-1", "-o", "run.json")
+    assert said.status == 0
+    assert "replay_fixture(desk, 'run.json')" in said.out
+    return holdfast.directory / "run.json"
+
+
+def test_the_same_code_agrees_and_touches_nothing(holdfast: Lab, fixture: Path):
+    world = holdfast.world
+    holdfast.journal.unlink()
+    replayed = replay_fixture(load_agent("desk.py:desk"), fixture)
+    assert (replayed.agrees, replayed.end, replayed.run) == (True, "completed", "ticket-1")
+    assert holdfast.world == world
+    assert not holdfast.journal.exists()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_code_fails_with_a_difference_a_person_can_read(holdfast: Lab, fixture: Path, change: str):
+    old, new, difference = CHANGES[change]
+    with pytest.raises(ReplayDiverged) as raised:
+        replay_fixture(load_agent(holdfast.change(old, new)), fixture)
+    assert difference in str(raised.value), "pytest shows the text of the error"
+    assert "ticket-1" in str(raised.value)
+
+
+@pytest.mark.parametrize(("fields", "end"), [({"mode": "lost"}, "waits"), ({"mode": "boom"}, "stopped")])
+def test_a_run_is_exported_as_far_as_it_got(holdfast: Lab, fields: dict[str, object], end: str):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", **fields))
+    said = holdfast("export", "ticket-1", "-o", "run.json", "--json").json
+    assert said["whole"] is (end == "stopped")
+    assert replay_fixture(load_agent("desk.py:desk"), "run.json").end.startswith(end)
+
+
+def test_a_run_that_was_killed_is_exported(holdfast: Lab):
+    killed = holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
+    assert killed.status == -9
+    holdfast("export", "ticket-1", "-o", "run.json")
+    replayed = replay_fixture(load_agent("desk.py:desk"), "run.json")
+    assert (replayed.agrees, replayed.at) == (True, "refund#1")
+    with pytest.raises(ReplayDiverged, match="refund"):
+        replay_fixture(
+            load_agent(holdfast.change("refund(ticket.id, ruling.cents)", "refund(ticket.id, 1)")), "run.json"
+        )
+
+
+SECRETIVE = DESK.replace("@tool(idempotency=", '@tool(redact=["order"], idempotency=')
+
+
+def test_redacted_values_and_machines_stay_behind_and_it_still_replays(holdfast: Lab):
+    hidden = os.urandom(8).hex()
+    holdfast.write("desk.py", SECRETIVE.replace("refund(ticket.id,", 'refund(Path("hidden").read_text(),'))
+    holdfast.write("hidden", hidden)
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    text = holdfast("export", "ticket-1").out
+    assert '"order": {' in text or '"order": "' in text
+    arguments = [r["intent"]["arguments"] for r in json.loads(text)["records"] if "intent" in r]
+    assert hidden not in json.dumps(arguments)
+    assert os.uname().nodename not in text
+    claimed = [record for record in json.loads(text)["records"] if record["kind"] == "Claimed"]
+    assert [(one["worker"], one["boot"]) for one in claimed] == [("worker-1", "boot-1")]
+    assert not any(record.get("digest") for record in json.loads(text)["records"] if record["kind"] == "ReadRecorded")
+    holdfast.write("run.json", text)
+    assert replay_fixture(load_agent("desk.py:desk"), "run.json").agrees
+
+
+CHAT = '''
+from holdfast import Run, agent
+
+async def think(messages: list[str]) -> str:
+    """The model."""
+    return f"said {len(messages)}"
+
+@agent(run_id="chat-{topic}")
+async def chat(run: Run, topic: str) -> str:
+    messages = ["you are a desk that answers at length, in whole sentences, to whatever it is asked: ☂", topic]
+    for _ in range(4):
+        messages.append(await run.decide(think, messages))
+    return messages[-1]
+'''
+
+
+def test_what_a_model_was_shown_before_is_compared_too(holdfast: Lab):
+    holdfast.write("chat.py", CHAT)
+    assert holdfast("run", "chat.py:chat", '"cake"').status == 0
+    text = holdfast("export", "chat-cake").out
+    assert text.count("as_before") == 3
+    assert '"digest": ""' not in [line.strip() for line in text.split("DecisionRecorded")[1:]]
+    holdfast.write("run.json", text)
+    assert replay_fixture(load_agent("chat.py:chat"), "run.json").agrees
+    holdfast.write(
+        "other.py",
+        CHAT.replace("messages.append(await", "messages.append('by the way') if _ == 3 else 0; messages.append(await"),
+    )
+    with pytest.raises(ReplayDiverged, match="think#4"):
+        replay_fixture(load_agent("other.py:chat"), "run.json")
+
+
+DAMAGE = {
+    "no JSON": (lambda text: text[: len(text) // 2], "is no fixture"),
+    "something else": (lambda text: "{}", "is no fixture"),
+    "an edited amount": (lambda text: text.replace("500", "400"), "changed or damaged"),
+    "a newer version": (lambda text: text.replace('"holdfast_fixture": 1', '"holdfast_fixture": 9'), "newer version"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_fixture_that_proves_nothing_is_refused(fixture: Path, damage: str):
+    spoil, said = DAMAGE[damage]
+    text = fixture.read_text()
+    assert spoil(text) != text
+    fixture.write_text(spoil(text))
+    with pytest.raises(UsageError, match=said):
+        replay_fixture(load_agent("desk.py:desk"), fixture)
+
+
+def test_a_fixture_of_somebody_else_or_of_nobody(holdfast: Lab, fixture: Path):
+    holdfast.write("chat.py", CHAT)
+    with pytest.raises(UsageError, match="a run of the agent 'desk', not of 'chat'"):
+        replay_fixture(load_agent("chat.py:chat"), fixture)
+    with pytest.raises(UsageError, match="holdfast export RUN -o"):
+        replay_fixture(load_agent("desk.py:desk"), "nothing.json")
+
+
+def test_a_reformatted_fixture_is_the_same_fixture(fixture: Path):
+    fixture.write_text(json.dumps(json.loads(fixture.read_text()), ensure_ascii=False, indent=4))
+    assert replay_fixture(load_agent("desk.py:desk"), fixture).agrees
+
+
+def test_the_same_run_gives_the_same_file(holdfast: Lab, fixture: Path):
+    assert holdfast("export", "ticket-1").out == fixture.read_text()
+
+
+def test_unknown_runs_and_places(holdfast: Lab, fixture: Path):
+    assert "there is no run ticket-9" in holdfast("export", "ticket-9").err
+    said = holdfast("export", "ticket-1", "-o", "no/such/place.json")
+    assert (said.status, "cannot be written" in said.err) == (2, True)
