@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak mutation docs fmt
+.PHONY: help demo test check bench sim soak mutation docs fmt
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -27,6 +27,9 @@ check: ## format, lint, types, the house rules and the unit tests
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
+
+sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42
+	$(IN) dev python -m holdfast.testing.simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(ARGS)
 
 soak: ## the tests that grow with time, at full length (hours)
 	@sh scripts/python scripts/system_packages.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,12 +13,13 @@ from holdfast.engine.door import leaving
 from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG, AgentCode, Engine
 from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.leases import unchanged
+from holdfast.engine.loading import load
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
     AmbiguousStep,
-    ChainBroken,
     HoldfastError,
     JournalError,
     LeaseLost,
@@ -31,13 +32,10 @@ from holdfast.errors import (
     UnknownRun,
     UsageError,
 )
-from holdfast.journal.codec import decode
-from holdfast.journal.log import RunLog, genesis, verify_chain
+from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.run import RunHistory
-
-PAGE: Final = 1000
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -58,29 +56,6 @@ class Conclusion(msgspec.Struct, frozen=True):
     due: int | None = None
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
-
-
-async def load(engine: Engine, run: str) -> RunHistory:
-    """The history of a run, read page by page so that memory holds no more than the fold.
-
-    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
-    """
-    history = RunHistory(run)
-    after, head = 0, genesis(engine.identity.namespace, run)
-    while rows := await engine.journal.read(run, after, PAGE):
-        bad = verify_chain(rows, head, after + 1)
-        if bad is not None:
-            raise ChainBroken(
-                f"run {run}: record {bad} was changed, removed or moved after it was written",
-                known="nothing was sent for this run",
-                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
-            )
-        for row in rows:
-            history.add(decode(row.body))
-        after, head = rows[-1].seq, rows[-1].hash
-        if len(rows) < PAGE:
-            break
-    return history
 
 
 async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None) -> Conclusion:
@@ -130,31 +105,10 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
     try:
         return await _drive_instance(instance, agent)
     except JournalError:
-        await _file_what_is_known(instance)
+        await file_what_is_known(instance)
         raise
     finally:
         engine.instances.pop(run, None)
-
-
-async def _file_what_is_known(instance: Instance) -> None:
-    """How our calls ended, where the journal did not take it any more, is left for whoever drives the run next."""
-    try:
-        await _file_ends(instance)
-    except JournalError as error:
-        LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", instance.run, error)
-        instance.engine.background(instance.engine.insist(lambda: _file_ends(instance)), "holdfast-ends")
-
-
-async def _file_ends(instance: Instance) -> None:
-    durable = (await load(instance.engine, instance.run)).operations
-    for step, operation in instance.history.operations.items():
-        stored = durable[step].attempts if step in durable else ()
-        for known, ours in zip(stored, operation.attempts, strict=False):
-            missing = known.end is None or known.end.kind == "lost"
-            if missing and ours.token == instance.lease.token and ours.end is not None and ours.over_up is not None:
-                at = instance.engine.seams.clock.wall_ms()
-                report = r.LateReport(step=step, number=ours.number, end=ours.end, at=at, up=ours.over_up)
-                await instance.engine.file_late(instance.run, report)
 
 
 def _agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:

@@ -10,7 +10,7 @@ from holdfast.engine.commands import Command, Word, checked_resolution, command_
 from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
-from holdfast.engine.runner import load
+from holdfast.engine.loading import load
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
 from holdfast.interfaces.looking import PAUSES, Looking

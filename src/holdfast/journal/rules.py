@@ -39,11 +39,15 @@ def trust_entry(trust: Trust, by: str, incarnation: str, reason: str = "") -> by
 
 
 def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
-    """Whether a worker should claim the run: it runs or is due, and nobody alive drives it."""
-    due = line.status == "running" or (
-        line.status == "suspended" and line.due_ms is not None and line.due_ms <= wall_ms
-    )
-    return due and (line.owner is None or gone(line.owner))
+    """Whether a worker should claim the run: nobody alive has it, and it runs, is due, or was left by who had it.
+
+    Whoever dies with a waiting run in hand may have taken it for something that was brought to it.
+    """
+    if line.status not in {"running", "suspended"}:
+        return False
+    if line.owner is not None:
+        return gone(line.owner)
+    return line.status == "running" or (line.due_ms is not None and line.due_ms <= wall_ms)
 
 
 def page(lines: Iterable[RunRow], limit: int, wanted: Callable[[RunRow], bool]) -> list[RunRow]:

@@ -269,12 +269,18 @@ class JournalConformance:
                 "ended": RunChange("completed", release=True),
                 "later": RunChange("suspended", due_ms=far, release=True),
                 "waiting": RunChange("suspended", release=True),
+                "taken while it waited": RunChange("suspended"),
             }.items():
                 await (await _log(journal, run=run)).append([body(1)], change)
             assert [line.run for line in await journal.runs(wakeable=True)] == ["dropped", "due"]
             assert [line.run for line in await journal.runs(wakeable=True, limit=1, after="dropped")] == ["due"]
             await journal.beat(ALICE, OVER_MS)
-            assert [line.run for line in await journal.runs(wakeable=True)] == ["driven", "dropped", "due"]
+            assert [line.run for line in await journal.runs(wakeable=True)] == [
+                "driven",
+                "dropped",
+                "due",
+                "taken while it waited",
+            ]
 
         self._run(tmp_path, check)
 

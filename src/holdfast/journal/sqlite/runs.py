@@ -48,7 +48,7 @@ class Query:
         if self.wakeable:
             # Spelled as in the partial index, which is only used for a condition that it knows.
             terms["status in ('running', 'suspended')"] = ()
-            terms["(status = 'running' or due_ms <= ?)"] = (wall_ms,)
+            terms["(status = 'running' or owner is not null or due_ms <= ?)"] = (wall_ms,)
         return " and ".join(terms), tuple(value for values in terms.values() for value in values)
 
 

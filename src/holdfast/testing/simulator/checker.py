@@ -71,6 +71,14 @@ class _Operation:
         self.proved = False
         """A late report says that nothing landed."""
 
+    def state(self) -> str:
+        """Where it stands: nothing where it has ended."""
+        if self.settled is not None:
+            return "unknown" if getattr(self.settled, "status", "") == "unknown" else ""
+        if not self.attempts:
+            return "planned"
+        return "ended" if max(self.attempts) in self.ended else "running"
+
 
 class Checker:
     """Checks one simulation."""
@@ -83,6 +91,7 @@ class Checker:
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
+        self._residue: set[tuple[str, int]] = set()
         self._acknowledged: list[tuple[str, int, bytes]] = []
 
     def broken(self, invariant: int, what: str) -> None:
@@ -99,6 +108,10 @@ class Checker:
         started = operation.attempts.get(request.attempt) if operation else None
         if started is not None and started.send_by and self._world.now_ms() > started.up + started.send_by:
             self.broken(10, f"{request.operation} attempt {request.attempt} is sent after its send-by deadline")
+
+    def paused_before_the_first_byte(self, request: Request) -> None:
+        """Between the last check and the first byte nothing but a key can help: the documented limit of any runtime."""
+        self._residue.add((request.operation, request.attempt))
 
     def arrived(self, request: Request) -> None:
         """A write is at its service."""
@@ -146,7 +159,8 @@ class Checker:
             for one in self._world.services["switch"].effects
             if one.thing == effect.thing and first.number < one.number < effect.number
         ]
-        if any(one.operation != effect.operation for one in between):
+        late = (effect.operation, effect.attempt) in self._residue
+        if not late and any(one.operation != effect.operation for one in between):
             self.broken(2, f"{effect.operation} was applied again over what somebody else did to {effect.thing}")
 
     # --- events: records -------------------------------------------------------------------------------------
@@ -259,6 +273,13 @@ class Checker:
         self._acknowledged.extend((write.lease.run, row.seq, row.hash) for row in write.rows)
 
     # --- at the end of time ----------------------------------------------------------------------------------
+
+    def meet(self, fault: str) -> None:
+        """A fault strikes a process: note which kinds of operation it finds in which state."""
+        for known in self.operations.values():
+            state = known.state()
+            if state and known.intent is not None:
+                self._world.reach.meetings[f"{fault} x {state} x {known.intent.tool}"] += 1
 
     async def at_the_end(self) -> None:
         """Everything is drained: nothing will happen any more."""

@@ -34,6 +34,7 @@ class Nemesis:
         if fault is not None and (life := self._world.lives.get(actor)) is not None:
             self.struck.append(fault)
             self._world.reach.fault(fault.kind, label)
+            self._world.checker.meet(fault.kind)
             self._world.tell(actor, f"{fault.kind} at {label}" + (f", {fault.ms} ms" if fault.ms else ""))
             self._strike(life, fault)
         return actor.paused

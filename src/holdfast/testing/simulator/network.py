@@ -32,6 +32,7 @@ class Traffic:
         world, actor = self._world, self._actor
         world.checker.about_to_send(request)
         if world.point(actor, f"send {request.service}"):
+            world.checker.paused_before_the_first_byte(request)
             await asyncio.sleep(0)
         fault = world.nemesis.of_call(request.service)
         kind = fault.kind if fault else ""

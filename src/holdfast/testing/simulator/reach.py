@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import msgspec
+
+from holdfast.engine.seams import POINTS
+from holdfast.testing.simulator.draw import CALL_FAULTS, PROCESS_FAULTS
+
+_ANSWERS: Final = {fault for faults in CALL_FAULTS.values() for fault in faults}
+_STATES: Final = ("running", "ended")
+EXPECTED_MEETINGS: Final = tuple(
+    f"{fault} x {state} x {tool}" for fault in PROCESS_FAULTS for state in _STATES for tool in sorted(CALL_FAULTS)
+)
+"""Each fault of a process has to find each kind of write with an attempt open, and between attempts."""
+
+EXPECTED_RECORDS: Final = (
+    "RunStarted", "Claimed", "ContractStored", "ReadRecorded", "TimerSet", "EventReceived", "RunSuspended",
+    "RunCompleted", "OperationPlanned", "AttemptStarted", "AttemptEnded", "LateReport", "Verified", "Reobserved",
+    "WaitScheduled", "OperationSettled", "OutcomeReused", "CallerLeft",
+)  # fmt: skip
+"""Every kind of record that the standard scenario can lead to."""
 
 
 class Reach(msgspec.Struct):
@@ -24,6 +42,16 @@ class Reach(msgspec.Struct):
     def fault(self, kind: str, where: str) -> None:
         """A fault struck."""
         self.faults[f"{kind} @ {where}"] += 1
+
+    def holes(self) -> list[str]:
+        """What many simulations should have reached and did not: then they prove less than they seem to."""
+        struck = {name.partition(" @ ")[0] for name in self.faults}
+        return [
+            *(f"no fault {kind}" for kind in sorted(PROCESS_FAULTS.keys() | _ANSWERS) if kind not in struck),
+            *(f"no record {name}" for name in EXPECTED_RECORDS if not self.records[name]),
+            *(f"no {meeting}" for meeting in EXPECTED_MEETINGS if not self.meetings[meeting]),
+            *(f"nobody came by {point}" for point in POINTS if not self.points[point]),
+        ]
 
     def add(self, other: Reach) -> None:
         """Count another simulation in."""

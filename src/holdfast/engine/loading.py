@@ -1,0 +1,38 @@
+"""The history of a run from its records, page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import ChainBroken
+from holdfast.journal.codec import decode
+from holdfast.journal.log import genesis, verify_chain
+from holdfast.model.run import RunHistory
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+
+PAGE: Final = 1000
+
+
+async def load(engine: Engine, run: str) -> RunHistory:
+    """The history of a run, read page by page so that memory holds no more than the fold.
+
+    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
+    """
+    history = RunHistory(run)
+    after, head = 0, genesis(engine.identity.namespace, run)
+    while rows := await engine.journal.read(run, after, PAGE):
+        bad = verify_chain(rows, head, after + 1)
+        if bad is not None:
+            raise ChainBroken(
+                f"run {run}: record {bad} was changed, removed or moved after it was written",
+                known="nothing was sent for this run",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+            )
+        for row in rows:
+            history.add(decode(row.body))
+        after, head = rows[-1].seq, rows[-1].hash
+        if len(rows) < PAGE:
+            break
+    return history
