@@ -24,6 +24,7 @@ ABOVE_ALL = {"", "__main__", "app", "demo", "sync", "testing"}
 DOORS: dict[tuple[str, str], str] = {
     ("holdfast.interfaces.cli.apps", "holdfast.app"): "the command line runs agents as a user's program would",
     ("holdfast.interfaces.cli.playing", "holdfast.demo"): "the demo is a command",
+    ("holdfast.interfaces.cli.trialling", "holdfast.testing"): "trials are a command",
 }
 
 # What the domain may use beside itself: no clock, chance, threads, files or sockets can be reached from these.

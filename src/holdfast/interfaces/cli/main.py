@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "export": ("exporting", "Write a run as a fixture that a test replays."),
     "fork": ("history", "Start a new run from the beginning of another."),
     "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
+    "trial": ("trialling", "Count how often an agent passes, with and without faults."),
     "verify": ("keeping", "Check the chains of all records."),
     "doctor": ("keeping", "Examine the journal; rebuild its listing, or trust it again."),
     "completion": ("completing", "Print the shell completion script."),

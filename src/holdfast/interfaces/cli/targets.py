@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
@@ -42,6 +42,17 @@ def load_agent(target: str) -> AnyAgent:
 def load_agents(targets: Iterable[str]) -> list[AnyAgent]:
     """The agents of several targets; one that is named twice is loaded once."""
     return [load_agent(target) for target in dict.fromkeys(targets)]
+
+
+def load_function(target: str) -> Callable[..., Any]:
+    """A function of yours, named as an agent is. Raises `UsageError` saying what is wrong with it."""
+    place, name = _split(target)
+    found: object = _module(place, target)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not name or not callable(found):
+        raise UsageError(f"{target} is no function", next_step="name one as in checks.py:end_state")
+    return found
 
 
 def lasting(target: str) -> str:

@@ -1,0 +1,155 @@
+"""The report of a trial as one HTML file: no script, nothing fetched, light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from holdfast.testing.trial.charts import bars, curves
+from holdfast.testing.trial.figures import Group, InputFigures
+from holdfast.testing.trial.report import Report
+
+NAMES: Final = {"plain": "without faults", "faults": "with faults"}
+MOST_ROWS: Final = 500
+"""Inputs beyond these are left to the JSON; those that failed most come first."""
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --soft: #59636e; --line: #d6dbe1; --card: #f6f8fa;
+  --plain: #0b62c4; --faults: #c2410c; --missed: #dfe3e8; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14171b; --ink: #e8eaed; --soft: #9aa4af; --line: #343b44; --card: #1c2127; --plain: #6cb2ff;
+    --faults: #ff9b5e; --missed: #343b44; --bad: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin: 0; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
+p { margin: .25rem 0; max-width: 46rem; }
+.soft { color: var(--soft); }
+.bad { color: var(--bad); font-weight: 600; }
+.cards { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1.5rem 0; }
+.card { flex: 1 1 15rem; background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  padding: 1rem 1.25rem; }
+.card b { display: block; font-size: 2rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.plain b { color: var(--plain); }
+.faults b { color: var(--faults); }
+svg { display: block; width: 100%; height: auto; }
+svg.bars { max-width: 100%; }
+.grid { stroke: var(--line); stroke-width: 1; }
+.tick { fill: var(--soft); font: 12px system-ui, sans-serif; }
+polyline { fill: none; stroke-width: 2.5; }
+polyline.plain { stroke: var(--plain); }
+polyline.faults { stroke: var(--faults); stroke-dasharray: 7 4; }
+circle.plain, rect.plain { fill: var(--plain); }
+circle.faults, rect.faults { fill: var(--faults); }
+rect.missed { fill: var(--missed); }
+.key { display: inline-block; width: .8rem; height: .8rem; border-radius: .2rem; margin: 0 .35rem 0 0; }
+.key:not(:first-child) { margin-left: 1.25rem; }
+.key.plain { background: var(--plain); }
+.key.faults { background: var(--faults); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .5rem .75rem .5rem 0; border-top: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; border-top: 0; }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+code { font: .85rem/1.45 ui-monospace, monospace; overflow-wrap: anywhere; }
+pre { margin: .35rem 0 0; white-space: pre-wrap; background: var(--card); border-radius: .35rem;
+  padding: .5rem .75rem; }
+"""
+
+
+def page(found: Report) -> str:
+    """The whole page."""
+    title = f"Trial of {found.agent}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(_settings(found))}</p>',
+        _cards(found),
+        _chart(found),
+        _refused(found),
+        _failures(found.failures),
+        _inputs(found.figures),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</main></body></html>\n"
+    )
+
+
+def _settings(found: Report) -> str:
+    faults = ", ".join(found.faults) or "none"
+    cases = f"Cases: {found.inputs}. Repeats of each: {found.repeat}, from seed {found.seed}"
+    return f"{cases}. Faults: {faults}. Check: {found.check}."
+
+
+def _cards(found: Report) -> str:
+    cards = [
+        f'<div class="card {arm}">{NAMES[arm]}<b>{_percent(figures.curve[0])}</b>'
+        f'<span class="soft">of {figures.repeats} runs passed; all {found.repeat} of a case: '
+        f"{_percent(figures.curve[-1])}</span></div>"
+        for arm, figures in found.arms.items()
+    ]
+    return f'<div class="cards">{"".join(cards)}</div>' if cards else ""
+
+
+def _chart(found: Report) -> str:
+    if not found.arms:
+        return ""
+    keys = "".join(f'<span class="key {arm}"></span>{NAMES[arm]}' for arm in found.arms)
+    return (
+        "<h2>pass^k</h2><p>How likely it is that k repeats of a case all pass: what somebody meets who uses the agent "
+        f"k times.</p><p>{keys}</p>{curves({arm: one.curve for arm, one in found.arms.items()}, NAMES)}"
+    )
+
+
+def _failures(groups: list[Group]) -> str:
+    if not groups:
+        return "<h2>What failed</h2><p>Nothing.</p>"
+    rows = "".join(
+        f'<tr><td class="number bad">{group.count}</td><td>{NAMES[group.arm]}</td><td>{escape(group.reason)}'
+        + (f'<br><span class="soft">after {escape("; ".join(group.faults))}</span>' if group.faults else "")
+        + f'<pre><code>{escape(group.command)}</code></pre></td><td class="number">{_lines(group.lines)}</td></tr>'
+        for group in groups
+    )
+    return (
+        "<h2>What failed</h2><p>By reason, the commonest first. The command repeats the first failure of its kind.</p>"
+        f'<div class="wide"><table><tr><th>runs</th><th></th><th>reason</th><th>lines</th></tr>{rows}</table></div>'
+    )
+
+
+def _inputs(figures: list[InputFigures]) -> str:
+    worst = sorted(figures, key=lambda one: (min(one.passed.values()), one.line))
+    rows = "".join(
+        f'<tr><td class="number">{one.line}</td><td><code>{escape(_short(one.input))}</code></td>'
+        f"<td>{bars(one, NAMES)}</td></tr>"
+        for one in worst[:MOST_ROWS]
+    )
+    rest = f"<p>{len(worst) - MOST_ROWS} more are in the JSON.</p>" if len(worst) > MOST_ROWS else ""
+    if not rows:
+        return ""
+    return (
+        "<h2>Cases</h2><p>A square for each repeat, filled where it passed; the cases that failed most come first.</p>"
+        f'<div class="wide"><table><tr><th>line</th><th>input</th><th>repeats</th></tr>{rows}</table></div>{rest}'
+    )
+
+
+def _refused(found: Report) -> str:
+    if not found.refused:
+        return ""
+    rows = "".join(f"<li>line {one.line}: {escape(one.problem)}</li>" for one in found.refused)
+    return f'<h2>Lines that do not fit</h2><ul class="bad">{rows}</ul>'
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%" if 0 < share < 1 else f"{100 * share:.0f}%"
+
+
+def _lines(lines: list[int]) -> str:
+    return ", ".join(map(str, lines[:8])) + (", …" if len(lines) > 8 else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else text[:159] + "…"

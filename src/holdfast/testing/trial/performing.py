@@ -1,0 +1,200 @@
+"""One repeat: a run of the agent in a fresh journal, through as many lives as it takes, and its end judged."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.app import Holdfast
+from holdfast.engine.seams import DaemonThreads, Seams
+from holdfast.errors import RunSuspended, UsageError
+from holdfast.interfaces.looking import waits_of
+from holdfast.journal import host
+from holdfast.testing.clock import EPOCH_MS, SeededRng
+from holdfast.testing.trial.faults import Effect, FaultKind, Mischief, faulty
+from holdfast.testing.trial.figures import Arm, Repeat
+from holdfast.testing.trial.lives import Deaths, LifeJournal, LifeLoop, Passing, TimeIsUp
+
+AnyAgent = Agent[Any, Any]
+Check = Callable[..., Any]
+CHECK_TAKES: Final = ("input", "result", "run", "effects", "status", "reason")
+_LIVES: Final = 50
+"""How often a run is driven again, after deaths and waits, before it counts as suspended."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How one life of a run ended, before it is judged. One that `waits` goes on after `wait_s` seconds."""
+
+    status: str
+    reason: str = ""
+    result: Any = None
+    wait_s: float = 0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What all repeats share. `before` is called before each one, to make the world as it was."""
+
+    agent: Any
+    kinds: tuple[FaultKind, ...]
+    check: Check | None = None
+    before: Callable[[], Any] | None = None
+
+
+def perform_both(wanted: Wanted, line: int, given: object, seed: int) -> tuple[Repeat, ...]:
+    """A repeat without faults, and one with them; the first tells where the second may crash."""
+    plain, boundaries = _perform(wanted, (line, given, seed), "plain", ())
+    if not wanted.kinds:
+        return (plain,)
+    chance = random.Random(f"{seed}/{line}/crash")  # noqa: S311 - a trial is no secret
+    deaths = (1 + int(chance.random() * boundaries),) if "crashes" in wanted.kinds and boundaries else ()
+    tried, _ = _perform(wanted, (line, given, seed), "faults", deaths)
+    return plain, tried
+
+
+def check_parameters(check: Check) -> None:
+    """Refuse a check that asks for what there is not. Raises `UsageError`."""
+    unknown = [name for name in inspect.signature(check).parameters if name not in CHECK_TAKES]
+    if unknown:
+        raise UsageError(
+            f"the check asks for {unknown[0]!r}",
+            known=f"it may take any of: {', '.join(CHECK_TAKES)}",
+            next_step="def end_state(result, effects) -> bool: ...",
+        )
+
+
+def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tuple[int, ...]) -> tuple[Repeat, int]:
+    line, given, seed = case
+    passing = Passing()
+    journal = LifeJournal(passing, f"trial-{line}-{seed}-{arm}")
+    fate = Deaths(journal, deaths)
+    chance = random.Random(f"{seed}/{line}/{arm}")  # noqa: S311 - as above
+    mischief = Mischief(chance, wanted.kinds if arm == "faults" else ())
+    _prepare(wanted)
+    run = _run_id(wanted.agent, given, line)
+    seams = Seams(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
+    tools = gather_tools(gather_agents([wanted.agent]).values(), ())
+    with faulty(tools.values(), mischief, passing, seams.threads):
+        ended = _live(_Life(wanted.agent, given, run), journal, seams, fate)
+    reason = _judge(wanted.check, given, run, ended, mischief.effects)
+    repeat = Repeat(
+        line, run, seed, arm, not reason, ended.status, reason, [*mischief.done, *fate.places],
+        [effect.tool for effect in mischief.effects],
+    )  # fmt: skip
+    return repeat, fate.count
+
+
+class _Life(msgspec.Struct, frozen=True):
+    agent: Any
+    given: object
+    run: str
+
+
+def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ended:
+    """Live until the run ends, beginning again after each death and after each long wait."""
+    passing, ended = journal.passing, Ended("suspended", "it never ended")
+    for _ in range(_LIVES):
+        passing.begin(ended.wait_s)
+        journal.dead = False
+        with asyncio.Runner(loop_factory=lambda: LifeLoop(passing)) as runner:
+            runner.get_loop().set_exception_handler(_say_nothing)
+            try:
+                ended = runner.run(_one_life(life, journal, seams, fate))
+            except TimeIsUp as error:
+                return Ended("stopped", str(error))
+        if ended.status not in ("died", "waits"):
+            return ended
+    return Ended("suspended", f"it waits again and again: {ended.reason}")
+
+
+async def _one_life(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ended:
+    """Drive the run until it ends, waits or dies."""
+    loop = asyncio.get_running_loop()
+    fate.died = loop.create_future()
+    app = Holdfast(journal, agents=[life.agent], seams=seams, worker=host.this_process, recover=False)
+    await app.open()
+    worker = app.engine.worker.id
+    driving = loop.create_task(_drive(app, life))
+    watched: set[asyncio.Future[Any]] = {driving, fate.died}
+    await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+    if journal.dead:
+        driving.cancel()
+        journal.kill(worker)
+        return Ended("died")
+    ended = await driving
+    await app.aclose()
+    return ended
+
+
+async def _drive(app: Holdfast, life: _Life) -> Ended:
+    try:
+        return Ended("completed", result=await app.run(life.agent, life.given, run_id=life.run))
+    except RunSuspended as error:
+        (row,) = await app.engine.journal.runs(run=life.run)
+        reason = row.reason or error.message
+        if row.due_ms is None or any(wait.kind == "person" for wait in waits_of(row)):
+            return Ended("suspended", reason)
+        return Ended("waits", reason, wait_s=max(0, row.due_ms - app.engine.seams.clock.wall_ms()) / 1000)
+    except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
+        return Ended("stopped", f"{type(error).__name__}: {error}")
+
+
+def _judge(check: Check | None, given: object, run: str, ended: Ended, effects: list[Effect]) -> str:
+    """Why it does not pass; empty where it does."""
+    names = set(inspect.signature(check).parameters) if check is not None else set[str]()
+    if check is None or (ended.status != "completed" and "status" not in names):
+        return "" if ended.status == "completed" else f"{ended.status}: {ended.reason}"
+    known = {
+        "input": given, "result": ended.result, "run": run, "effects": effects, "status": ended.status,
+        "reason": ended.reason,
+    }  # fmt: skip
+    try:
+        verdict = check(**{name: known[name] for name in names})
+        if inspect.iscoroutine(verdict):
+            verdict = asyncio.run(verdict)
+    except AssertionError as error:
+        return f"check: {str(error).splitlines()[0] if str(error) else 'its assertion does not hold'}"
+    except Exception as error:  # noqa: BLE001 - a check that breaks does not pass
+        return f"check: {type(error).__name__}: {error}"
+    if isinstance(verdict, str):
+        return f"check: {verdict}" if verdict else ""
+    return "" if verdict is None or verdict else "check: it says no"
+
+
+def _prepare(wanted: Wanted) -> None:
+    if wanted.before is not None:
+        made = wanted.before()
+        if inspect.iscoroutine(made):
+            asyncio.run(made)
+
+
+def _run_id(agent: AnyAgent, given: object, line: int) -> str:
+    with suppress(UsageError):
+        return agent.run_id_for(given)
+    return f"line-{line}"
+
+
+class _Wall:
+    """The wall clock of all lives."""
+
+    def __init__(self, passing: Passing) -> None:
+        self._passing = passing
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return EPOCH_MS + self._passing.ms
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause this task."""
+        await asyncio.sleep(seconds)
+
+
+def _say_nothing(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """The tasks of the dead end in any way they like."""

@@ -1,0 +1,225 @@
+"""`trial`: real agents under faults and crashes, and figures that can be repeated."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli.lab import DESK, Lab
+
+# A service that dedupes on the key, kept in memory so that each run can begin with an empty one.
+SHOP = '''
+import asyncio
+from datetime import timedelta
+
+from holdfast import Key, Run, agent, current_operation, tool
+
+BOOKS: dict[str, str] = {}
+FLAKY = []
+
+
+def empty() -> None:
+    BOOKS.clear()
+
+
+@tool(idempotency=Key.forever())
+async def pay(order: str) -> str:
+    """Deduped by the service."""
+    await asyncio.sleep(0)
+    return BOOKS.setdefault(current_operation().key, f"paid {order}")
+
+
+@tool(idempotency=Key.forever())
+def ship(order: str) -> str:
+    """Synchronous, in a thread."""
+    return BOOKS.setdefault(current_operation().key, f"shipped {order}")
+
+
+@tool
+async def tell(order: str) -> None:
+    """A plain write: nobody can settle it."""
+
+
+@agent(run_id="order-{order}", tools=[pay, ship])
+async def shop(run: Run, order: str) -> str:
+    paid = await pay(order)
+    await run.sleep(timedelta(days=2))
+    return f"{paid}, {await ship(order)}"
+
+
+@agent(run_id="order-{order}", tools=[pay, tell])
+async def careless(run: Run, order: str) -> str:
+    await tell(order)
+    return await pay(order)
+
+
+@agent(run_id="order-{order}", tools=[pay])
+async def waits(run: Run, order: str) -> str:
+    await run.wait_for("approved")
+    return ""
+
+
+@agent(run_id="order-{order}", tools=[pay])
+async def flaky(run: Run, order: str) -> str:
+    FLAKY.append(order)
+    if len(FLAKY) % 2:
+        raise ValueError("a bad day")
+    return await pay(order)
+
+
+def one_payment(result: str, effects: list, input: str) -> None:
+    assert len(BOOKS) == 2, f"{len(BOOKS)} entries"
+    assert {effect.operation for effect in effects} == {f"order-{input}/pay#1", f"order-{input}/ship#1"}
+    assert effects[0].arguments == {"order": input}
+    assert result == f"paid {input}, shipped {input}"
+
+
+def says_no() -> bool:
+    return False
+
+
+def says_why(status: str, reason: str) -> str:
+    return f"{status} because {reason}" if status != "completed" else ""
+
+
+def asks_too_much(moon: str) -> bool:
+    return True
+'''
+
+
+@pytest.fixture
+def shop(holdfast: Lab) -> Lab:
+    holdfast.write("shop.py", SHOP)
+    holdfast.write("cases.jsonl", '"A-1"\n"A-2"\n')
+    return holdfast
+
+
+def test_a_careful_agent_passes_under_every_fault(shop: Lab):
+    said = shop(
+        "trial", "shop.py:shop", "--inputs", "cases.jsonl", "--faults", "all", "--repeat", "6",
+        "--check", "shop.py:one_payment", "--before", "shop.py:empty", "--json",
+    )  # fmt: skip
+    found = said.json
+    assert found["failures"] == []
+    assert found["arms"]["plain"] == {"curve": [1.0] * 6, "passed": 12, "repeats": 12}
+    assert found["arms"]["faults"]["curve"] == [1.0] * 6
+    faults = {fault.split(": ")[-1] for run in found["runs"] for fault in run["faults"]}
+    assert (
+        len(faults & {"timeout before the effect", "timeout after the effect", "500 after the effect", "late answer"})
+        >= 3
+    )
+    assert sum("crash" in fault for run in found["runs"] for fault in run["faults"]) == 12, "one crash in each run"
+    assert all(run["effects"] == ["pay", "ship"] for run in found["runs"] if run["arm"] == "plain")
+    assert said.status == 0
+
+
+def test_a_careless_one_is_found_out_and_the_command_repeats_it(shop: Lab):
+    arguments = ("trial", "shop.py:careless", "--inputs", "cases.jsonl", "--repeat", "8", "--seed", "5")
+    found = shop(*arguments, "--json").json
+    plain, faults = found["arms"]["plain"], found["arms"]["faults"]
+    assert plain["curve"][0] == 1 > faults["curve"][0] > faults["curve"][-1]
+    (group, *_) = found["failures"]
+    assert "tell#1" in group["reason"]
+    again = shop(*group["command"].removeprefix("holdfast ").split(), "--json")
+    assert again.status == 1
+    (repeated,) = again.json["failures"]
+    assert (repeated["reason"], repeated["faults"]) == (group["reason"], group["faults"])
+    assert shop(*arguments, "--json").json == found, "the same seed, the same trial"
+
+
+def test_the_table_the_reasons_and_the_page(shop: Lab):
+    said = shop("trial", "shop.py:careless", "--inputs", "cases.jsonl", "--repeat", "4", "--html", "trial.html")
+    assert said.status == 1
+    assert re.search(r"^ +pass\^1 +pass\^2 +pass\^3 +pass\^4 +runs passed$", said.out, re.MULTILINE)
+    assert re.search(r"^without faults +100% +100% +100% +100% +8 of 8$", said.out, re.MULTILINE)
+    assert "again: holdfast trial shop.py:careless" in said.out
+    page = (shop.directory / "trial.html").read_text()
+    assert page.count("<svg") == 1 + 2, "one chart, and one row of squares for each case"
+    assert "prefers-color-scheme: dark" in page
+    assert not re.search(r"<script|https?://|src=|@import|url\(", page), "nothing is fetched"
+
+
+def test_what_is_shown_on_the_page_is_text(shop: Lab):
+    shop.write("cases.jsonl", '"<b>x</b>"\n')
+    shop("trial", "shop.py:flaky", "--inputs", "cases.jsonl", "--repeat", "1", "--html", "trial.html")
+    page = (shop.directory / "trial.html").read_text()
+    assert "<b>x" not in page
+    assert "&lt;b&gt;x" in page
+
+
+def test_lines_that_do_not_fit_are_reported_and_the_rest_runs(shop: Lab):
+    shop.write("cases.jsonl", '"A-1"\noops\n7\n"A-2"\n')
+    said = shop("trial", "shop.py:shop", "--inputs", "cases.jsonl", "--repeat", "1", "--faults", "none", "--json")
+    assert said.status == 1
+    assert [one["line"] for one in said.json["refused"]] == [2, 3]
+    assert [one["line"] for one in said.json["figures"]] == [1, 4]
+    assert set(said.json["arms"]) == {"plain"}
+
+
+def test_a_run_that_waits_for_somebody_does_not_pass(shop: Lab):
+    found = shop(
+        "trial", "shop.py:waits", "--inputs", "cases.jsonl", "--repeat", "1", "--faults", "none", "--json"
+    ).json
+    (group,) = found["failures"]
+    assert group["reason"].startswith("suspended:")
+    assert group["lines"] == [1, 2]
+
+
+def test_half_of_the_runs_fail_and_the_estimate_says_so(shop: Lab):
+    said = shop("trial", "shop.py:flaky", "--inputs", "cases.jsonl", "--repeat", "4", "--faults", "none", "--json")
+    assert said.json["arms"]["plain"]["curve"] == pytest.approx([1 / 2, 1 / 6, 0, 0])
+    assert said.status == 1
+    relaxed = shop(
+        "trial", "shop.py:flaky", "--inputs", "cases.jsonl", "--repeat", "4", "--faults", "none", "--at-least", "0.5"
+    )
+    assert relaxed.status == 0
+
+
+@pytest.mark.parametrize(
+    ("check", "agent", "reason"),
+    [
+        ("says_no", "shop", "check: it says no"),
+        ("says_why", "flaky", "check: stopped because ValueError: a bad day"),
+        ("one_payment", "careless", "check: 1 entries"),
+        ("empty", "shop", ""),
+    ],
+)
+def test_what_a_check_may_say(shop: Lab, check: str, agent: str, reason: str):
+    arguments = (
+        "--inputs",
+        "cases.jsonl",
+        "--repeat",
+        "1",
+        "--faults",
+        "none",
+        "--line",
+        "1",
+        "--before",
+        "shop.py:empty",
+    )
+    found = shop("trial", f"shop.py:{agent}", *arguments, "--check", f"shop.py:{check}", "--json").json
+    assert [group["reason"] for group in found["failures"]] == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--faults", "locusts"], "there is no such fault"),
+        (["--check", "shop.py:asks_too_much"], "the check asks for 'moon'"),
+        (["--check", "shop.py:nothing"], "is no function"),
+        (["--line", "9"], "there is no case in line 9"),
+        (["--html", "no/such/place.html", "--repeat", "1"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said(shop: Lab, arguments: list[str], said: str):
+    refused = shop("trial", "shop.py:shop", "--inputs", "cases.jsonl", *arguments)
+    assert (refused.status, said in refused.err) == (2, True), refused.err
+
+
+def test_tools_are_as_they_were_afterwards(shop: Lab):
+    shop.write("desk.py", DESK)
+    shop.write("cases.jsonl", json.dumps({"id": "1"}))
+    shop("trial", "desk.py:desk", "--inputs", "cases.jsonl", "--repeat", "2")
+    tried = len(shop.world)
+    assert shop("run", "desk.py:desk", shop.ticket("9")).status == 0
+    assert len(shop.world) == tried + 2
