@@ -2,6 +2,9 @@
 
 import json
 import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -85,6 +88,83 @@ def says_why(status: str, reason: str) -> str:
 def asks_too_much(moon: str) -> bool:
     return True
 '''
+
+
+# Tools and a model over a real server that takes its time.
+WIRED = '''
+import asyncio
+from datetime import timedelta
+from urllib.request import urlopen
+
+from holdfast import Key, Run, agent, current_operation, tool
+
+
+async def ask(what: str) -> str:
+    """Over a socket, as a client of a model service does."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+    writer.write(f"GET /{what} HTTP/1.0\\r\\n\\r\\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer.decode().rpartition("\\r\\n\\r\\n")[2]
+
+
+@tool(idempotency=Key.forever(), timeout=timedelta(seconds=30))
+async def pay(order: str) -> str:
+    return await ask(f"pay?key={current_operation().key}")
+
+
+@tool(idempotency=Key.forever(), timeout=timedelta(seconds=30))
+def ship(order: str) -> str:
+    with urlopen(f"http://127.0.0.1:PORT/ship?key={current_operation().key}") as answer:
+        return answer.read().decode()
+
+
+quick = ship.options(timeout=timedelta(seconds=20))
+
+
+@agent(run_id="order-{order}", tools=[pay, ship])
+async def shop(run: Run, order: str) -> str:
+    ruling = await run.decide(ask, f"rule-{order}")
+    paid = await pay(order)
+    await run.sleep(timedelta(hours=1))
+    return f"{ruling}, {paid}, {await quick(order)}"
+
+
+@agent(run_id="order-{order}", tools=[pay])
+async def stuck(run: Run, order: str) -> None:
+    await asyncio.Event().wait()
+
+
+def nothing_changed(result: str) -> bool:
+    return result == "slow answer, slow answer, slow answer"
+'''
+
+
+class Slow(BaseHTTPRequestHandler):
+    """Answers, but not at once."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        threading.Event().wait(0.02)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"slow answer")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def slow() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    server.asked = []
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    yield server
+    server.shutdown()
+    serving.join()
+    server.server_close()
 
 
 @pytest.fixture
@@ -214,6 +294,32 @@ def test_what_a_check_may_say(shop: Lab, check: str, agent: str, reason: str):
 def test_what_cannot_be_done_is_said(shop: Lab, arguments: list[str], said: str):
     refused = shop("trial", "shop.py:shop", "--inputs", "cases.jsonl", *arguments)
     assert (refused.status, said in refused.err) == (2, True), refused.err
+
+
+def test_real_services_are_waited_for_and_long_waits_are_not(shop: Lab, slow: ThreadingHTTPServer):
+    shop.write("wired.py", WIRED.replace("PORT", str(slow.server_port)))
+    found = shop(
+        "trial", "wired.py:shop", "--inputs", "cases.jsonl", "--repeat", "3", "--faults", "timeouts,crashes",
+        "--check", "wired.py:nothing_changed", "--json",
+    ).json  # fmt: skip
+    assert found["failures"] == []
+    assert [run["effects"] for run in found["runs"] if run["arm"] == "plain"] == [["pay", "ship"]] * 6
+    assert any(fault.startswith("ship") for run in found["runs"] for fault in run["faults"]), "options are met too"
+    assert len({path for path in slow.asked if "key=" in path}) == 2 * 2 * 2 * 3, "each run has keys of its own"
+
+
+def test_code_that_waits_for_what_never_comes_ends(shop: Lab, slow: ThreadingHTTPServer):
+    shop.write("wired.py", WIRED.replace("PORT", str(slow.server_port)))
+    found = shop("trial", "wired.py:stuck", "--inputs", "cases.jsonl", "--repeat", "1", "--line", "1", "--json").json
+    assert {group["reason"].partition(":")[0] for group in found["failures"]} == {"stopped"}
+
+
+def test_a_line_that_names_no_run_does_not_fit(shop: Lab):
+    shop.write("desk.py", DESK)
+    shop.write("cases.jsonl", '{"id": "1"}\n{"id": "not a name"}\n')
+    found = shop("trial", "desk.py:desk", "--inputs", "cases.jsonl", "--repeat", "1", "--faults", "none", "--json").json
+    assert [one["line"] for one in found["refused"]] == [2]
+    assert [one["line"] for one in found["figures"]] == [1]
 
 
 def test_tools_are_as_they_were_afterwards(shop: Lab):

@@ -118,7 +118,10 @@ def _plan(agent: AnyAgent, options: Options) -> tuple[Plan, list[Refused]]:
         try:
             if line.problem:
                 raise UsageError(line.problem)
-            inputs[line.number] = parsed(agent, line.text)
+            given = parsed(agent, line.text)
+            if agent.template is not None:
+                agent.run_id_for(given)  # raises where the input has no such field
+            inputs[line.number] = given
             shown[line.number] = line.text.decode("utf-8", "replace").strip()
         except HoldfastError as error:
             refused.append(Refused(line.number, error.message))

@@ -48,7 +48,7 @@ rect.missed { fill: var(--missed); }
 .key.plain { background: var(--plain); }
 .key.faults { background: var(--faults); }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; width: 100%; min-width: 38rem; }
 th, td { text-align: left; vertical-align: top; padding: .5rem .75rem .5rem 0; border-top: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; border-top: 0; }
 td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }

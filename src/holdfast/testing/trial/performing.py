@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.agent.agent import Agent
-from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.engine.seams import DaemonThreads, Seams
 from holdfast.errors import RunSuspended, UsageError
@@ -80,8 +80,7 @@ def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tu
     _prepare(wanted)
     run = _run_id(wanted.agent, given, line)
     seams = Seams(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
-    tools = gather_tools(gather_agents([wanted.agent]).values(), ())
-    with faulty(tools.values(), mischief, passing, seams.threads):
+    with faulty(_tools(wanted.agent), mischief, passing, seams.threads):
         ended = _live(_Life(wanted.agent, given, run), journal, seams, fate)
     reason = _judge(wanted.check, given, run, ended, mischief.effects)
     repeat = Repeat(
@@ -176,9 +175,16 @@ def _prepare(wanted: Wanted) -> None:
 
 
 def _run_id(agent: AnyAgent, given: object, line: int) -> str:
-    with suppress(UsageError):
-        return agent.run_id_for(given)
-    return f"line-{line}"
+    return f"line-{line}" if agent.template is None else agent.run_id_for(given)
+
+
+def _tools(agent: AnyAgent) -> list[Tool[Any, Any]]:
+    """The agent's tools, and what its module made of them with `options`: that has the tool's body as its own."""
+    functions = {tool.__wrapped__ for tool in agent.tools}
+    module = sys.modules.get(agent.__wrapped__.__module__)
+    seen: list[object] = [*agent.tools, *(vars(module).values() if module is not None else ())]
+    found = {id(value): value for value in seen if isinstance(value, Tool) and value.__wrapped__ in functions}
+    return list(found.values())
 
 
 class _Wall:
