@@ -7,7 +7,7 @@ import inspect
 import random
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -183,8 +183,12 @@ def _tools(agent: AnyAgent) -> list[Tool[Any, Any]]:
     functions = {tool.__wrapped__ for tool in agent.tools}
     module = sys.modules.get(agent.__wrapped__.__module__)
     seen: list[object] = [*agent.tools, *(vars(module).values() if module is not None else ())]
-    found = {id(value): value for value in seen if isinstance(value, Tool) and value.__wrapped__ in functions}
+    found = {id(value): value for value in seen if _is_tool(value) and value.__wrapped__ in functions}
     return list(found.values())
+
+
+def _is_tool(value: object) -> TypeGuard[Tool[Any, Any]]:
+    return isinstance(value, Tool)
 
 
 class _Wall:
