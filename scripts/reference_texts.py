@@ -39,6 +39,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget"),
     "`holdfast.testing`": (
         "holdfast.testing.operation.operation",
+        "holdfast.testing.fixtures.replay_fixture",
         "holdfast.testing.clock.run_virtual",
         "holdfast.testing.clock.virtual_seams",
         "holdfast.testing.clock.VirtualLoop",
