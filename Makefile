@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench sim soak mutation docs fmt
+.PHONY: help demo test check bench sim mutants soak mutation docs fmt
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -30,6 +30,9 @@ bench: ## measure against raw SQLite and the peers; fails below a goal
 
 sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42
 	$(IN) dev python -m holdfast.testing.simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(ARGS)
+
+mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
+	$(IN) dev python -m holdfast.testing.simulator.planting $(ARGS)
 
 soak: ## the tests that grow with time, at full length (hours)
 	@sh scripts/python scripts/system_packages.py

@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -93,7 +94,9 @@ def batch(seeds: range) -> Part:
     try:
         for seed in seeds:
             _count(part, seed, simulate(draw(seed)))
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
+            gc.collect()
     finally:
         gc.enable()
     return part

@@ -178,6 +178,7 @@ class Checker:
         self._world.reach.records[type(record).__name__] += 1
         step = getattr(record, "step", "")
         if not step:
+            self._of_run(run, record)
             return
         name = operation_id(run, step)
         known = self.operations.get(name)
@@ -203,6 +204,10 @@ class Checker:
                 known.settled = None if word == "retry" else record
             case _:
                 return
+
+    def _of_run(self, run: str, record: r.Record) -> None:
+        if isinstance(record, r.RunStopped) and record.reason in {"error", "diverged"}:
+            self.broken(14, f"run {run} stopped ({record.reason}), and its agent never changes: {record.error}")
 
     def _started(self, name: str, known: _Operation, record: r.AttemptStarted) -> None:
         known.intent = known.intent or record.intent
@@ -256,11 +261,17 @@ class Checker:
         done = self._effects.get(source, [])
         if outcome.status == "succeeded" and not done:
             self.broken(12, f"the agent heard that {outcome.operation} succeeded, and nothing happened")
+        elif outcome.status == "succeeded" and outcome.tool in PLAIN and not self._is_settled(source):
+            self.broken(12, f"the agent heard that {outcome.operation} succeeded before that was durable")
         elif outcome.status == "succeeded" and not outcome.code and outcome.tool not in NATURAL:
             if outcome.value not in {LIE, *(effect.value for effect in done)}:
                 self.broken(12, f"the agent heard {outcome.value!r} from {outcome.operation}, which is not what it did")
         elif outcome.status == "unknown":
             self.broken(12, f"the agent heard that {outcome.operation} is unknown, and had not asked to")
+
+    def _is_settled(self, name: str) -> bool:
+        known = self.operations.get(name)
+        return known is not None and known.settled is not None
 
     def answered(self, script: Script, result: list[str]) -> None:
         """A caller got the result of a run."""

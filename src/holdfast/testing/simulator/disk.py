@@ -163,12 +163,13 @@ class Disk:
             raise Died
 
     async def _reach(self, call: str, *, writing: bool = False) -> None:
-        """The call is on its way to the disk; a point for the nemesis where it writes."""
+        """The call is on its way to the disk. A write takes its time, and is a point for the nemesis."""
         self._alive()
-        if writing and self._world.point(self._actor, f"before {call}"):
-            await asyncio.sleep(0)
-        await asyncio.sleep(self._world.disk_s())
-        self._alive()
+        if writing:
+            if self._world.point(self._actor, f"before {call}"):
+                await asyncio.sleep(0)
+            await asyncio.sleep(self._world.disk_s())
+            self._alive()
         why = "the disk is broken" if self.broken else self._world.unreachable(self._actor, writing=writing)
         if why:
             raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")

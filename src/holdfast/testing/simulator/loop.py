@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
@@ -54,7 +53,7 @@ ACTOR: Final[ContextVar[Actor]] = ContextVar("holdfast_actor")
 class SimLoop(asyncio.BaseEventLoop):
     """The loop of one simulation. `pick` chooses among the actors that can take a step."""
 
-    def __init__(self, pick: Pick, *, most_steps: int = 2_000_000) -> None:
+    def __init__(self, pick: Pick, *, most_steps: int = 400_000) -> None:
         super().__init__()
         self.world: Final = Actor("world")
         self.steps = 0
@@ -170,11 +169,6 @@ class SimLoop(asyncio.BaseEventLoop):
     def _bury(self) -> None:
         """Close what never ended, in a fixed order, where nothing can hear it any more."""
         held = [one for actor in self._graves for one in actor.tasks]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
-            self._close_all(held)
-
-    def _close_all(self, held: list[tuple[asyncio.Task[Any], Context]]) -> None:
         for task, context in held:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does with its own

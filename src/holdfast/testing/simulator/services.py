@@ -36,11 +36,12 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     answers_later: bool = False
 
 
-HOUR: Final = 3_600_000
+MINUTE: Final = 60_000
+HOUR: Final = 60 * MINUTE
 CATALOGUE: Final[Mapping[str, Capabilities]] = {
     one.name: one
     for one in (
-        Capabilities("charge", key=True, ttl_ms=2 * HOUR, stores="all"),
+        Capabilities("charge", key=True, ttl_ms=3 * MINUTE, stores="all"),
         Capabilities("pay", key=True, in_progress="blocks", late_ms=20_000),
         Capabilities("mail", read_back="marker", lag_ms=60_000, late_ms=20_000),
         Capabilities("ticket", read_back="marker", lag_ms=10_000, late_ms=10_000),

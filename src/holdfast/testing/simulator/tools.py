@@ -77,7 +77,7 @@ _ANSWERS: Final[dict[str, Any]] = {"rejections": REFUSED, "not_sent": BUSY, "tim
 def _keyed(newer: bool) -> Iterable[Tool[Any, Any]]:
     """The service dedupes on the key: for a while, for ever, with a business key, with a webhook afterwards."""
 
-    @tool(idempotency=Key(ttl=timedelta(hours=1 if newer else 2), stores="all"), **_ANSWERS)
+    @tool(idempotency=Key(ttl=timedelta(seconds=150 if newer else 180), stores="all"), **_ANSWERS)
     async def charge(thing: str) -> str:
         return await _write("charge", keyed=True, thing=thing)
 

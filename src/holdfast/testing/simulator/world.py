@@ -7,6 +7,7 @@ import contextvars
 import functools
 import logging
 import random
+import warnings
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
@@ -55,7 +56,7 @@ class World:
         self.nemesis: Final = Nemesis(self, plan.faults)
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
         self.store.world = self
-        self.settings: Final = settings_from({"poll_ms": 2_000, "recover_every_ms": 10_000} | plan.settings)
+        self.settings: Final = settings_from({"poll_ms": 4_000, "recover_every_ms": 10_000} | plan.settings)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
         self.newer = False
@@ -242,6 +243,8 @@ def simulate(plan: Plan, *, story: bool = False) -> Report:
     log = logging.getLogger("holdfast")
     before, log.disabled = log.disabled, True
     try:
-        return World(plan, story=story).simulate()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
+            return World(plan, story=story).simulate()
     finally:
         log.disabled = before

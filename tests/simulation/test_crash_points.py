@@ -1,0 +1,47 @@
+"""A kill at every point that any process comes by, one at a time, and for a small scenario every pair of them."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.world import simulate
+
+TWO = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
+
+
+def of(*kinds: str) -> Plan:
+    return Plan(1, (Script("run", tuple(Step(kind, f"thing {kind}") for kind in kinds)),), TWO)
+
+
+def points_of(plan: Plan) -> int:
+    report = simulate(plan)
+    assert not report.violations, report.violations
+    return report.points
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("charge", "mail", "ship"),
+        ("pay", "order", "look"),
+        ("ticket", "switch", "note"),
+        ("book", "transfer"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("kind", ["kill", "power", "shutdown", "disk_broken"])
+def test_a_fault_at_every_point(kind: str, kinds: tuple[str, ...]):
+    plan = of(*kinds)
+    for at in range(1, points_of(plan) + 1):
+        report = simulate(replace(plan, faults=(Fault(kind, at),)))
+        assert not report.violations, f"{kind} at point {at}: {report.violations[0]}"
+
+
+@pytest.mark.parametrize("kinds", [("charge",), ("mail",), ("ship",), ("order",)], ids=" ".join)
+def test_two_kills_at_every_pair_of_points(kinds: tuple[str, ...]):
+    plan = of(*kinds)
+    for first in range(1, points_of(plan) + 1):
+        once = replace(plan, faults=(Fault("kill", first),))
+        for second in range(first + 1, points_of(once) + 1):
+            report = simulate(replace(plan, faults=(Fault("kill", first), Fault("kill", second))))
+            assert not report.violations, f"kills at {first} and {second}: {report.violations[0]}"

@@ -1,0 +1,38 @@
+"""The simulator finds planted bugs; `make mutants` plants them all."""
+
+import inspect
+from importlib import import_module
+
+import pytest
+
+from holdfast.testing.simulator.mutants import MUTANTS, Mutant, planted
+from holdfast.testing.simulator.planting import hunt
+
+QUICK = ("effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain")
+
+
+def test_there_are_at_least_thirty_and_each_has_its_own_name():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found(name: str):
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    find = hunt(mutant, 60)
+    assert find.invariant, f"{name} was not found in {find.seeds} seeds"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_what_is_planted_is_taken_out_again(mutant: Mutant):
+    module, _, path = mutant.place.partition(":")
+
+    def present() -> object:
+        found: object = import_module(f"holdfast.{module}")
+        for name in path.split("."):
+            found = inspect.getattr_static(found, name)
+        return found
+
+    before = present()
+    with planted(mutant):
+        assert present() is not before
+    assert present() is before
