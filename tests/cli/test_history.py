@@ -50,7 +50,11 @@ CHANGES = {
         "    raise KeyError(1)",
         '- recorded: completed with "r-1"\n+ now: stopped: KeyError: 1',
     ),
-    "a question asked otherwise": ("run.decide(rule, ticket)", "run.decide(rule, Ticket('2'))", ""),
+    "a question asked otherwise": (
+        "run.decide(rule, ticket)",
+        "run.decide(rule, Ticket('2'))",
+        '- recorded: rule [[{"id":"1","cents":500,"mode":""}],{}]\n+ now:      rule [[{"id":"2","cents":500,"mode":""}],{}]',
+    ),
 }
 
 

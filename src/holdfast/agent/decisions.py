@@ -19,7 +19,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe
 from holdfast.engine.instance import Ending
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.errors import ContractError, OperationFailed
+from holdfast.errors import ContractError, OperationFailed, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import digest
 from holdfast.model.outcome import Outcome
@@ -29,6 +29,7 @@ from holdfast.policies import READ_RETRY, Retry, milliseconds
 R = TypeVar("R")
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 SEEN_LIMIT = 64 * 1024
+SHOWN, SHOWN_BEFORE = 240, 40  # how much of a question a difference shows, and how much of it is alike
 
 
 class Decisions(msgspec.Struct, frozen=True):
@@ -37,6 +38,13 @@ class Decisions(msgspec.Struct, frozen=True):
     step: str | None = None
     timeout: timedelta | None = None
     retry: Retry | None = None
+
+
+class _NewPart(msgspec.Struct, frozen=True):
+    """A question as it is stored where its beginning was stored before: after `as_before` bytes comes `then`."""
+
+    as_before: int
+    then: str
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -78,7 +86,9 @@ async def decide(
     # An exported run keeps no digest of a question that was too long to be stored whole.
     if not isinstance(recorded, r.DecisionRecorded) or recorded.digest not in ("", seen_digest):
         instance.end(Ending("diverged", f"{step} was asked something else"))
-        raise instance.divergence(f"{step} was asked something else when it was recorded")
+        raise _asked_otherwise(
+            instance.divergence(f"{step} was asked something else when it was recorded"), recorded, question
+        )
     if recorded.status == "failed":
         raise OperationFailed(
             f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
@@ -144,6 +154,31 @@ def _record(
         ms=instance.now().up - began,
         **instance.stamp(),
     )
+
+
+def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: Question) -> ReplayDiverged:
+    """The error with both questions, where the record holds the old one."""
+    if isinstance(recorded, r.DecisionRecorded):
+        old, new = _where_they_part(bytes(recorded.seen).decode(), question.seen.decode("utf-8", "replace"))
+        diverged.difference = f"- recorded: {recorded.function} {old}\n+ now:      {question.name} {new}"
+    return diverged
+
+
+def _where_they_part(old: str, new: str) -> tuple[str, str]:
+    """Both texts from shortly before their first difference, and no further than a person reads.
+
+    A question that was stored as its new part is compared with the new part of today's.
+    """
+    if old.startswith('{"as_before"'):
+        part = msgspec.json.decode(old, type=_NewPart)
+        old, new = part.then, new.encode()[part.as_before :].decode("utf-8", "replace")
+    apart = (n for n, (ours, theirs) in enumerate(zip(old, new, strict=False)) if ours != theirs)
+    start = max(0, next(apart, min(len(old), len(new))) - SHOWN_BEFORE)
+    return _cut(old, start), _cut(new, start)
+
+
+def _cut(text: str, start: int) -> str:
+    return f"{'…' if start else ''}{text[start : start + SHOWN]}{'…' if len(text) > start + SHOWN else ''}"
 
 
 def _count(usage: object, *names: str) -> int:

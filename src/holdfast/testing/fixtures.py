@@ -41,7 +41,8 @@ def replay_fixture(agent: AnyAgent, path: str | Path) -> Replayed:
     if not replayed.agrees:
         place = "".join(f"\n{label} {text}" for label, text in (("at", replayed.at), ("in", replayed.where)) if text)
         raise ReplayDiverged(
-            f"{agent.name} does not do what it did in run {found.run} ({path})\n{replayed.difference}{place}\n",
+            f"{agent.name} does not do what it did in run {found.run} ({path})\n"
+            f"{replayed.difference}{place}\nNothing was called.",
             run=found.run,
             difference=replayed.difference,
             next_step="restore the code; if the change is meant: add a version marker, or export a new run",
