@@ -193,6 +193,46 @@ def test_a_careful_agent_passes_under_every_fault(shop: Lab):
     assert said.status == 0
 
 
+READ_BACK = """
+from holdfast import DidNotHappen, Happened, Operation, Verdict
+SENT: list[str] = []
+
+
+def forget() -> None:
+    SENT.clear()
+
+
+@tool
+def send(order: str) -> str:
+    SENT.append(current_operation().marker)
+    return SENT[-1]
+
+
+@send.verify(settle_window=timedelta(seconds=90))
+def in_sent_mail(operation: Operation[str]) -> Verdict[str]:
+    return Happened(operation.marker) if operation.marker in SENT else DidNotHappen()
+
+
+@agent(run_id="mail-{order}", tools=[send])
+async def mail(run: Run, order: str) -> str:
+    return await send(order)
+
+
+def once(result: str) -> None:
+    assert SENT == [result], f"sent {len(SENT)} times"
+"""
+
+
+def test_a_tool_that_can_be_read_back_passes_under_every_fault_and_happens_once(shop: Lab):
+    shop.write("mail.py", SHOP + READ_BACK)
+    found = shop(
+        "trial", "mail.py:mail", "--inputs", "cases.jsonl", "--faults", "all", "--check", "mail.py:once",
+        "--before", "mail.py:forget", "--json",
+    ).json  # fmt: skip
+    assert found["failures"] == []
+    assert any("timeout" in fault for run in found["runs"] for fault in run["faults"])
+
+
 def test_a_careless_one_is_found_out_and_the_command_repeats_it(shop: Lab):
     arguments = ("trial", "shop.py:careless", "--inputs", "cases.jsonl", "--repeat", "8", "--seed", "5")
     found = shop(*arguments, "--json").json
