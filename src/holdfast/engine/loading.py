@@ -30,8 +30,9 @@ async def load(engine: Engine, run: str) -> RunHistory:
                 known="nothing was sent for this run",
                 next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
             )
+        add = history.add
         for row in rows:
-            history.add(decode(row.body))
+            add(decode(row.body))
         after, head = rows[-1].seq, rows[-1].hash
         if len(rows) < PAGE:
             break

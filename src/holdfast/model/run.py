@@ -80,9 +80,10 @@ class RunHistory:
     def add(self, record: r.Record) -> None:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
         self.records += 1
-        if type(record) in _PROGRESS:
+        kind = type(record)
+        if kind in _PROGRESS:
             self.claims_without_progress = 0
-        if type(record) in MOVES:
+        if kind in MOVES:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif isinstance(record, _ANSWERS):
             self.answers[record.step] = record

@@ -212,7 +212,7 @@ class BatchWriter:
 
 def read_body(database: Database, body: bytes) -> bytes:
     """The full body for what stands in a row."""
-    if not _looks_like_pointer(body):
+    if len(body) != _POINTER_SIZE or not _looks_like_pointer(body):
         return body
     digest = body[len(_POINTER) : -2].decode()
     found = database.rows("select cast(body as blob) from payload where digest = ?", (digest,))
