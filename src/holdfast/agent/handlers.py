@@ -38,6 +38,16 @@ class Handlers(Generic[R]):
         self._tool = tool
         self._kind: Kind = kind
 
+    @property
+    def tool(self) -> Tool[Any, R]:
+        """The tool whose handler this is."""
+        return self._tool
+
+    @property
+    def kind(self) -> Kind:
+        """Which of its handlers."""
+        return self._kind
+
     @overload
     def __call__(self, function: F, /) -> F: ...
     @overload

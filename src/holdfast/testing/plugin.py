@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from holdfast.engine.current import CurrentOperation
+    from holdfast.testing.world import World
 
 
 @pytest.fixture
@@ -26,3 +27,11 @@ def current_operation() -> Iterator[CurrentOperation]:
 
     with operation() as current:
         yield current
+
+
+@pytest.fixture
+def world() -> World:
+    """A world for agents: stubs, faults, virtual time, and a crash at every boundary (`world.explore`)."""
+    from holdfast.testing.world import World  # noqa: PLC0415 - a plugin that is not used costs nothing
+
+    return World()

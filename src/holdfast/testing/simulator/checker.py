@@ -261,9 +261,11 @@ class Checker:
         done = self._effects.get(source, [])
         if outcome.status == "succeeded" and not done:
             self.broken(12, f"the agent heard that {outcome.operation} succeeded, and nothing happened")
+        elif outcome.status == "succeeded" and outcome.code:
+            self.broken(12, f"the agent did not hear the result of {outcome.operation}: {outcome.code}")
         elif outcome.status == "succeeded" and outcome.tool in PLAIN and not self._is_settled(source):
             self.broken(12, f"the agent heard that {outcome.operation} succeeded before that was durable")
-        elif outcome.status == "succeeded" and not outcome.code and outcome.tool not in NATURAL:
+        elif outcome.status == "succeeded" and outcome.tool not in NATURAL:
             if outcome.value not in {LIE, *(effect.value for effect in done)}:
                 self.broken(12, f"the agent heard {outcome.value!r} from {outcome.operation}, which is not what it did")
         elif outcome.status == "unknown":

@@ -6,7 +6,8 @@ What rides is kept in the process until it commits, and dies with it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
@@ -28,26 +29,59 @@ from holdfast.journal.port import (
 )
 from holdfast.testing.simulator.loop import Actor, Died
 
-if TYPE_CHECKING:
-    from holdfast.testing.simulator.world import World
-
 RIDE_S: Final = 0.005
 
 
-class Store(MemoryJournal):
-    """The shared journal. Tells the world's checker what became durable."""
+class Ground(Protocol):
+    """What simulated processes stand on: one store, one machine, and somebody who may strike at any point."""
 
-    world: World
+    boot: str
+    contained: dict[str, bool]
+
+    @property
+    def store(self) -> MemoryJournal:
+        """The shared journal."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds since the beginning."""
+        ...
+
+    def point(self, actor: Actor, label: str) -> bool:
+        """A process reached a point: true where it has to stand still. Raises `Died` where it dies."""
+        ...
+
+    def disk_s(self) -> float:
+        """How long a write takes, in seconds."""
+        ...
+
+    def unreachable(self, actor: Actor, *, writing: bool) -> str:
+        """Why the journal cannot be reached, or nothing."""
+        ...
+
+    def hidden(self, worker: str, contained: bool) -> bool:
+        """Whether that process cannot be observed from here."""
+        ...
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        ...
+
+
+class Store(MemoryJournal):
+    """The shared journal. `stored` hears what became durable."""
+
+    stored: Callable[[Write], None]
 
     def _commit(self, write: Write) -> None:
         super()._commit(write)
-        self.world.checker.stored(write)
+        self.stored(write)
 
 
 class Disk:
     """The journal port of one process."""
 
-    def __init__(self, world: World, actor: Actor, *, contained: bool) -> None:
+    def __init__(self, world: Ground, actor: Actor, *, contained: bool) -> None:
         self._world = world
         self._actor = actor
         self._contained = contained
@@ -227,7 +261,7 @@ class Disk:
             store.settle()
             if isinstance(last, Write):
                 await store.append(last)
-                self._world.checker.acknowledged(last)
+                self._world.acknowledged(last)
             elif last is not None:
                 await store.flush(last)
             await self._told(call)

@@ -32,8 +32,7 @@ class Mutant(msgspec.Struct, frozen=True):
 def planted(mutant: Mutant) -> Generator[None]:
     """Plant the bug everywhere where its names were imported, and take it out again."""
     owner, name = _owner(mutant.place)
-    attributes: dict[str, Any] = dict(vars(owner))
-    original = attributes[name]
+    original: Any = owner.__dict__[name]
     twisted = mutant.twist(original)
     holders = _holders(owner, name, original)
     try:
@@ -229,7 +228,7 @@ MUTANTS: Final = (
         twists.kept,
     ),
     Mutant(
-        "found twists.without its result",
+        "found without its result",
         "the agent does not hear what was found",
         "engine.executor:_result",
         twists.found_without_result,

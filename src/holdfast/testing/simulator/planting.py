@@ -22,6 +22,7 @@ from holdfast.testing.simulator.mutants import MUTANTS, Mutant, planted
 from holdfast.testing.simulator.world import simulate
 
 MOST: Final = 20_000
+ROUNDS: Final = (50, 500, 3_000)
 
 
 class Find(msgspec.Struct, frozen=True):
@@ -34,9 +35,9 @@ class Find(msgspec.Struct, frozen=True):
     what: str = ""
 
 
-def hunt(mutant: Mutant, most: int, until: float | None = None) -> Find:
-    """Try seeds from 0 until one finds the mutant, or until the clock says `until` (seconds, `time.monotonic`)."""
-    for seed in range(most):
+def hunt(mutant: Mutant, most: int, until: float | None = None, *, first: int = 0) -> Find:
+    """Try seeds from `first` until one finds the mutant, or until the clock says `until` (`time.monotonic`)."""
+    for seed in range(first, most):
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
         with planted(mutant):
@@ -46,9 +47,9 @@ def hunt(mutant: Mutant, most: int, until: float | None = None) -> Find:
     return Find(mutant.name, mutant.breaks, most)
 
 
-def _hunt(job: tuple[int, int, float]) -> Find:
-    number, most, until = job
-    return hunt(MUTANTS[number], most, until)
+def _hunt(job: tuple[int, int, int, float]) -> Find:
+    number, first, most, until = job
+    return hunt(MUTANTS[number], most, until, first=first)
 
 
 @click.command(epilog="Example: python -m holdfast.testing.simulator.planting --only 'key per attempt'")
@@ -63,8 +64,7 @@ def main(most: int, minutes: float, only: tuple[str, ...], jobs: int | None, *, 
     if strange := [name for name in only if name not in known]:
         raise click.UsageError(f"no mutant is called {strange[0]!r}; there are: {', '.join(known)}")
     until = time.monotonic() + minutes * 60
-    work = [(known[name], most, until) for name in only or known]
-    finds = _all(work, jobs or os.cpu_count() or 1)
+    finds = _all([known[name] for name in only or known], most, until, jobs or os.cpu_count() or 1)
     missed = [find for find in finds if not find.invariant]
     if as_json:
         click.echo(msgspec.json.encode({"caught": len(finds) - len(missed), "missed": len(missed), "mutants": finds}))
@@ -73,16 +73,23 @@ def main(most: int, minutes: float, only: tuple[str, ...], jobs: int | None, *, 
     sys.exit(1 if missed else 0)
 
 
-def _all(work: list[tuple[int, int, float]], jobs: int) -> list[Find]:
+def _all(mutants: list[int], most: int, until: float, jobs: int) -> list[Find]:
+    """In rounds, so that one that hides well does not keep the others from being looked for."""
+    finds: dict[int, Find] = {}
     console = Console(stderr=True)
-    with Progress(TextColumn("planting"), BarColumn(), MofNCompleteColumn(), console=console) as progress:
-        task = progress.add_task("", total=len(work))
-        finds: list[Find] = []
-        with multiprocessing.get_context("fork").Pool(jobs) as pool:
-            for find in pool.imap_unordered(_hunt, work):
-                finds.append(find)
-                progress.advance(task)
-    return sorted(finds, key=lambda find: (find.invariant == 0, find.seeds, find.name))
+    with (
+        Progress(TextColumn("planting"), BarColumn(), MofNCompleteColumn(), console=console) as progress,
+        multiprocessing.get_context("fork").Pool(jobs) as pool,
+    ):
+        task, first = progress.add_task("", total=len(mutants)), 0
+        for last in sorted({min(size, most) for size in (*ROUNDS, most)}):
+            left = [number for number in mutants if number not in finds or not finds[number].invariant]
+            work = [(number, first, last, until) for number in left]
+            for number, find in zip(left, pool.imap(_hunt, work), strict=True):
+                finds[number] = find
+                progress.advance(task, 1 if find.invariant else 0)
+            first = last
+    return sorted(finds.values(), key=lambda find: (find.invariant == 0, find.seeds, find.name))
 
 
 def _say(finds: list[Find]) -> None:

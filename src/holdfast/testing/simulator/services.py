@@ -41,7 +41,7 @@ HOUR: Final = 60 * MINUTE
 CATALOGUE: Final[Mapping[str, Capabilities]] = {
     one.name: one
     for one in (
-        Capabilities("charge", key=True, ttl_ms=3 * MINUTE, stores="all"),
+        Capabilities("charge", key=True, ttl_ms=3 * MINUTE, stores="all", late_ms=8_000),
         Capabilities("pay", key=True, in_progress="blocks", late_ms=20_000),
         Capabilities("mail", read_back="marker", lag_ms=60_000, late_ms=20_000),
         Capabilities("ticket", read_back="marker", lag_ms=10_000, late_ms=10_000),

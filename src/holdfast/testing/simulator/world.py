@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.journal.port import Write
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.simulator.checker import Checker, Violation
 from holdfast.testing.simulator.disk import Store
@@ -55,7 +56,7 @@ class World:
         self.checker: Final = Checker(self)
         self.nemesis: Final = Nemesis(self, plan.faults)
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
-        self.store.world = self
+        self.store.stored = self.checker.stored
         self.settings: Final = settings_from({"poll_ms": 4_000, "recover_every_ms": 10_000} | plan.settings)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
@@ -177,6 +178,10 @@ class World:
         if self.now_ms() < self.lost_until.get(actor, 0):
             return "the journal cannot be reached"
         return "the disk is full" if writing and self.now_ms() < self.full_until else ""
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        self.checker.acknowledged(write)
 
     def outage(self, service: str) -> bool:
         """Whether a service is down."""

@@ -1,0 +1,149 @@
+"""`World`: tests of agents with crashes and faults, in virtual time; the pytest plugin gives one as `world`.
+
+def test_hotel_full(world: World):
+world.stub(book_flight, returns=F1)
+world.stub(book_hotel, raises=Rejected("full"))
+assert world.run(book_trip, TRIP).effects == ["book_flight"]
+world.explore(book_trip, TRIP)  # a crash at every boundary; fails with a story
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Generator
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.handlers import Handlers
+from holdfast.agent.tool import Tool
+from holdfast.errors import UsageError
+from holdfast.testing.world.explore import Exploration, Finding, judge
+from holdfast.testing.world.outside import Effect, Fault, Kind, Outside, Service, stub
+from holdfast.testing.world.stage import Ended, Stage
+
+T = TypeVar("T")
+R = TypeVar("R")
+AnyTool = Tool[Any, Any]
+
+__all__ = ["Effect", "Exploration", "Finding", "Ran", "Service", "World"]
+
+
+class Ran(msgspec.Struct, Generic[R]):
+    """How a run went. `effects` names what really happened, in order; `calls` says it with arguments.
+
+    `status` is that of the run; where it waits for a person or an event, `asks` says for what.
+    """
+
+    status: str
+    result: R | None
+    error: BaseException | None
+    effects: list[str]
+    calls: list[str]
+    asks: str = ""
+    reason: str = ""
+
+
+class World:
+    """The outside world of a test. Each `run` starts in a fresh one, with the stubs and faults that were set."""
+
+    def __init__(self) -> None:
+        self._outside = Outside()
+
+    # --- setting the scene --------------------------------------------------------------------------------------
+
+    def stub(self, what: AnyTool | Handlers[Any], *, returns: Any = None, raises: BaseException | None = None) -> None:
+        """Let a tool answer so instead of running, or one of its handlers: `world.stub(book.verify, returns=...)`."""
+        tool, name = (what.tool, what.kind) if isinstance(what, Handlers) else (what, "")
+        if name and name not in tool.handlers:
+            raise UsageError(f"{tool.name} has no {name} that could be stubbed")
+        self._outside.stubs[tool.name, name] = stub(returns, raises)
+
+    def use(self, *services: Service) -> None:
+        """Compare what these fakes count as well; they are reset before each run."""
+        self._outside.services.extend(services)
+
+    def lose_request(self, tool: AnyTool, *, times: int = 1) -> None:
+        """A timeout before the effect: the request never arrives."""
+        self._fault(tool, "lose_request", times)
+
+    def lose_reply(self, tool: AnyTool, *, times: int = 1) -> None:
+        """A timeout after the effect: it happens, and the reply is lost."""
+        self._fault(tool, "lose_reply", times)
+
+    def fail_after(self, tool: AnyTool, *, times: int = 1) -> None:
+        """A 500 after the effect."""
+        self._fault(tool, "fail_after", times)
+
+    def land_late(self, tool: AnyTool, after: timedelta, *, times: int = 1) -> None:
+        """A timeout first, and the effect that much later."""
+        self._fault(tool, "land_late", times, after)
+
+    def deliver_twice(self, tool: AnyTool, *, times: int = 1) -> None:
+        """The network delivers the request twice."""
+        self._fault(tool, "deliver_twice", times)
+
+    def lag(self, tool: AnyTool, by: timedelta) -> None:
+        """What `verify` reads back is that much behind."""
+        self._outside.lags[tool.name] = by.total_seconds()
+
+    def _fault(self, tool: AnyTool, kind: Kind, times: int, after: timedelta = timedelta()) -> None:
+        if tool.contract.effect == "read":
+            raise UsageError(f"{tool.name} is a read: it has no effect that could get lost")
+        self._outside.faults.setdefault(tool.name, []).append(Fault(kind, times, after.total_seconds()))
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> Ran[R]:
+        """Run the agent in a fresh world until it ends or waits for a person or an event. Days pass at once."""
+        end, calls = self._perform(agent, given, run_id, 0)
+        names = [effect.tool for effect in self._outside.effects]
+        return Ran(end.status, end.result, end.error, names, calls, end.asks, end.reason)
+
+    def explore(
+        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, allow_unknown: bool = False
+    ) -> Exploration:
+        """Crash the run at every boundary, one at a time, and let another process go on with it.
+
+        Raises `AssertionError` with the story where the world sees something else than without a crash. An
+        operation that is left unknown is such a finding too, unless `allow_unknown` says that a person may be asked.
+        """
+        __tracebackhide__ = True  # pytest shows the test, not this
+        calm = self._perform(agent, given, run_id, 0)
+        findings: list[Finding] = []
+        count = len(calm[0].boundaries)
+        for number in range(1, count + 1):
+            struck = self._perform(agent, given, run_id, number)
+            finding = judge(number, calm, struck, agent.tools, allow_unknown=allow_unknown)
+            if finding is not None:
+                findings.append(finding)
+        exploration = Exploration(count, calm[1], findings)
+        if findings:
+            raise AssertionError(f"{agent.name}: {exploration}")
+        return exploration
+
+    def _perform(self, agent: Agent[Any, Any], given: Any, run_id: str | None, kill_at: int) -> tuple[Ended, list[str]]:
+        stage = Stage(agent, (), kill_at)
+        outside = self._outside
+        outside.begin_anew()
+        outside.point = stage.outside
+        with _quiet(), outside.around(agent.tools):
+            end = stage.perform(given, run_id)
+        return end, outside.happened()
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """What the runtime logs about crashes that were done to it is not news."""
+    log = logging.getLogger("holdfast")
+    before, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
+            yield
+    finally:
+        log.disabled = before
