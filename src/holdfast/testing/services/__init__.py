@@ -1,0 +1,9 @@
+"""Fake services for tests: in process, async, in virtual time. Each counts its own effects, for `world.use`."""
+
+from holdfast.testing.services.calendar import Calendar, NumberTaken
+from holdfast.testing.services.keyvalue import KeyValue
+from holdfast.testing.services.mail import Mail
+from holdfast.testing.services.payments import Payments
+from holdfast.testing.services.tickets import Tickets
+
+__all__ = ["Calendar", "KeyValue", "Mail", "NumberTaken", "Payments", "Tickets"]
