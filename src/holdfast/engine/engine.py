@@ -17,6 +17,7 @@ from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
 from holdfast.engine.leases import Leases
+from holdfast.engine.left_behind import leave_behind
 from holdfast.engine.limits import Limits
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
@@ -123,6 +124,7 @@ class Engine:
         if self.closing:
             return
         self.closing = True
+        leave_behind(self.worker.id, self._late_calls)
         for task in (self._keeping, *list(self._background)):
             await _cancelled(task)
         await _cancelled(self._beating)
@@ -242,8 +244,8 @@ class Engine:
             self.background(self.insist(lambda: self.journal.post(post)), "holdfast-late")
 
     async def insist(self, what: Callable[[], Awaitable[object]]) -> None:
-        """Do it as soon as the journal can be reached again."""
-        while True:
+        """Do it as soon as the journal can be reached again, while this app is open."""
+        while not self.closing:
             await self.seams.clock.sleep(self.settings.poll_ms / 1000)
             try:
                 await what()

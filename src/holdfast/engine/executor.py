@@ -15,6 +15,7 @@ from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
+from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
@@ -99,6 +100,8 @@ async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
     if owner == engine.worker.id:
         call = flight.calls.get(last.number)
         return call is None or call.done(), "this process let go of the run"
+    if (runs := still_runs(owner, flight.id, last.number)) is not None:
+        return not runs, "the app that made it is closed"
     state = await engine.journal.fate(owner)
     over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
     return over, "its process died" if state.fate == "dead" else "its owner lost the lease"

@@ -54,7 +54,7 @@ class Leases:
 
     async def _give_back(self, row: RunRow) -> None:
         write = self._giving_back(row)
-        while True:
+        while not self._engine.closing:
             try:
                 await self._engine.journal.append(write)
             except LeaseLost:

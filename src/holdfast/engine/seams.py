@@ -12,7 +12,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -121,8 +122,17 @@ class DaemonThreads:
             else:
                 _tell(loop, report, lambda: future.set_result(result))
 
-        threading.Thread(target=body, name="holdfast-tool", daemon=True).start()
+        thread = _THREADS[future] = threading.Thread(target=body, name="holdfast-tool", daemon=True)
+        thread.start()
         return future
+
+
+_THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], threading.Thread]] = WeakKeyDictionary()
+
+
+def thread_of(call: asyncio.Future[Any]) -> threading.Thread | None:
+    """The thread in which a call runs, if it has one."""
+    return _THREADS.get(call)
 
 
 def _tell(

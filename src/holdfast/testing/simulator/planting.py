@@ -64,7 +64,7 @@ def main(most: int, minutes: float, only: tuple[str, ...], jobs: int | None, *, 
     if strange := [name for name in only if name not in known]:
         raise click.UsageError(f"no mutant is called {strange[0]!r}; there are: {', '.join(known)}")
     until = time.monotonic() + minutes * 60
-    finds = _all([known[name] for name in only or known], most, until, jobs or os.cpu_count() or 1)
+    finds = plant([known[name] for name in only or known], most, until, jobs or os.cpu_count() or 1)
     missed = [find for find in finds if not find.invariant]
     if as_json:
         click.echo(msgspec.json.encode({"caught": len(finds) - len(missed), "missed": len(missed), "mutants": finds}))
@@ -73,7 +73,7 @@ def main(most: int, minutes: float, only: tuple[str, ...], jobs: int | None, *, 
     sys.exit(1 if missed else 0)
 
 
-def _all(mutants: list[int], most: int, until: float, jobs: int) -> list[Find]:
+def plant(mutants: list[int], most: int, until: float, jobs: int) -> list[Find]:
     """In rounds, so that one that hides well does not keep the others from being looked for."""
     finds: dict[int, Find] = {}
     console = Console(stderr=True)

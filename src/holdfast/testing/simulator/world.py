@@ -57,7 +57,7 @@ class World:
         self.nemesis: Final = Nemesis(self, plan.faults)
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
         self.store.stored = self.checker.stored
-        self.settings: Final = settings_from({"poll_ms": 4_000, "recover_every_ms": 10_000} | plan.settings)
+        self.settings: Final = settings_from({"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
         self.newer = False
@@ -142,7 +142,8 @@ class World:
             if not self.closing:
                 self._start(life.plan)
 
-        self.later(life.plan.restart_ms, again)
+        patience = 2 ** min(life.number - 1, 6)  # as supervisors do with what keeps falling over
+        self.later(min(30_000, life.plan.restart_ms * patience), again)
 
     # --- what the parts ask ----------------------------------------------------------------------------------
 

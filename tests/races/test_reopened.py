@@ -1,0 +1,41 @@
+"""An app that was closed over a call that outlived it, in a process that lives on and opens another one."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast import DidNotHappen, Holdfast, Operation, Run, Verdict, agent, tool
+from holdfast.engine.settings import Settings
+
+
+def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path) -> None:
+    go, sent = threading.Event(), []
+
+    @tool(timeout=timedelta(seconds=1))
+    def slow(x: str) -> str:
+        sent.append(x)
+        go.wait()
+        return "ok"
+
+    @slow.verify(settle_window=timedelta(0), every=timedelta(milliseconds=20), deadline=timedelta(milliseconds=200))
+    async def look(operation: Operation[str]) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="r-{n}", tools=[slow])
+    async def desk(run: Run, n: str) -> str:
+        return await slow(n)
+
+    settings = Settings(grace_ms=1, pause_bound_ms=1, lease_ms=300, margin_ms=50)
+
+    async def main() -> None:
+        async with Holdfast(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as first:
+            first.start(desk, "x")
+            while not sent:  # noqa: ASYNC110 - the tool's thread sets no event of this loop
+                await asyncio.sleep(0)
+        go.set()  # the thread of the closed app ends: its call is over
+        async with Holdfast(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as second:
+            # The thread's own answer reached nobody; its end is proven, so that absence can be believed.
+            assert await asyncio.wait_for(second.run(desk, "x"), 5) == "ok"
+
+    asyncio.run(main())
