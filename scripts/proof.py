@@ -79,9 +79,10 @@ def _mutants(finds: list[Find]) -> list[str]:
         "## Planted bugs",
         "",
         (
-            f"{len(finds)} bugs were planted, one at a time; {len(caught)} were found, {len(finds) - len(caught)} missed. "
-            f"The median needed {median:.0f} seeds, the best hidden one {max((one.seeds for one in caught), default=0):,}. "
-            "A find counts only where the product without the bug passes the same seed."
+            f"{len(finds)} bugs were planted, one at a time; {len(caught)} were found, "
+            f"{len(finds) - len(caught)} missed. The median needed {median:.0f} seeds, the best hidden one "
+            f"{max((one.seeds for one in caught), default=0):,}. A find counts only where the product without "
+            "the bug passes the same seed."
         ),
         "",
         "| bug | found by | seeds |",

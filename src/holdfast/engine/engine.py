@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -23,7 +24,7 @@ from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
-from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost
 from holdfast.journal.port import Identity, Journal, Worker
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
@@ -124,7 +125,7 @@ class Engine:
         if self.closing:
             return
         self.closing = True
-        leave_behind(self.worker.id, self._late_calls)
+        leave_behind(self.worker, self._late_calls)
         for task in (self._keeping, *list(self._background)):
             await _cancelled(task)
         await _cancelled(self._beating)
@@ -172,8 +173,8 @@ class Engine:
             tick += 1
             try:
                 await self.look(everything=tick % 8 == 0)
-            except JournalUnavailable as error:
-                LOG.warning("the journal cannot be read: %s", error)
+            except HoldfastError as error:  # whatever one look met, the next one has to come
+                LOG.warning("could not look at what came from outside: %s", error)
 
     async def look(self, *, everything: bool = True) -> None:
         """Take commands for the runs driven here; with `everything` also pauses and breakers."""
@@ -181,7 +182,8 @@ class Engine:
 
         for instance in list(self.instances.values()):
             if instance.sealed is None:
-                await take_commands(instance)
+                with contextlib.suppress(LeaseLost):  # it ends by itself; the others still want to be looked at
+                    await take_commands(instance)
         if everything:
             await self._read_pauses()
             await self.breakers.refresh()

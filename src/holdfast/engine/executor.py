@@ -19,7 +19,7 @@ from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
-from holdfast.errors import ArgumentError, HoldfastError, LeaseLost, LedgerTaken
+from holdfast.errors import ArgumentError, HoldfastError, JournalError, LeaseLost, LedgerTaken
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
@@ -65,7 +65,13 @@ async def drive(flight: Flight) -> OperationState:
 
 async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
     """Another task left this attempt in mid-flight: see that it is durable, and wait for its call (or make it)."""
-    await flight.instance.settle_writes()
+    try:
+        await flight.instance.settle_writes()
+    except JournalError:
+        # The run is lost to us, and its call is ours: what it answers is left for whoever has the run now.
+        if (call := flight.calls.get(started.number)) is not None:
+            flight.instance.engine.watch_late(flight, started.number, call)
+        raise
     if len(flight.operation.attempts) < started.number:
         flight.started = None  # it was refused by the ledger: nothing was sent
         return
@@ -100,7 +106,7 @@ async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
     if owner == engine.worker.id:
         call = flight.calls.get(last.number)
         return call is None or call.done(), "this process let go of the run"
-    if (runs := still_runs(owner, flight.id, last.number)) is not None:
+    if (runs := still_runs(engine.worker, owner, flight.id, last.number)) is not None:
         return not runs, "the app that made it is closed"
     state = await engine.journal.fate(owner)
     over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)

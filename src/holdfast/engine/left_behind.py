@@ -9,30 +9,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.engine.seams import thread_of
+from holdfast.journal.port import Worker
 
-_LEFT: Final[dict[str, dict[tuple[str, int], Callable[[], bool]]]] = {}
+_Process: TypeAlias = tuple[str, str, str, int, int]
+
+_LEFT: Final[dict[str, tuple[_Process, dict[tuple[str, int], Callable[[], bool]]]]] = {}
 
 
-def leave_behind(worker: str, calls: Mapping[str, Mapping[int, asyncio.Future[Any]]]) -> None:
+def leave_behind(worker: Worker, calls: Mapping[str, Mapping[int, asyncio.Future[Any]]]) -> None:
     """The app of this worker is closed. `calls` are what it started and did not see end, by operation and number."""
-    _LEFT[worker] = {
+    left = {
         (operation, number): _runs(call)
         for operation, numbered in calls.items()
         for number, call in numbered.items()
         if not call.done()
     }
+    if worker.pid:
+        _LEFT[worker.id] = _process(worker), left
 
 
-def still_runs(worker: str, operation: str, number: int) -> bool | None:
-    """Whether that call still runs; None where the worker was no app of this process, or is not closed."""
-    left = _LEFT.get(worker)
-    if left is None:
+def still_runs(here: Worker, owner: str, operation: str, number: int) -> bool | None:
+    """Whether that call of another worker still runs; None unless that was an app of the process `here`, and is closed.
+
+    Simulated processes share the real one, so it is the worker's own word for its process that counts.
+    """
+    process, left = _LEFT.get(owner, (None, None))
+    if left is None or process != _process(here):
         return None
     runs = left.get((operation, number))
     return runs is not None and runs()
+
+
+def _process(worker: Worker) -> _Process:
+    return worker.machine, worker.boot, worker.pid_namespace, worker.pid, worker.started
 
 
 def _runs(call: asyncio.Future[Any]) -> Callable[[], bool]:

@@ -94,7 +94,7 @@ class Life:
             world.restart(self)
 
     def _worker(self, token: str) -> Worker:
-        return Worker(token, machine="m", boot=self.world.boot, pid=self.number)
+        return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)
 
     async def _ask(self, app: Holdfast, script: Script) -> None:
         """Call as often as it takes: the same id is the same run."""

@@ -20,7 +20,7 @@ EXPECTED_MEETINGS: Final = tuple(
 EXPECTED_RECORDS: Final = (
     "RunStarted", "Claimed", "ContractStored", "ReadRecorded", "TimerSet", "EventReceived", "RunSuspended",
     "RunCompleted", "OperationPlanned", "AttemptStarted", "AttemptEnded", "LateReport", "Verified", "Reobserved",
-    "WaitScheduled", "OperationSettled", "OutcomeReused", "CallerLeft",
+    "WaitScheduled", "OperationSettled", "OutcomeReused",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 

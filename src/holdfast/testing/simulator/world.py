@@ -30,6 +30,8 @@ BOUND_S: Final = 6 * 3600.0
 
 DRAIN_S: Final = 3600.0
 LOOK_S: Final = 20.0
+UNHURRIED: Final = {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000}
+"""Processes look around less often than real ones: hours pass here, and looking is most of the work."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -57,7 +59,9 @@ class World:
         self.nemesis: Final = Nemesis(self, plan.faults)
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
         self.store.stored = self.checker.stored
-        self.settings: Final = settings_from({"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings)
+        self.settings: Final = settings_from(
+            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
+        )
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
         self.newer = False
