@@ -5,11 +5,14 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from holdfast import DidNotHappen, Holdfast, Operation, Run, Verdict, agent, tool
 from holdfast.engine.settings import Settings
 
 
-def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("still_running", [False, True])
+def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path, still_running: bool) -> None:
     go, sent = threading.Event(), []
 
     @tool(timeout=timedelta(seconds=1))
@@ -33,8 +36,14 @@ def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path) -> N
             first.start(desk, "x")
             while not sent:  # noqa: ASYNC110 - the tool's thread sets no event of this loop
                 await asyncio.sleep(0)
-        go.set()  # the thread of the closed app ends: its call is over
+        if not still_running:
+            go.set()  # the thread of the closed app ends: its call is over
         async with Holdfast(tmp_path / "j.db", agents=[desk], settings=settings, recover=False) as second:
+            if still_running:
+                with pytest.raises(TimeoutError):  # absence is not believed while the old thread may still send
+                    await asyncio.wait_for(second.run(desk, "x"), 1)
+                assert sent == ["x"]
+                go.set()
             # The thread's own answer reached nobody; its end is proven, so that absence can be believed.
             assert await asyncio.wait_for(second.run(desk, "x"), 5) == "ok"
 

@@ -79,7 +79,9 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
     flight.current = current
     context = contextvars.copy_context()
     context.run(_enter, current, engine.resolver)
-    return begin(tool.body, arguments, (), engine.seams, context, over)
+    call = begin(tool.body, arguments, (), engine.seams, context, over)
+    engine.begun.add(call)
+    return call
 
 
 def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -18,7 +19,7 @@ from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Ending, Instance
 from holdfast.engine.leases import Leases
-from holdfast.engine.left_behind import leave_behind
+from holdfast.engine.left_behind import Calls, leave_behind
 from holdfast.engine.limits import Limits
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
@@ -94,6 +95,8 @@ class Engine:
         self._beating: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._watched: set[asyncio.Future[Any]] = set()
+        self.begun: Final[Calls] = WeakSet()
+        """Every call of a tool that this app began and that somebody still holds: its thread, or who waits for it."""
         self._late_calls: dict[str, dict[int, asyncio.Future[Any]]] = {}
         self._unread_keys: set[str] = set()
         self.resolver = resolver_from(os.environ)
@@ -125,7 +128,7 @@ class Engine:
         if self.closing:
             return
         self.closing = True
-        leave_behind(self.worker, self._late_calls)
+        leave_behind(self.worker, self.begun)
         for task in (self._keeping, *list(self._background)):
             await _cancelled(task)
         await _cancelled(self._beating)

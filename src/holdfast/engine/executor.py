@@ -106,7 +106,7 @@ async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
     if owner == engine.worker.id:
         call = flight.calls.get(last.number)
         return call is None or call.done(), "this process let go of the run"
-    if (runs := still_runs(engine.worker, owner, flight.id, last.number)) is not None:
+    if (runs := still_runs(engine.worker, owner)) is not None:
         return not runs, "the app that made it is closed"
     state = await engine.journal.fate(owner)
     over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
