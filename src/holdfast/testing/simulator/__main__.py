@@ -62,7 +62,7 @@ def _tell(plan: Plan, save: Path | None, *, whole: bool) -> int:
     told = simulate(plan, story=True)
     if told.violations and not whole:
         click.echo(f"seed {plan.seed} breaks invariant {told.violations[0].invariant}; making it small ...", err=True)
-        plan = shrink(plan, campaign.silently)
+        plan = shrink(plan, simulate)
         told = simulate(plan, story=True)
     click.echo(story.tell(told))
     if save is not None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from holdfast.testing.simulator.draw import draw
-from holdfast.testing.simulator.plan import Plan
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.world import Report, simulate
 
@@ -109,8 +108,3 @@ def _count(part: Part, seed: int, report: Report) -> None:
     part.points += report.points
     part.virtual_ms += report.ms
     part.fallen += [Fallen(seed, broken.invariant, broken.what) for broken in report.violations[:1]]
-
-
-def silently(plan: Plan) -> Report:
-    """One simulation without a log: what shrinking repeats."""
-    return simulate(plan)

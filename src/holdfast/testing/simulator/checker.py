@@ -63,7 +63,6 @@ class _Operation:
         self.attempts: dict[int, r.AttemptStarted] = {}
         self.settled: r.OperationSettled | r.Resolved | None = None
         self.ended: set[int] = set()
-        self.absences = 0
         self.retries = 0
         self.person = False
         self.unknown = False
@@ -225,7 +224,6 @@ class Checker:
         """Absence is believed: then nothing may be on its way any more, and nothing may have happened."""
         tool = known.intent.tool if known.intent else ""
         service = self._world.services.get(tool)
-        known.absences += 1
         if service is not None and service.in_flight.get(name, 0) > 0:
             self.broken(5, f"{name}: absence was believed while a request was on its way")
         if self._effects.get(name) and tool not in NATURAL:

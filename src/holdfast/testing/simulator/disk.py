@@ -87,6 +87,8 @@ class Disk:
         self._contained = contained
         self._riding: list[Write] = []
         self._riding_timer: asyncio.TimerHandle | None = None
+        self._kept: list[Write] = []
+        """What rode with a commit that failed: it goes before everything that was asked for later."""
         self._in_turn = asyncio.Lock()
         self._left: dict[Lease, list[asyncio.Task[None]]] = {}
         self.workers: list[str] = []
@@ -251,12 +253,10 @@ class Disk:
         """One commit at a time, in the order in which they were asked for."""
         store = self._world.store
         async with self._in_turn:
-            try:
-                await self._reach(call, writing=True)
-            except JournalUnavailable:
-                self._riding = riding + self._riding  # not lost: they go with the next commit
-                raise
-            for write in riding:
+            self._kept += riding
+            await self._reach(call, writing=True)
+            kept, self._kept = self._kept, []
+            for write in kept:
                 store.ride(write)
             store.settle()
             if isinstance(last, Write):

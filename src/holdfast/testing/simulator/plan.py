@@ -11,21 +11,6 @@ from typing import Final, Literal
 
 import msgspec
 
-Process = Literal[
-    "kill", "pause", "shutdown", "power", "disk_full", "disk_broken", "journal_lost", "clock_jump", "deploy",
-    "restore", "slow", "cancel_run",
-]  # fmt: skip
-"""What the nemesis does to the process that reached the point (`power`, `disk_full` and `restore`: to all)."""
-
-Answer = Literal[
-    "refused", "lost", "reply_lost", "late", "error_before", "error_after", "rejected", "busy", "garbage", "slow",
-    "duplicate", "outage", "lie", "partial", "other_actor",
-]  # fmt: skip
-"""What becomes of one call of a service."""
-
-PROCESS: Final[tuple[Process, ...]] = Process.__args__  # type: ignore[attr-defined]  # a Literal knows its values
-ANSWER: Final[tuple[Answer, ...]] = Answer.__args__  # type: ignore[attr-defined]  # as above
-
 KINDS: Final = ("charge", "pay", "mail", "ticket", "switch", "note", "ship", "order", "book", "transfer", "look")
 """The kinds of tool in the standard world: see `tools.py`."""
 
@@ -75,5 +60,3 @@ class Plan(msgspec.Struct, frozen=True):
     settings: dict[str, int] = {}
     disk_ms: int = 2
     skew_ms: int = 0
-    person_ms: int = 0
-    """How long a person takes to answer what is parked; 0: nobody does."""

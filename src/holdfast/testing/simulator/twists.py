@@ -42,11 +42,6 @@ def never_mind(_original: object) -> Any:
     return nothing
 
 
-def without(name: str) -> Twist:
-    """The same rules but one."""
-    return lambda rules: tuple(rule for rule in rules if rule.__name__ != name)
-
-
 # --- twists of one mutant each -----------------------------------------------------------------------------------
 
 
