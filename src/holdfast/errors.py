@@ -203,8 +203,11 @@ class TransactionAborted(RunError):
         reason: str,
         undone: tuple[str, ...] = (),
         still_standing: tuple[str, ...] = (),
+        transaction: str = "",
     ) -> None:
-        super().__init__(message, run=run)
+        known = f"undone: {', '.join(undone) or 'nothing'}; still standing: {', '.join(still_standing) or 'nothing'}"
+        super().__init__(message, run=run, known=known)
+        self.transaction = transaction
         self.reason = reason
         self.undone = undone
         self.still_standing = still_standing

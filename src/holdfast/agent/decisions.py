@@ -17,8 +17,9 @@ import msgspec
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe
-from holdfast.engine.instance import Ending
+from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.transactions import may_begin
 from holdfast.errors import ContractError, OperationFailed, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import digest
@@ -79,6 +80,8 @@ async def decide(
     seen_digest = digest(instance.engine.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
+        if instance.history.transactions:
+            await may_begin(scope, step)
         recorded = await _ask(scope, question, settings)
         instance.ride(recorded)
     await instance.take_turn(scope, step)

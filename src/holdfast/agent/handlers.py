@@ -1,4 +1,4 @@
-"""Handlers of a tool: verify, observe, expect, compensate and a computed claim.
+"""Handlers of a tool: verify, observe, expect and a computed claim.
 
 All have one signature: the operation, then any of the tool's parameters by name. Registration checks
 the names and gives the original function back, so that it can be unit-tested.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-Kind = Literal["verify", "observe", "expect", "compensate", "claim"]
+Kind = Literal["verify", "observe", "expect", "claim"]
 _PURE: Final = {"expect", "claim"}  # computed while the intent is made: synchronous, and without the operation
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 
@@ -60,8 +60,6 @@ class Handlers(Generic[R]):
         deadline: timedelta | None = ...,
         every: timedelta | None = ...,
         timeout: timedelta = ...,
-        restores: bool = ...,
-        absent_safe: bool = ...,
     ) -> Callable[[F], F]: ...
 
     def __call__(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
@@ -70,8 +68,7 @@ class Handlers(Generic[R]):
         For `verify`: `settle_window` is how long after a call the effect may still land or become
         visible (unknown: absence is never believed); `check_first` verifies before the first attempt;
         `deadline` is how long to go on after absence could be believed, `every` how often.
-        For `compensate`: `restores` says that it restores the world, `absent_safe` that it is harmless
-        where the effect is absent. `timeout` limits each call of the handler.
+        `timeout` limits each call of the handler.
         """
         if function is not None:
             return self._register(function, {})
@@ -86,7 +83,7 @@ class Handlers(Generic[R]):
         where = f"{kind} of tool {tool.name}"
         _refuse_contradictions(tool.contract, kind, settings, where)
         shape = shape_of(function, where)
-        parameters = _checked_parameters(shape, tool.shape, kind, where)
+        parameters = checked_parameters(shape, tool.shape, where, pure=kind in _PURE)
         if kind in _PURE and is_async(function):
             raise ContractError(
                 f"{where} is async", next_step="it is computed while the intent is made: use a plain def"
@@ -107,7 +104,6 @@ def _refuse_contradictions(contract: Contract, kind: Kind, settings: dict[str, A
     known = {
         "verify": {"settle_window", "check_first", "deadline", "every", "timeout"},
         "observe": {"timeout"},
-        "compensate": {"restores", "absent_safe", "timeout"},
     }.get(kind, set[str]())
     if unknown := settings.keys() - known:
         raise ContractError(
@@ -118,9 +114,13 @@ def _refuse_contradictions(contract: Contract, kind: Kind, settings: dict[str, A
         raise ContractError(f"{where}: claim= names parameters already", next_step="keep one of the two")
 
 
-def _checked_parameters(shape: Shape, tool: Shape, kind: Kind, where: str) -> frozenset[str]:
+def checked_parameters(shape: Shape, tool: Shape, where: str, *, pure: bool = False) -> frozenset[str]:
+    """The parameters that a handler takes. Raises `ContractError` where the tool has none of that name or type.
+
+    `pure` handlers are not given the operation.
+    """
     names = list(shape.types)
-    if kind not in _PURE:
+    if not pure:
         if not names:
             raise ContractError(f"{where} takes no operation", next_step="its first parameter is the operation")
         _check_operation(shape.types[names[0]], tool, where)
@@ -183,11 +183,6 @@ def _with_clauses(contract: Contract, kind: Kind, settings: dict[str, Any], wher
             return replace(contract, observes=True)
         case "expect":
             return replace(contract, expects=True)
-        case "compensate":
-            return replace(
-                contract, compensates=True, restores=bool(settings.get("restores")),
-                absent_safe=bool(settings.get("absent_safe")),
-            )  # fmt: skip
         case "claim":
             return contract
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import ArgumentError, ParameterMismatch
+from holdfast.errors import ArgumentError, MustHold, ParameterMismatch
 from holdfast.model.outcome import Outcome
 from holdfast.model.values_parameters import parameters_schema, parse_arguments
 
@@ -26,7 +26,7 @@ class ToolBox:
 
     def schemas(self, style: Style = "json") -> list[dict[str, Any]]:
         """One description per tool: for OpenAI's or Anthropic's API, or plain JSON Schema."""
-        return [_schema(tool, style) for tool in self._tools.values()]
+        return [_schema(tool, style) for tool in self._tools.values() if not cast("Tool[Any, Any]", tool).serves]
 
 
 def _schema(tool: ToolCode, style: Style) -> dict[str, Any]:
@@ -45,13 +45,13 @@ def _schema(tool: ToolCode, style: Style) -> dict[str, Any]:
 
 async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any]:
     """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception."""
-    from holdfast.agent.tool import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
+    from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     scope.instance.check()
     tools = scope.instance.engine.tools
     found = tools.get(name)
-    if found is None:
-        known = ", ".join(sorted(tools)) or "none"
+    if found is None or cast("Tool[Any, Any]", found).serves:
+        known = ", ".join(sorted(one for one in tools if not cast("Tool[Any, Any]", tools[one]).serves)) or "none"
         return _refused(scope, name, f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")
     tool = cast("Tool[Any, Any]", found)
     try:
@@ -60,6 +60,8 @@ async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mappin
         return await outcome_of(tool, bound, None, model=True)
     except (ArgumentError, TypeError, ValueError) as error:
         return _refused(scope, name, str(error), "bad_arguments")
+    except MustHold as error:
+        return _refused(scope, name, error.message, "must_hold")
     except ParameterMismatch as error:
         return _refused(scope, name, f"{error.message}; {error.known}", "mismatch")
 

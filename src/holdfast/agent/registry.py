@@ -28,7 +28,8 @@ def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
 def gather_tools(agents: Iterable[AnyAgent], extra: Iterable[AnyTool]) -> dict[str, AnyTool]:
     """The tools of these agents, and `extra`. The same function declared again replaces its older self."""
     found: dict[str, AnyTool] = {}
-    for one in (*(tool for agent in agents for tool in agent.tools), *extra):
+    given = [*(tool for agent in agents for tool in agent.tools), *extra]
+    for one in (*given, *(other for tool in given if isinstance(tool, Tool) for other in tool.companions.values())):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
             raise ContractError(f"{one!r} is no tool", next_step="declare it with @tool")
         other = found.get(one.name)

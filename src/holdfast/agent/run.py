@@ -11,10 +11,13 @@ from uuid import UUID
 
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
+from holdfast.agent.tool import Tool
+from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import timers, values
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
 from holdfast.model.outcome import Outcome
+from holdfast.model.records_transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
 P = ParamSpec("P")
@@ -60,6 +63,20 @@ class Run:
     async def call(self, name: str, arguments: str | bytes | dict[str, Any]) -> Outcome[Any]:
         """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it."""
         return await call_by_model(self.scope(), name, arguments)
+
+    # --- transactions ------------------------------------------------------------------------------------
+
+    def transaction(self, name: str, *, pivot: Pivot = "one") -> Transaction:
+        """A boundary: `async with run.transaction("book trip") as booking:`.
+
+        Where its body raises, what landed is compensated in reverse order of start, and `TransactionAborted` is
+        raised. `pivot="best effort"` lets more than one held effect leave that cannot be repeated.
+        """
+        return Transaction(self.scope(), name, pivot)
+
+    async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
+        """Hold an effect for the commit of the outermost transaction; outside of one it leaves now."""
+        return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
 
     # --- branches ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from holdfast.errors import ContractError
+from holdfast.model.view import Operation
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -79,6 +80,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 def is_class(annotation: object) -> TypeGuard[type[object]]:
     """Whether an annotation is a plain class (`Any` is one to Python, and to nobody else)."""
     return isinstance(annotation, type) and annotation is not Any
+
+
+def is_operation(annotation: object) -> bool:
+    """Whether a parameter is annotated as the operation that a handler or a compensation is given."""
+    return (typing.get_origin(annotation) or annotation) is Operation
 
 
 def check_names(names: tuple[str, ...], shape: Shape, where: str) -> None:

@@ -14,13 +14,12 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from holdfast.agent.calling import outcome_of, result_of
+from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.handlers import Handlers
-from holdfast.agent.outcomes import outcome_from, read_outcome
-from holdfast.agent.signatures import Shape, check_names, is_async, shape_of
-from holdfast.engine.scopes import SCOPE
-from holdfast.engine.steps import Call, operate, read
+from holdfast.agent.signatures import Shape, check_names, is_async, is_operation, shape_of
 from holdfast.engine.tooling import Code
-from holdfast.errors import ArgumentError, ContractError, OutsideRun
+from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
 from holdfast.model.canonical import canonical
 from holdfast.model.canonical_restore import restore
@@ -48,17 +47,23 @@ DEFAULT_TIMEOUT = timedelta(seconds=60)
 class Tool(Generic[P, R]):
     """A tool. Call it inside a run; `outcome` does not raise on a failure; `options` sets one call's settings."""
 
-    def __init__(self, function: Callable[P, Any], contract: Contract, redact: frozenset[str]) -> None:
+    def __init__(
+        self, function: Callable[P, Any], contract: Contract, redact: frozenset[str], *, serves: bool = False
+    ) -> None:
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
-        self.shape: Shape = shape_of(function, "tool")
+        self.shape, self.serves = _without_operation(shape_of(function, "tool"), known=serves)
         self.__signature__ = self.shape.signature
         self.name = contract.tool
         self.codec: ResultCodec = codec_for(_result_type(self.shape))
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
         self.redact = redact
-        self.body = Code(function, is_async(function), contract.timeout_ms)
+        parameters = frozenset(self.shape.types) if self.serves else None
+        self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
+        self.companions: dict[str, Tool[Any, Any]] = {}
+        self.step: str | None = None
+        """The explicit name of the step, if this is a call's own configuration of a tool."""
         self.handlers: dict[str, Code] = {}
         self.where = _place(function)
 
@@ -73,7 +78,7 @@ class Tool(Generic[P, R]):
 
         Raises `Rejected` or another `OperationFailed` where nothing landed, `OutsideRun` outside a run.
         """
-        return _result_of(self, self.shape.bind(args, kwargs), None)
+        return result_of(self, self.shape.bind(args, kwargs), None)
 
     def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
         """Perform it, and give its outcome; a failure is not raised."""
@@ -86,15 +91,23 @@ class Tool(Generic[P, R]):
         timeout: timedelta | None = None,
         retry: Retry | None = None,
         on_unknown: OnUnknown | None = None,
+        hold: bool = True,
+        compensate: Tool[..., Any] | None = None,
     ) -> Tool[P, R]:
-        """The same tool with other settings for this call; `step` names the step explicitly, once per run."""
+        """The same tool with other settings for this call; `step` names the step explicitly, once per run.
+
+        Inside a transaction `hold=False` sends an irreversible effect at once, and `compensate` names the tool (one
+        that takes the operation first) that undoes this call. Raises `ContractError` for one that cannot.
+        """
         contract = msgspec.structs.replace(
             self.contract,
             timeout_ms=self.contract.timeout_ms if timeout is None else milliseconds(timeout),
             retry=retry or self.contract.retry,
             on_unknown=on_unknown or self.contract.on_unknown,
         )
-        return _Configured(self, contract, step)
+        if compensate is not None:
+            contract = amended_by(contract, self, compensate)
+        return _Configured(self, contract, step, at_once=not hold)
 
     # --- handlers ----------------------------------------------------------------------------------------
 
@@ -114,9 +127,14 @@ class Tool(Generic[P, R]):
         return Handlers(self, "expect")
 
     @property
-    def compensate(self) -> Handlers[R]:
+    def compensate(self) -> Compensate:
         """Register what makes amends: `@book.compensate(restores=True)`."""
-        return Handlers(self, "compensate")
+        return Compensate(self)
+
+    @property
+    def confirm(self) -> Confirm:
+        """Register what completes the reservation that this tool makes: `@reserve.confirm(expires=...)`."""
+        return Confirm(self)
 
     @property
     def claim(self) -> Handlers[R]:
@@ -176,60 +194,34 @@ def _text_key(key: object, what: str) -> str:
     return key
 
 
+def _without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
+    """The shape of what is recorded: a tool that serves another operation is given that one first.
+
+    Where it is not `known`, it is recognised by its first parameter's annotation, `Operation[...]`.
+    """
+    first = next(iter(shape.types), None)
+    if first is None or not (known or is_operation(shape.types[first])):
+        return shape, False
+    types = {name: note for name, note in shape.types.items() if name != first}
+    positional = tuple(name for name in shape.positional if name != first)
+    return msgspec.structs.replace(shape, types=types, positional=positional, required=shape.required - {first}), True
+
+
 class _Configured(Tool[P, R]):
     """A tool with one call's settings. It shares handlers, so a verifier registered later still counts."""
 
-    def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None) -> None:
+    def __init__(self, tool: Tool[P, R], contract: Contract, step: str | None, *, at_once: bool) -> None:
         self.__dict__.update(tool.__dict__)
+        self._at_once = at_once
         self.contract = contract
         self.digest = contract_digest(contract)
-        self._step = step
+        self.step = step
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
-        return _result_of(self, self.shape.bind(args, kwargs), self._step)
+        return result_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
 
     def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
-        return outcome_of(self, self.shape.bind(args, kwargs), self._step)
-
-
-# --- calls ---------------------------------------------------------------------------------------------------
-
-
-async def _result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None) -> R:
-    scope = SCOPE.get()
-    if scope is not None and tool.contract.effect == "write":
-        told = await operate(scope, Call(tool, arguments, step))
-        operation = told.operation
-        if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
-            try:
-                return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
-            except ValueError:
-                pass  # a stored result that no longer fits is reported below
-        engine = scope.instance.engine
-        outcome = outcome_from(tool, arguments, told, scope.instance.run, engine.identity.namespace)
-    else:
-        outcome = await outcome_of(tool, arguments, step)
-    if outcome.status == "succeeded" and not outcome.code:
-        return outcome.value  # type: ignore[return-value]  # a success carries R, which may be None
-    raise outcome.error()
-
-
-async def outcome_of(
-    tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, model: bool = False
-) -> Outcome[R]:
-    """Perform a call as a step of the present run."""
-    scope = SCOPE.get()
-    if scope is None:
-        raise OutsideRun(
-            f"{tool.name} was called outside a run, so its effect could not be recorded; nothing was sent",
-            next_step="call it from an @agent function run by Holdfast, "
-            f"or {tool.name}.__wrapped__(...) to bypass the runtime",
-        )
-    call = Call(tool, arguments, step, model)
-    if tool.contract.effect == "read":
-        return read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
-    told = await operate(scope, call)
-    return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)
+        return outcome_of(self, self.shape.bind(args, kwargs), self.step, at_once=self._at_once)
 
 
 # --- declaring -------------------------------------------------------------------------------------------------
@@ -333,6 +325,13 @@ def _declared(
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
     return Tool(function, contract, frozenset(redact))
+
+
+def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
+    """A plain function as a plain write, for handlers that are operations of their own."""
+    contract = Contract(function.__name__, timeout_ms=milliseconds(timeout), retry=default_retry("write"))
+    _check(contract, shape_of(function, "tool"))
+    return Tool(function, contract, frozenset(), serves=True)
 
 
 def _check(contract: Contract, shape: Shape) -> None:

@@ -79,7 +79,7 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
     flight.current = current
     context = contextvars.copy_context()
     context.run(_enter, current, engine.resolver)
-    call = begin(tool.body, arguments, (), engine.seams, context, over)
+    call = begin(tool.body, arguments, flight.given(), engine.seams, context, over)
     engine.begun.add(call)
     return call
 

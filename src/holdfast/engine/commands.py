@@ -7,7 +7,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.engine.elsewhere import settled_posts
-from holdfast.engine.instance import Ending, Instance, Stamp
+from holdfast.engine.instance import Instance, Stamp
+from holdfast.engine.rest import Ending
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r

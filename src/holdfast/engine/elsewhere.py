@@ -44,6 +44,7 @@ class Holder(msgspec.Struct, frozen=True):
         return self.note.state in {"taken", "succeeded"}
 
 
+encoded = msgspec.json.Encoder().encode
 _NOTES = msgspec.json.Decoder(Note)
 
 
@@ -116,13 +117,25 @@ def ended(stream: str, operation: str, state: OperationState) -> Post:
 def settled_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
     """The ledger entries that go with a final outcome of an operation that was attempted."""
     intent = settled.intent
-    if not settled.final or not settled.attempts:
+    if not settled.final or not (settled.attempts or intent.generation):
         return ()
     posts: list[Post] = []
     if intent.claim:
         posts.append(ended(claim_stream(intent.tool, intent.claim), operation, settled))
     if intent.words:
         posts.append(said_and_done(repeat_stream(intent.tool, intent.words), operation, settled))
+    return tuple(posts)
+
+
+def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with amends for an operation: its effect stands no more."""
+    intent, posts = forward.intent, list[Post]()
+    if intent.claim:
+        note = Note(operation, intent.digest, "ended", intent.generation, intent.outside)
+        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", encoded(note)))
+    if intent.words:
+        note = Note(operation, intent.digest, "ended")
+        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", encoded(note)))
     return tuple(posts)
 
 

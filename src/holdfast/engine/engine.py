@@ -17,10 +17,11 @@ from holdfast.engine.commands import LATE, command_post
 from holdfast.engine.company import Company
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Ending, Instance
+from holdfast.engine.instance import Instance
 from holdfast.engine.leases import Leases
 from holdfast.engine.left_behind import Calls, leave_behind
 from holdfast.engine.limits import Limits
+from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.company import on_its_last_chance
+from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.left_behind import still_runs
@@ -26,6 +27,7 @@ from holdfast.model import records as r
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL
+from holdfast.model.run import PROMISE
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
@@ -47,6 +49,8 @@ async def drive(flight: Flight) -> OperationState:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
         if closing and instance.history.cancelled is None:
             break
+        if operation.phase == "held" and flight.scope is not None:
+            break  # its caller is given a promise; the commit of the transaction goes on with it
         if operation.phase == "unknown" and flight.scope is not None and flight.contract().on_unknown == "raise":
             break  # the caller is to be told now that nobody knows
         if operation.attempts:
@@ -127,7 +131,9 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await _reuse(flight, move)
         case m.Park():
             await _park(flight, move.why, move.rule)
-        case m.Gate() | m.Hold() | m.Compensate() | m.Done():
+        case m.Hold():
+            await _hold(flight)
+        case m.Gate() | m.Compensate() | m.Done():
             await _park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
 
 
@@ -277,6 +283,9 @@ async def _record_outcome(
     if operation.intent.claim or operation.intent.words:
         settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
         posts = settling_posts(flight, settled)
+    if operation.intent.compensates and move.status == "succeeded":
+        forward = flight.served()
+        posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if flight.recorded or not flight.journaled else (flight.planned(),)
     await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
     flight.instance.settled(flight.step)
@@ -306,6 +315,24 @@ async def _park(flight: Flight, why: str, rule: str) -> None:
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned(why), record)
     await flight.note(*records)
     flight.instance.settled(flight.step)
+
+
+async def _hold(flight: Flight) -> None:
+    """Keep the effect for the commit of its transaction; its business key is taken now, and code gets a promise."""
+    instance, step, transaction = flight.instance, flight.step, flight.operation.intent.hold
+    stamp, tool = instance.stamp(), flight.tool
+    assert tool is not None, step
+    known: tuple[r.Record, ...] = ()
+    if not flight.recorded:
+        known = (*instance.contract_record(tool), flight.planned("its transaction"))
+    held = r.OperationHeld(step=step, transaction=transaction, intent=flight.intent, **stamp)
+    promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
+    try:
+        await instance.append(*known, held, promise, posts=taking_posts(flight))
+    except LedgerTaken:
+        await look_elsewhere(flight)
+        return
+    flight.taking = None
 
 
 async def _reuse(flight: Flight, move: m.Reuse) -> None:

@@ -19,6 +19,7 @@ from holdfast.model.contract import Contract, stricter
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
+from holdfast.model.transactions import around
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
 
@@ -112,11 +113,8 @@ class Flight:
     def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` has to know beside the operation."""
         instance, tool = self.instance, self.tool
-        plain = not self.calls and self.reading == "unread" and self.elsewhere is None and not self.key_age_ms
-        if plain and tool is not None and tool.digest == operation.contract and operation.intent.executable:
-            calm = instance.calm(tool)
-            if calm is not None:
-                return calm
+        if tool is not None and self._plain(tool, operation) and (calm := instance.calm(tool)) is not None:
+            return calm
         contract = self.contract()
         engine = instance.engine
         settings = engine.settings
@@ -126,7 +124,8 @@ class Flight:
             tool="gone" if self.tool is None else "present",
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
             began_doubtful=engine.identity.trust == "doubtful" and not operation.attempts,
-            stop=stop_of(instance),
+            stop=self._stop(operation),
+            hold="" if operation.released else operation.intent.hold,
             paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
             breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
             elsewhere=self.elsewhere,
@@ -138,6 +137,29 @@ class Flight:
             clock_error_ms=settings.clock_error_ms,
             slow_verify_ms=settings.slow_verify_ms,
         )
+
+    def _plain(self, tool: ToolCode, operation: OperationState) -> bool:
+        """Whether nothing but the run as a whole could stand in its way."""
+        if self.calls or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
+            return False
+        if operation.intent.serves or self.instance.history.transactions:
+            return False
+        return tool.digest == operation.contract and operation.intent.executable
+
+    def _stop(self, operation: OperationState) -> Stop:
+        """What ends the sending of this operation, if anything does.
+
+        Nothing that ends a run ends what makes amends in it, or what a commit has begun to send.
+        """
+        history, intent = self.instance.history, operation.intent
+        if intent.serves or operation.released:
+            return ""
+        if history.transactions:
+            if history.called_off(self.step) is not None:
+                return "aborting"
+            if intent.hold and any(one.phase != "open" for one in around(self.step, history.transactions)):
+                return ""
+        return stop_of(self.instance)
 
     async def note(self, *records: r.OperationRecord, ride: bool = False, posts: tuple[Post, ...] = ()) -> None:
         """Record what happened to this operation. A read keeps it in memory."""
@@ -169,8 +191,10 @@ class Flight:
         Values that could be changed (by agent code meanwhile, or by an earlier attempt) are read back from
         the record each time. What the record cannot give back is taken as the caller gave it.
         """
-        given, intent, tool = self.arguments, self.operation.intent, self.tool
-        assert tool is not None, self.step
+        given, intent = self.arguments, self.operation.intent
+        tool = self.tool if not intent.serves else self.served().tool
+        if tool is None:
+            raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")
         if given is not None and (not intent.executable or _FIXED.issuperset(map(type, given.values()))):
             return given
         try:
@@ -179,6 +203,26 @@ class Flight:
             if given is None:
                 raise
             return given
+
+    def served(self) -> Flight:
+        """The operation that this one makes amends for, or confirms."""
+        instance, step = self.instance, self.operation.intent.serves
+        tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
+        return Flight(instance, step, tool, None)
+
+    def given(self) -> tuple[Operation[Any], ...]:
+        """What the call is given before its arguments: the operation that it serves, if it serves one."""
+        return (self.served().view_of_outcome(),) if self.operation.intent.serves else ()
+
+    def view_of_outcome(self) -> Operation[Any]:
+        """The operation with its decoded result, where it has one."""
+        operation, tool = self.operation, self.tool
+        known = operation.phase == "succeeded" and not operation.lost and tool is not None
+        return self.view(tool.codec.decode(operation.result) if known and tool is not None else None)
+
+    def _confirmed(self) -> bool:
+        done = self.instance.history.operations.get(f"{self.step}/confirm")
+        return done is not None and done.phase == "succeeded"
 
     def view(self, value: Any = None) -> Operation[Any]:
         """The operation as handlers see it."""
@@ -197,6 +241,8 @@ class Flight:
             observed=msgspec.json.decode(operation.observed),
             expected=msgspec.json.decode(intent.expected),
             value=value,
+            serves=self.served().view_of_outcome() if intent.serves else None,
+            confirmed=self._confirmed(),
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
 
 import msgspec
 
+from holdfast.engine.rest import Ending, Pause, how_to_rest
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode, ring
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, ReplayDiverged, Sealed
@@ -38,25 +39,6 @@ class Stamp(TypedDict):
     up: int
 
 
-class Pause(msgspec.Struct, frozen=True):
-    """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does."""
-
-    kind: str
-    step: str = ""
-    due: int | None = None
-    asks: str = ""
-    sent: bool = True  # whether something may have been sent already
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """Why an instance ends before its agent returns."""
-
-    kind: str  # suspended, diverged, lost, unavailable, shutdown, cancelled, quarantined
-    reason: str = ""
-    due: int | None = None
-    waits: tuple[Pause, ...] = ()
-
-
 class Instance:
     """A run as this process drives it."""
 
@@ -74,13 +56,12 @@ class Instance:
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.turn = 0
         self._recorded: Final = history.given  # how much was delivered before this process took the run
-        self._taken: set[int] = set()
+        self._taken: set[int] = set(history.dropped)
         self.late: set[str] = set()  # operations with a call that outlived its attempt
-        self.expected: set[str] = {
-            step for step, operation in history.operations.items() if not operation.intent.compensates
-        }
+        self.expected: set[str] = {step for step in history.operations if not history.unheard(step)}
         self.drivers: dict[str, asyncio.Task[None]] = {}
         self.flights: dict[str, Flight] = {}  # what the drivers drive
+        self.closing: set[str] = set()  # transactions that are being closed, by the names of their exits
         self.troubled: set[str] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
             *history.left,
@@ -100,6 +81,9 @@ class Instance:
         self._calm: dict[str, Situation] = {}
         self._checking: asyncio.Future[None] | None = None
         self._stored_contracts: set[str] = set(history.contracts)
+        self.evicted: Sealed | None = None
+        self.left: set[str] = set()  # transactions whose end code was told
+        self._skip_taken()
 
     # --- time and records ------------------------------------------------------------------------------
 
@@ -186,13 +170,19 @@ class Instance:
 
     def check(self) -> None:
         """Raise `Sealed` once nothing may go through this instance any more."""
-        if self.sealed is not None:
-            raise self.sealed
+        if (sealed := self.sealed or self.evicted) is not None:
+            raise sealed
 
     def seal(self, reason: str) -> None:
         """From here on every step of agent code refuses at once and does nothing."""
         if self.sealed is None:
             self.sealed = Sealed(f"run {self.run}: {reason}")
+
+    def evict(self, reason: str) -> None:
+        """Agent code may do nothing here any more; what the record has begun is still finished."""
+        self.evicted = Sealed(f"run {self.run}: {reason}")
+        self.root.alive = False
+        self.ending = asyncio.get_running_loop().create_future()
 
     def fail(self, error: JournalError) -> Sealed:
         """The journal failed us, or the lease is lost: end, and tell agent code nothing else."""
@@ -229,6 +219,11 @@ class Instance:
         """Take this delivery if everything that was delivered earlier has been taken."""
         return None if self.history.deliveries[step].index > self.turn else self._take(step)
 
+    async def reach_turn(self, scope: Scope, step: str) -> None:
+        """Wait until everything that was delivered before this has been taken."""
+        while (delivery := self.history.deliveries.get(step)) is not None and delivery.index > self.turn:
+            await self.wait(scope, self._turns.setdefault(delivery.index, []), Pause("replay", step))
+
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
         index = self.history.deliveries[step].index
@@ -244,14 +239,17 @@ class Instance:
     def _take(self, step: str) -> Delivery:
         delivery = self.history.take(step)
         self._taken.add(delivery.index)
-        while self.turn in self._taken:
-            self._taken.discard(self.turn)
-            self.turn += 1
+        self._skip_taken()
         if self._gate and not self.catching_up:
             _release(self._gate)
         if self._turns and (waiting := self._turns.pop(self.turn, None)):
             _release(waiting)
         return delivery
+
+    def _skip_taken(self) -> None:
+        while self.turn in self._taken:
+            self._taken.discard(self.turn)
+            self.turn += 1
 
     def forget(self, step: str) -> None:
         """A settled step was told: let go of it, unless a call of it still runs."""
@@ -329,6 +327,8 @@ class Instance:
         """Tell whoever waits for this operation that something about it is final."""
         if self.watchers:
             _release(self.watchers.pop(step, []))
+        for closing in self.closing:
+            self.wake(closing)
 
     # --- rest: when every branch waits ---------------------------------------------------------------------------
 
@@ -344,7 +344,7 @@ class Instance:
         What a branch ended with reaches the code that awaits it (through groups and nested gathers) only then.
         """
         self._rest_scheduled = False
-        ending = self._rest()
+        ending = how_to_rest(self)
         if ending is None:
             return
         if passes == PASSES:
@@ -352,24 +352,6 @@ class Instance:
             return
         self._rest_scheduled = True
         asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
-
-    def _rest(self) -> Ending | None:
-        """How the instance has to end, if everything waits and none of it will be over soon."""
-        if self.sealed is not None or self.ending.done() or not self.root.at_rest():
-            return None
-        if any(step not in self.resting for step in self.drivers):
-            return None
-        if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
-            return None  # somebody was woken and has not had its turn yet
-        pauses = [*self.resting.values(), *self.pauses.values()]
-        if any(pause.kind == "replay" for pause in pauses):
-            return Ending("diverged", "every branch waits, and recorded steps have not come back")
-        horizon = self.engine.seams.clock.wall_ms() + self.engine.settings.hold_ms
-        dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
-        waits = tuple(pause for pause in pauses if pause.kind != "operation")
-        if waits and all(due > horizon for due in dues):
-            return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
-        return None
 
     def divergence(self, why: str) -> ReplayDiverged:
         """The error that shows what the record holds and the code did not come back to."""
@@ -393,7 +375,3 @@ def _release(waiters: list[asyncio.Future[None]]) -> None:
     for waiter in waiters:
         ring(waiter)
     waiters.clear()
-
-
-def _sentences(waits: Iterable[Pause]) -> list[str]:
-    return list(dict.fromkeys(pause.asks or f"{pause.step} waits ({pause.kind})" for pause in waits))

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 PAGE: Final = 1000
 
 
-async def load(engine: Engine, run: str) -> RunHistory:
+async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
     """The history of a run, read page by page so that memory holds no more than the fold.
+
+    `whole` keeps the order of its operations as well, for whoever looks back over all of it.
+
 
     Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
     """
-    history = RunHistory(run)
+    history = RunHistory(run, whole=whole)
     after, head = 0, genesis(engine.identity.namespace, run)
     while rows := await engine.journal.read(run, after, PAGE):
         bad = verify_chain(rows, head, after + 1)

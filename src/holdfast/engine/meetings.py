@@ -58,6 +58,8 @@ async def _look_at_claim(flight: Flight) -> None:
             )
         flight.elsewhere = _standing(flight, "claim", holder)
         return
+    if holder is not None and holder.stands:
+        return  # it is ours: taken when the effect was held
     flight.taking = next_claim(holder)
     first = first_use_ms(entries, flight.taking[1])
     flight.key_age_ms = 0 if first is None else max(0, flight.instance.engine.seams.clock.wall_ms() - first)
@@ -103,7 +105,7 @@ def taking_posts(flight: Flight) -> tuple[Post, ...]:
     if flight.operation.attempts or not flight.journaled:
         return ()
     posts: list[Post] = []
-    if intent.claim:
+    if intent.claim and flight.taking is not None:
         stream = claim_stream(intent.tool, intent.claim)
         posts.append(taken(stream, flight.id, intent.digest, intent.generation, intent.outside))
     if intent.words:

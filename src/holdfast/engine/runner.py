@@ -12,10 +12,19 @@ from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
 from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG, AgentCode, Engine
-from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.finishing import (
+    call_off_everything,
+    called_off_by,
+    close_boundaries,
+    look_at,
+    undoing,
+    unwind,
+)
+from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
+from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
@@ -36,6 +45,7 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -90,12 +100,14 @@ async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, gi
 async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None) -> Conclusion:
     run = claimed.lease.run
     history = await load(engine, run)
+    if undoing(history):
+        history = await load(engine, run, whole=True)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
     instance = Instance(engine, history, log)
     try:
         agent = _agent_of(engine, history, agent)
         _check_input(history, given)
-        if history.status in {"completed", "stopped", "undone"}:
+        if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)
         await _begin(instance, agent, given, last_token=claimed.last.token if claimed.last else 0)
     except HoldfastError:
@@ -177,6 +189,8 @@ async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
         instance.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {instance.run}"))
     if history.cancelled is not None:
         instance.end(Ending("cancelled", history.cancelled.note or f"cancelled by {history.cancelled.by}"))
+    if undoing(history):
+        return await _undo(instance)
     if instance.ending.done():
         if history.cancelled is not None:
             recover(instance)  # what was never sent is cancelled with the run
@@ -207,14 +221,7 @@ async def _branches_end(instance: Instance) -> None:
         cancelled |= tasks
         instance.consider_rest()
         await asyncio.wait({*tasks, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
-    _look_at(cancelled)
-
-
-def _look_at(tasks: set[asyncio.Task[object]]) -> None:
-    """Fetch what ended these tasks: nobody else will, and asyncio would report it as forgotten."""
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.exception()
+    look_at(cancelled)
 
 
 async def _drivers_end(instance: Instance) -> None:
@@ -253,7 +260,10 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
     detail = storable(getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:])
     instance.seal(f"it stopped: {reason}")
-    record = r.RunStopped(reason=reason, error=describe(error), detail=detail, open=_open(instance), **instance.stamp())
+    record = r.RunStopped(
+        reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
+        **instance.stamp(),
+    )  # fmt: skip
     await instance.append(
         record, change=RunChange("stopped", reason=f"{reason}: {describe(error)}"[:500], release=True)
     )
@@ -267,13 +277,10 @@ def _open(instance: Instance) -> tuple[str, ...]:
 async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> Conclusion:
     """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
     ending = instance.ending.result()
+    if ending.kind == "cancelled" and instance.history.open_boundaries():
+        ending = await call_off_everything(instance, ending.reason) or ending
     instance.seal(ending.reason or ending.kind)
-    tasks = instance.root.tasks()
-    for branch in tasks:
-        branch.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
-    _look_at(tasks)
+    await unwind(instance)
     if ending.kind == "lost":
         raise LeaseLost(ending.reason)
     await _stop_drivers(instance)
@@ -288,6 +295,25 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
             return await _stopped_by_order(instance, ending)
         case _:
             return await _suspended(instance, ending)
+
+
+async def _undo(instance: Instance) -> Conclusion:
+    """Undo a finished run: its own boundary is called off, and closed from its records."""
+    history = instance.history
+    instance.evict("it is being undone")
+    recover(instance)
+    rests = await close_boundaries(instance)
+    instance.seal("it was undone" if rests is None else rests.reason)
+    if rests is not None:
+        if rests.kind == "lost":
+            raise LeaseLost(rests.reason)
+        await _stop_drivers(instance)
+        return await _suspended(instance, rests)
+    await _stop_drivers(instance)
+    whole = history.transactions[WHOLE_RUN]
+    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **instance.stamp())
+    await instance.append(record, change=RunChange("undone", reason=f"undone by {whole.by}", release=True))
+    return Conclusion(instance.run, "stopped", "undone", f"undone by {whole.by}")
 
 
 async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:

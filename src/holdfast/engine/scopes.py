@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
 from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.model.transactions import named
 
 if TYPE_CHECKING:
     from holdfast.engine.instance import Instance
@@ -75,6 +76,15 @@ class Scope:
         """A new branch below this one, named or numbered by creation order."""
         scope = Scope(self.instance, self._path_of(name), self.host)
         self.host.children.add(scope)
+        return scope
+
+    def boundary(self, name: str) -> Scope:
+        """The part of this branch inside a transaction: numbered where its name comes again."""
+        base = self.path + _checked(name.replace(" ", "-"), "a transaction")
+        count = self.counts[base + "/"] = self.counts.get(base + "/", 0) + 1
+        base = base if count == 1 else f"{base}#{count}"
+        scope = Scope(self.instance, named(base, self.instance.history.renewed.get(base, 1)) + "/")
+        scope.host, scope.task = self.host, self.task
         return scope
 
     def section(self, name: str) -> Scope:

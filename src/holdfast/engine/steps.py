@@ -7,23 +7,26 @@ itself in the record, so that a resumed run takes the same way as the first pass
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import msgspec
 
 from holdfast.engine.boundary import sealing
+from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Ending, Instance, Pause
+from holdfast.engine.instance import Instance
+from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, ring
-from holdfast.errors import ParameterMismatch, ReplayDiverged, UnknownTool
+from holdfast.engine.transactions import aborted, may_begin
+from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
+from holdfast.model.transactions import around
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +36,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     arguments: Mapping[str, Any]
     step: str | None = None
     model: bool = False
+    hold: bool = False  # keep it for the commit of the outermost transaction around it
+    at_once: bool = False  # irreversible inside a transaction, and deliberately not held
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +63,9 @@ async def operate(scope: Scope, call: Call) -> Told:
         _hand_over(instance, step, call)
     else:
         _not_a_read(instance, step)
+        if instance.history.transactions:
+            await may_begin(scope, step)
+            _hold_or_not(instance, step, call)
         if instance.catching_up:
             await instance.may_write(scope)
         if instance.troubled:
@@ -84,16 +92,16 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         operation = await drive(flight)
     except asyncio.CancelledError:
         flight.scope = None
-        _start(flight.instance, flight)
+        start_flight(flight.instance, flight)
         _leave(flight.instance, flight.step)
         raise
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)
     flight.instance.check()
-    if operation.phase not in FINAL:
+    if operation.phase not in FINAL and operation.phase != "held":
         flight.scope = None
-        _start(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
+        start_flight(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
 
 
 def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:
@@ -115,8 +123,28 @@ def _draft(instance: Instance, step: str, call: Call, written: Forms) -> Operati
         words=_words(tool, call.arguments, secret) if tool.contract.once is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
+        hold=_holder_of(instance, step) if call.hold else "",
     )
     return OperationState(step, intent, "planned", tool.digest)
+
+
+def _holder_of(instance: Instance, step: str) -> str:
+    """The outermost transaction around `step`: its commit lets held effects leave."""
+    return next((one.name for one in around(step, instance.history.transactions) if not one.over), "")
+
+
+def _hold_or_not(instance: Instance, step: str, call: Call) -> None:
+    """An irreversible effect inside a transaction is held, or sent at once on purpose. Raises `MustHold`."""
+    name = call.tool.name
+    inside = _holder_of(instance, step)
+    if inside and call.tool.contract.irreversible and not (call.hold or call.at_once):
+        raise MustHold(
+            f"{name} cannot be undone, and was called inside the transaction {inside}",
+            known="nothing was sent",
+            next_step=f"await <transaction>.on_commit({name}, ...) sends it when everything else has succeeded; "
+            f"{name}.options(hold=False)(...) sends it now, and it stays if the transaction is called off; "
+            f"@{name}.compensate(restores=True) declares what undoes it",
+        )
 
 
 def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
@@ -163,33 +191,13 @@ async def _clear(scope: Scope) -> None:
         await instance.wait(scope, instance.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 
-def _start(instance: Instance, flight: Flight) -> None:
-    """Drive an operation in a task of its own: after a crash, or once its caller has left."""
-
-    async def body() -> None:
-        try:
-            await drive(flight)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
-            instance.failures[flight.step] = error
-        finally:
-            instance.drivers.pop(flight.step, None)
-            instance.flights.pop(flight.step, None)
-            instance.settled(flight.step)
-            instance.consider_rest()
-
-    context = contextvars.copy_context()
-    context.run(SCOPE.set, None)  # a driver is no branch of agent code
-    instance.flights[flight.step] = flight
-    instance.drivers[flight.step] = asyncio.get_running_loop().create_task(body(), context=context)
-
-
 def recover(instance: Instance) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in instance.history.open_operations():
-        tool = instance.engine.tools.get(operation.intent.tool)
-        _start(instance, Flight(instance, operation.step, tool, None))
+        if operation.phase != "held":  # that is for the end of its transaction
+            tool = instance.engine.tools.get(operation.intent.tool)
+            start_flight(instance, Flight(instance, operation.step, tool, None))
+    resume_closing(instance)
 
 
 async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
@@ -201,6 +209,8 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
                 raise instance.failures.pop(step)
             if step in instance.history.deliveries and step not in instance.drivers:
                 break
+            if (gone := instance.history.called_off(step)) is not None:
+                raise await aborted(scope, gone)
             operation = instance.history.operations.get(step)
             if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
                 await _tell_unknown(instance, step)
@@ -272,6 +282,8 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
 
 async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.ReadRecorded:
     instance, tool = scope.instance, call.tool
+    if instance.history.transactions:
+        await may_begin(scope, step)
     draft = _draft(instance, step, call, written)
     flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
     flight.scope = scope

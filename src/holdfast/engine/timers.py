@@ -7,9 +7,11 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance, Pause
+from holdfast.engine.instance import Instance
+from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
+from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
 from holdfast.model.ids import stream
 
@@ -33,6 +35,8 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     instance = scope.instance
     instance.check()
     if name not in instance.history.answers:
+        if instance.history.transactions:
+            await may_begin(scope, name)
         await _set_timer(instance, name, ms, event)
         while not await _rings(instance, name, event):
             timer = instance.history.timers[name]

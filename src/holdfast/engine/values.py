@@ -8,8 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Ending
+from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope
+from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
 
 T = TypeVar("T", int, float, str)
@@ -23,6 +24,8 @@ async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | Non
     name = scope.step(what, step)
     recorded = instance.history.answers.get(name)
     if recorded is None:
+        if instance.history.transactions:
+            await may_begin(scope, name)
         stored = r.Raw(msgspec.json.encode(fresh()))
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
         instance.ride(recorded)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from holdfast.engine.flight import Flight
-from holdfast.engine.instance import Pause
 from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
+from holdfast.engine.rest import Pause
 from holdfast.model import moves as m
 from holdfast.model import records as r
 

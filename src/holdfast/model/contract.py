@@ -97,6 +97,9 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     compensates: bool = False
     restores: bool = False
     absent_safe: bool = False
+    amends: str = ""  # the tool that makes amends for it
+    confirms: str = ""  # the tool that completes the reservation it makes
+    lapses_ms: int | None = None  # how long that reservation holds
     timeout_ms: int = 60_000
     retry: Retry = WRITE_RETRY
     budget: Budget = Budget()
@@ -116,6 +119,11 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     def natural(self) -> Natural | None:
         """The clause that says that repeating changes nothing, if declared."""
         return self.idempotency if isinstance(self.idempotency, Natural) else None
+
+    @property
+    def irreversible(self) -> bool:
+        """Whether nothing restores the world after it: inside a transaction it waits for the commit."""
+        return self.effect == "write" and not self.restores
 
     @property
     def rides(self) -> bool:

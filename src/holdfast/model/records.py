@@ -49,9 +49,20 @@ from holdfast.model.records_run import (
     RunStarted,
     RunStopped,
     RunSuspended,
+    RunUndone,
     TimerFired,
     TimerSet,
     ValueRecorded,
+)
+from holdfast.model.records_transaction import (
+    TransactionAborted,
+    TransactionAborting,
+    TransactionCommitted,
+    TransactionCommitting,
+    TransactionOpened,
+    TransactionParked,
+    TransactionRecord,
+    TransactionResolved,
 )
 
 Record: TypeAlias = OperationRecord | RunRecord
@@ -94,8 +105,17 @@ __all__ = [
     "RunStarted",
     "RunStopped",
     "RunSuspended",
+    "RunUndone",
     "TimerFired",
     "TimerSet",
+    "TransactionAborted",
+    "TransactionAborting",
+    "TransactionCommitted",
+    "TransactionCommitting",
+    "TransactionOpened",
+    "TransactionParked",
+    "TransactionRecord",
+    "TransactionResolved",
     "ValueRecorded",
     "Verified",
     "WaitScheduled",

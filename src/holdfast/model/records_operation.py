@@ -30,7 +30,14 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     observed: Raw = NOTHING
     expected: Raw = NOTHING
     executable: bool = True
-    compensates: str = ""
+    hold: str = ""  # the transaction for whose commit it waits
+    compensates: str = ""  # the step for which it makes amends
+    confirms: str = ""  # the reservation that it completes
+
+    @property
+    def serves(self) -> str:
+        """The step that it was made for by the runtime; empty where agent code called it."""
+        return self.compensates or self.confirms
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -127,6 +134,7 @@ class OperationHeld(Stamped, frozen=True):
 
     step: str
     transaction: str
+    intent: Intent | None = None  # with the generation of the business key that it took now
 
 
 class HoldReleased(Stamped, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from holdfast.model.records_common import NOTHING, Raw, Stamped
+from holdfast.model.records_transaction import TransactionRecord
 
 
 class RunStarted(Stamped, frozen=True):
@@ -157,6 +158,15 @@ class RunStopped(Stamped, frozen=True):
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()
+    renews: tuple[str, ...] = ()  # transactions called off on the way here: after a reopening they begin anew
+
+
+class RunUndone(Stamped, frozen=True):
+    """What a finished run did was undone as far as it could be: `undone` was amended, `still_standing` was not."""
+
+    by: str
+    undone: tuple[str, ...] = ()
+    still_standing: tuple[str, ...] = ()
 
 
 RunRecord: TypeAlias = (
@@ -177,4 +187,6 @@ RunRecord: TypeAlias = (
     | RunReopened
     | RunCompleted
     | RunStopped
+    | RunUndone
+    | TransactionRecord
 )

@@ -8,14 +8,16 @@ out, and settled steps are then forgotten, so that a long run needs no more memo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias, TypeGuard
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL
+from holdfast.model.outcome import FINAL, SETTLED
+from holdfast.model.records_transaction import TransactionRecord
 from holdfast.model.situation import Now
+from holdfast.model.transactions import WHOLE_RUN, Transaction, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
@@ -25,9 +27,18 @@ _ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerF
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
 
 
+_BOUNDARY: Final = frozenset(get_args(TransactionRecord))
+PROMISE: Final = "promise"
+
+
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
     """Whether the record is about one operation, rather than about the run."""
     return type(record) in MOVES
+
+
+def exit_of(transaction: str) -> str:
+    """The name under which code is told how a boundary ended; no step ends like that."""
+    return transaction + "/"
 
 
 class Delivery(msgspec.Struct, gc=False):
@@ -39,11 +50,22 @@ class Delivery(msgspec.Struct, gc=False):
     detail: str = ""
 
 
-class RunHistory:
-    """The fold of one run. Mutable, and a function of the records alone."""
+class Span(NamedTuple):
+    """From which record of the run to which one an operation went; `ended` is 0 while it goes on."""
 
-    def __init__(self, run: str) -> None:
+    begun: int
+    ended: int = 0
+
+
+class RunHistory:
+    """The fold of one run. Mutable, and a function of the records alone.
+
+    `whole` keeps what only a look back over the whole run needs: in which order its operations began and ended.
+    """
+
+    def __init__(self, run: str, *, whole: bool = False) -> None:
         self.run = run
+        self.whole = whole
         self.status: RunState = "new"
         self.reason = ""
         self.started: r.RunStarted | None = None
@@ -57,11 +79,20 @@ class RunHistory:
         self.given = 0
         self.left: set[str] = set()
         self.told_unknown: set[str] = set()
+        self.promised: set[str] = set()
+        """Held effects for which code was given a promise: their outcomes are no deliveries of their own."""
+        self.transactions: dict[str, Transaction] = {}
+        self.spans: dict[str, Span] = {}
+        self.renewed: dict[str, int] = {}
+        """How often a transaction of that name began anew after a reopening."""
+        self.dropped: set[int] = set()
+        """Deliveries inside transactions that began anew: nobody takes them any more."""
         self.owners: dict[int, r.Claimed] = {}
         self.contracts: dict[str, r.ContractStored] = {}
         self.boot = ""
         self.boot_up = 0
         """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
+        self.exits: set[str] = set()
         self.claims_without_progress = 0
         self.entry_seen = 0
         self.events_taken: set[int] = set()
@@ -85,6 +116,8 @@ class RunHistory:
             self.claims_without_progress = 0
         if kind in MOVES:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
+        elif kind in _BOUNDARY:
+            self._transaction(record)  # type: ignore[arg-type]  # the members of that union
         elif isinstance(record, _ANSWERS):
             self.answers[record.step] = record
             self._deliver(record.step)
@@ -112,23 +145,100 @@ class RunHistory:
     def forget(self, step: str) -> None:
         """Let go of a settled step that was told: it never comes back under this name."""
         operation = self.operations.get(step)
+        if self.transactions and any(not one.over for one in around(step, self.transactions)):
+            return  # it may have to be compensated
         if operation is not None and operation.phase in FINAL:
             del self.operations[step]
         self.answers.pop(step, None)
         self.timers.pop(step, None)
         self.decisions_begun.pop(step, None)
 
+    def forget_within(self, transaction: str) -> None:
+        """Let go of what an outermost boundary that is over was kept for, except what promises still point to."""
+        for step in [step for step in self.operations if encloses(transaction, step)]:
+            if step not in self.promised and step not in self.deliveries and self.operations[step].final:
+                del self.operations[step]
+                self.spans.pop(step, None)
+
     def _operation(self, record: r.OperationRecord) -> None:
         step = record.step
         before = self.operations.get(step)
         operation = apply(before, record, self.boot)
         self.operations[step] = operation
+        if self.transactions or self.whole:
+            self._measure(step, operation)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
             return
-        if not operation.intent.compensates and step not in self.told_unknown and step not in self.left:
-            self._deliver(step)
+        if self.told_unknown or self.left or self.transactions or operation.intent.serves:
+            if step in self.told_unknown or step in self.left or step in self.promised:
+                return
+            if operation.intent.serves or self.called_off(step) is not None:
+                return
+        self._deliver(step)
+
+    def _measure(self, step: str, operation: OperationState) -> None:
+        span = self.spans.get(step) or Span(self.records)
+        if not span.ended and operation.phase in SETTLED:
+            span = Span(span.begun, self.records)
+        self.spans[step] = span
+
+    # --- transactions ------------------------------------------------------------------------------------
+
+    def called_off(self, step: str) -> Transaction | None:
+        """The outermost boundary around `step` that is being called off, or was."""
+        return next((one for one in around(step, self.transactions) if one.backward), None)
+
+    def open_boundaries(self) -> list[Transaction]:
+        """Boundaries that have not come to their end and lie in no other such one."""
+        open_ = [one for one in self.transactions.values() if not one.over]
+        return [one for one in open_ if not any(other is not one and encloses(other.name, one.name) for other in open_)]
+
+    def members(self, transaction: str) -> list[OperationState]:
+        """The operations of code inside a boundary, in order of start; not those of inner ones that were called off."""
+        inside = [
+            operation
+            for step, operation in self.operations.items()
+            if encloses(transaction, step) and not operation.intent.serves
+        ]
+        return [one for one in inside if self._counts(transaction, one.step)]
+
+    def _counts(self, transaction: str, step: str) -> bool:
+        return not any(
+            inner.backward and inner.over and inner.name != transaction and encloses(transaction, inner.name)
+            for inner in around(step, self.transactions)
+        )
+
+    def unheard(self, step: str) -> bool:
+        """Whether code is never told about this recorded operation."""
+        if self.operations[step].intent.serves:
+            return True
+        return self.called_off(step) is not None and not (
+            step in self.deliveries or step in self.left or step in self.told_unknown or step in self.promised
+        )
+
+    def _transaction(self, record: TransactionRecord) -> None:
+        name = record.transaction
+        before = self.transactions.get(name)
+        after = self.transactions[name] = follow(before, record, self.given)
+        if isinstance(record, r.TransactionResolved):
+            self.entry_seen = max(self.entry_seen, record.entry)
+        if name == WHOLE_RUN:
+            self.status = "running"
+        elif after.over and exit_of(name) not in self.exits:
+            self.exits.add(exit_of(name))
+            self._deliver(exit_of(name))
+
+    def _renew(self, names: Iterable[str]) -> None:
+        """These transactions begin anew: their steps are history, and code takes new ones."""
+        for name in names:
+            self.renewed[base_of(name)] = self.renewed.get(base_of(name), 1) + 1
+            for step in [step for step in self.deliveries if encloses(name, step)]:
+                self.dropped.add(self.deliveries.pop(step).index)
+            for steps in (self.operations, self.answers, self.timers, self.decisions_begun):
+                for step in [step for step in steps if encloses(name, step)]:
+                    del steps[step]
 
     def _deliver(self, step: str, told: str = "outcome", detail: str = "") -> None:
         self.deliveries[step] = Delivery(self.given, step, told, detail)
@@ -144,7 +254,7 @@ class RunHistory:
             case r.TimerSet():
                 self.timers[record.step] = record
             case r.Delivered():
-                self.told_unknown.add(record.step)
+                (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
                 self._deliver(record.step, record.told, record.detail)
             case r.CallerLeft():
                 self._left(record.step)
@@ -168,12 +278,15 @@ class RunHistory:
                 self.status, self.reason = "suspended", record.reason
                 self.claims_without_progress = 0  # its owner came to an end of its own: nobody died of it
             case r.RunReopened():
+                self._renew(self.stopped.renews if self.stopped is not None else ())
                 self.status, self.reason, self.stopped, self.cancelled = "running", "", None, None
                 self.claims_without_progress = 0
             case r.RunCompleted():
                 self.status, self.completed = "completed", record
             case r.RunStopped():
                 self.status, self.reason, self.stopped = "stopped", record.reason, record
+            case r.RunUndone():
+                self.status, self.reason = "undone", f"undone by {record.by}"
             case _:
                 raise AssertionError(record)
 

@@ -191,7 +191,8 @@ def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) 
 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
-    return replace(operation, phase="held", waits_for=f"the commit of {record.transaction}")
+    intent = record.intent or operation.intent
+    return replace(operation, intent=intent, phase="held", waits_for=f"the commit of {record.transaction}")
 
 
 def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:

@@ -17,6 +17,7 @@ R = TypeVar("R")
 class Operation(msgspec.Struct, Generic[R], frozen=True):
     """One operation as a handler sees it.
 
+    `serves` is the operation that this one makes amends for or confirms; `confirmed` says that a reservation was.
     `arguments` are decoded by the tool's annotations, `observed` and `expected` are the stored JSON
     values, `attempts` counts the attempts made so far, and `started_ms` is the wall clock of the first.
     """
@@ -33,6 +34,8 @@ class Operation(msgspec.Struct, Generic[R], frozen=True):
     observed: Any = None
     expected: Any = None
     value: R | None = None
+    serves: Operation[Any] | None = None
+    confirmed: bool = False
 
     @property
     def marker(self) -> str:

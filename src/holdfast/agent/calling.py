@@ -1,0 +1,59 @@
+"""Calls of a tool by agent code: a step of the present run, and what its caller is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.agent.outcomes import outcome_from, read_outcome
+from holdfast.engine.scopes import SCOPE
+from holdfast.engine.steps import Call, operate, read
+from holdfast.errors import OutsideRun, UsageError
+from holdfast.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
+
+R = TypeVar("R")
+
+
+async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:
+    scope = SCOPE.get()
+    if scope is not None and tool.contract.effect == "write" and not tool.serves:
+        told = await operate(scope, Call(tool, arguments, step, at_once=at_once))
+        operation = told.operation
+        if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
+            try:
+                return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
+            except ValueError:
+                pass  # a stored result that no longer fits is reported below
+        engine = scope.instance.engine
+        outcome = outcome_from(tool, arguments, told, scope.instance.run, engine.identity.namespace)
+    else:
+        outcome = await outcome_of(tool, arguments, step, at_once=at_once)
+    if outcome.status == "succeeded" and not outcome.code:
+        return outcome.value  # type: ignore[return-value]  # a success carries R, which may be None
+    raise outcome.error()
+
+
+async def outcome_of(
+    tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, model: bool = False, at_once: bool = False
+) -> Outcome[R]:
+    """Perform a call as a step of the present run."""
+    scope = SCOPE.get()
+    if tool.serves:
+        raise UsageError(
+            f"{tool.name} takes the operation that it makes amends for, so the runtime calls it",
+            known="nothing was sent",
+            next_step="let its transaction be called off, or: holdfast undo RUN",
+        )
+    if scope is None:
+        raise OutsideRun(
+            f"{tool.name} was called outside a run, so its effect could not be recorded; nothing was sent",
+            next_step="call it from an @agent function run by Holdfast, "
+            f"or {tool.name}.__wrapped__(...) to bypass the runtime",
+        )
+    call = Call(tool, arguments, step, model, at_once=at_once)
+    if tool.contract.effect == "read":
+        return read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
+    told = await operate(scope, call)
+    return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)

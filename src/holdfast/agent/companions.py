@@ -1,0 +1,132 @@
+"""Companions of a tool: the tools that make amends for it, or complete what it reserved.
+
+Both are tools like any other, with an idempotency clause, retries and a verifier of their own if they declare them;
+what sets them apart is that they are given the operation that they serve, and that the runtime calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+
+import msgspec
+
+from holdfast.agent.handlers import checked_parameters
+from holdfast.agent.signatures import shape_of
+from holdfast.errors import ContractError
+from holdfast.model.contract import Contract, contract_digest
+from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_TIMEOUT: Final = timedelta(seconds=60)
+
+
+class Compensate:
+    """The decorator `@book.compensate(restores=True)`."""
+
+    def __init__(self, tool: Tool[..., Any]) -> None:
+        self._tool = tool
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(
+        self, /, *, restores: bool = ..., absent_safe: bool = ..., timeout: timedelta = ...
+    ) -> Callable[[F], F]: ...
+
+    def __call__(
+        self,
+        function: Any = None,
+        /,
+        *,
+        restores: bool = False,
+        absent_safe: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """Register what makes amends: a function of the operation, then any of the tool's parameters by name.
+
+        `restores` says that it restores the world (else it only explains), `absent_safe` that it is harmless where
+        the effect is absent. Put `@tool(idempotency=...)` below it where it may be repeated; a bare function is a
+        plain write with `timeout`. Raises `ContractError`.
+        """
+
+        def register(function: F) -> F:
+            code = _companion(self._tool, function, "compensate", timeout)
+            _declare(self._tool, compensates=True, amends=code.name, restores=restores, absent_safe=absent_safe)
+            return function
+
+        return register if function is None else register(function)
+
+
+class Confirm:
+    """The decorator `@reserve.confirm(expires=...)`."""
+
+    def __init__(self, tool: Tool[..., Any]) -> None:
+        self._tool = tool
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self, /, *, expires: timedelta | None = ..., timeout: timedelta = ...) -> Callable[[F], F]: ...
+
+    def __call__(
+        self, function: Any = None, /, *, expires: timedelta | None = None, timeout: timedelta = DEFAULT_TIMEOUT
+    ) -> Any:
+        """Register what completes the reservation that this tool makes, at the commit of its transaction.
+
+        `expires` is how long the reservation holds: later it is not confirmed any more, and the transaction is
+        called off. Its `compensate` releases it. Raises `ContractError`.
+        """
+        if expires is not None and expires <= timedelta(0):
+            raise ContractError(f"confirm of tool {self._tool.name}: expires={expires}", next_step="it is a duration")
+
+        def register(function: F) -> F:
+            code = _companion(self._tool, function, "confirm", timeout)
+            _declare(self._tool, confirms=code.name, lapses_ms=None if expires is None else milliseconds(expires))
+            return function
+
+        return register if function is None else register(function)
+
+
+def amended_by(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:
+    """The contract of one call that `code` undoes. Raises `ContractError` where it cannot."""
+    _check(tool, code, code.__wrapped__, f"{tool.name}.options(compensate={code.name})")
+    return msgspec.structs.replace(contract, compensates=True, restores=True, amends=code.name)
+
+
+def _companion(tool: Tool[..., Any], function: Any, kind: str, timeout: timedelta) -> Tool[..., Any]:
+    """The tool behind a handler: itself if it is declared as one, else a plain write."""
+    from holdfast.agent.tool import Tool, tool_from  # noqa: PLC0415 - tools know their companions
+
+    code: Tool[..., Any] = (
+        cast("Tool[..., Any]", function) if isinstance(function, Tool) else tool_from(function, timeout)
+    )
+    _check(tool, code, code.__wrapped__, f"{kind} of tool {tool.name}")
+    tool.companions[kind] = code
+    return code
+
+
+def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., Any], where: str) -> None:
+    if tool.contract.effect == "read":
+        raise ContractError(
+            f"{where}: a read changes nothing, so there is nothing to make good or complete",
+            next_step='drop the handler, or drop effect="read"',
+        )
+    if not code.serves:
+        raise ContractError(
+            f"{where}: {code.name} does not take the operation that it serves",
+            next_step=f"write: def {code.name}(operation: Operation[...], ...)",
+        )
+    if code.contract.effect == "read":
+        raise ContractError(f"{where}: {code.name} is a read, and changes nothing", next_step='drop effect="read"')
+    checked_parameters(shape_of(function, where), tool.shape, where)
+
+
+def _declare(tool: Tool[..., Any], **clauses: Any) -> None:
+    """Write into the contract of `tool` what its companion does for it."""
+    tool.contract = msgspec.structs.replace(tool.contract, **clauses)
+    tool.digest = contract_digest(tool.contract)

@@ -1,0 +1,126 @@
+"""Transactions as agent code writes them: `async with run.transaction("book trip") as booking`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Token
+from types import TracebackType
+from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+
+from holdfast.agent.outcomes import outcome_from
+from holdfast.agent.tool import Tool
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.steps import Call, Told, operate
+from holdfast.engine.transactions import boundary_of, enter, leave
+from holdfast.errors import AmbiguousStep, ReplayDiverged, TransactionAborted, UsageError
+from holdfast.model.outcome import Outcome
+from holdfast.model.records_transaction import Pivot
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Held(Generic[R]):
+    """The promise of an effect that leaves when its transaction commits."""
+
+    def __init__(self, tool: Tool[Any, R], arguments: dict[str, Any], told: Told, scope: Scope) -> None:
+        self._tool = tool
+        self._arguments = arguments
+        self._told = told
+        self._instance = scope.instance
+
+    def __repr__(self) -> str:
+        """What it is a promise of."""
+        return f"<held {self.operation}>"
+
+    @property
+    def operation(self) -> str:
+        """The operation's full name."""
+        return f"{self._instance.run}/{self._told.step}"
+
+    @property
+    def outcome(self) -> Outcome[R]:
+        """What became of it. Raises `UsageError` before the outermost transaction has committed."""
+        told, instance = self._told, self._instance
+        if told.how == "promise":
+            transaction = told.operation.intent.hold
+            if transaction not in instance.left:
+                raise UsageError(
+                    f"{self.operation} is held until {transaction} commits, and has no result before",
+                    next_step="read .result after the `async with` of the outermost transaction",
+                )
+            told = Told(instance.history.operations[told.step], told.step)
+        return outcome_from(self._tool, self._arguments, told, instance.run, instance.engine.identity.namespace)
+
+    @property
+    def result(self) -> R:
+        """The result, once the transaction committed. Raises `UsageError` before, `OperationFailed` if it failed."""
+        return self.outcome.result
+
+    def __await__(self) -> NoReturn:
+        """A promise is not awaited: inside its boundary that would wait for itself. Raises `UsageError`."""
+        raise UsageError(
+            f"{self.operation} is a promise, and nothing can await it",
+            next_step="read .result after the `async with` of the outermost transaction",
+        )
+
+
+async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
+    """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
+    told = await operate(scope, Call(tool, arguments, tool.step, hold=True))
+    return Held(tool, arguments, told, scope)
+
+
+class Transaction:
+    """A boundary: what happens inside stands together, or is compensated together.
+
+    An exception that leaves the body calls it off, and `TransactionAborted` is raised in its place. Failures of a
+    tool that the body handles do not.
+    """
+
+    def __init__(self, scope: Scope, name: str, pivot: Pivot) -> None:
+        self._outside = scope
+        self._title = name
+        self._pivot: Pivot = pivot
+        self._section: Scope | None = None
+        self._token: Token[Scope | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in steps, records and commands. Raises `UsageError` before it is entered."""
+        if self._section is None:
+            raise UsageError("this transaction was not entered", next_step="async with run.transaction(...) as t:")
+        return boundary_of(self._section)
+
+    async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
+        """Hold an effect until the outermost transaction commits: it leaves after everything else succeeded."""
+        scope = SCOPE.get()
+        if scope is None or scope.instance is not self._outside.instance:
+            raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")
+        return await on_commit(scope, tool, tool.shape.bind(args, kwargs))
+
+    def abort(self, reason: str) -> NoReturn:
+        """Call it off from inside its body. The boundary raises `TransactionAborted` with what was undone."""
+        raise TransactionAborted(reason, run=self._outside.instance.run, reason=reason, transaction=self.name)
+
+    async def __aenter__(self) -> Self:
+        scope = SCOPE.get() or self._outside
+        self._section = await enter(scope, self._title, self._pivot)
+        self._token = SCOPE.set(self._section)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._section is not None, self._title
+        assert self._token is not None, self._title
+        SCOPE.reset(self._token)
+        if error is None or _calls_off(error):
+            await leave(self._section, error)
+
+
+def _calls_off(error: BaseException) -> bool:
+    """Whether an exception ends the boundary: not one by which the instance is torn down, or its code is lost."""
+    if isinstance(error, (ReplayDiverged, AmbiguousStep)):
+        return False
+    return isinstance(error, (Exception, asyncio.CancelledError))

@@ -1,0 +1,291 @@
+"""Closing a transaction: performs what `model.closing.close` decides, from the records alone.
+
+Once a boundary is being committed or called off, the agent's code is not needed any more: live and after a
+crash the same task finishes it. It settles, compensates, confirms and releases; each of these is an operation
+of its own, driven like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.executor import drive
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Instance
+from holdfast.engine.readings import observe
+from holdfast.engine.rest import Pause
+from holdfast.engine.scopes import SCOPE
+from holdfast.errors import JournalError
+from holdfast.model import records as r
+from holdfast.model.closing import (
+    Amend,
+    Closing,
+    Confirm,
+    Finish,
+    Member,
+    Release,
+    Reread,
+    Settle,
+    Stop,
+    TurnBack,
+    attempt_number,
+    close,
+    standing,
+)
+from holdfast.model.operation import OperationState
+from holdfast.model.run import Span, exit_of
+from holdfast.model.situation import Reading
+from holdfast.model.transactions import Transaction
+
+UNDO: Final = "undo"
+CONFIRM: Final = "confirm"
+
+
+def start_flight(instance: Instance, flight: Flight) -> None:
+    """Drive an operation in a task of its own: after a crash, once its caller has left, or for a transaction."""
+
+    async def body() -> None:
+        try:
+            await drive(flight)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
+            instance.failures[flight.step] = error
+        finally:
+            instance.drivers.pop(flight.step, None)
+            instance.flights.pop(flight.step, None)
+            instance.settled(flight.step)
+            instance.consider_rest()
+
+    instance.flights[flight.step] = flight
+    instance.drivers[flight.step] = _task(body)
+
+
+def start_closing(instance: Instance, transaction: str) -> None:
+    """Finish this boundary in a task of its own, unless one does already."""
+    key = exit_of(transaction)
+    if key in instance.drivers:
+        return
+
+    async def body() -> None:
+        try:
+            await _finish(instance, transaction)
+        except asyncio.CancelledError:
+            raise
+        except JournalError as error:
+            instance.fail(error)
+        except BaseException as error:  # noqa: BLE001 - whoever waits at the boundary's end is told
+            instance.failures[key] = error
+        finally:
+            instance.drivers.pop(key, None)
+            instance.closing.discard(key)
+            instance.settled(key)
+            instance.consider_rest()
+
+    instance.closing.add(key)
+    instance.drivers[key] = _task(body)
+
+
+def _task(body: object) -> asyncio.Task[None]:
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, None)  # what the runtime drives is no branch of agent code
+    return asyncio.get_running_loop().create_task(body(), context=context)  # type: ignore[operator]  # a coroutine function
+
+
+def resume_closing(instance: Instance) -> None:
+    """After a crash: go on with every boundary whose end was begun."""
+    for boundary in instance.history.open_boundaries():
+        if boundary.phase != "open":
+            start_closing(instance, boundary.name)
+
+
+async def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:
+    """Record durably that this boundary is called off: from here on it is finished from its records."""
+    members = instance.history.members(transaction)
+    aborting = r.TransactionAborting(
+        transaction=transaction,
+        reason=reason,
+        participants=tuple(operation.step for operation in members),
+        by=by,
+        **instance.stamp(),
+    )
+    await _record(instance, aborting)
+    instance.wake()
+
+
+async def _record(instance: Instance, *records: r.Record) -> None:
+    crash = instance.engine.seams.crash
+    crash.reached("before_closing")
+    await instance.append(*records)
+    crash.reached("after_closing")
+
+
+async def _finish(instance: Instance, transaction: str) -> None:
+    """Decide, perform, record; until the boundary is over or this instance stops driving."""
+    read: dict[str, Reading] = {}
+    while not instance.draining and instance.sealed is None:
+        boundary = instance.history.transactions[transaction]
+        if boundary.over:
+            return
+        members = members_of(instance, transaction, read)
+        await _perform(instance, boundary, close(boundary, members), members, read)
+
+
+async def _perform(
+    instance: Instance, boundary: Transaction, move: Closing, members: list[Member], read: dict[str, Reading]
+) -> None:
+    match move:
+        case Settle():
+            _drive_held(instance, boundary, members)
+            await _rest(instance, boundary, Pause("operation", exit_of(boundary.name)))
+        case Amend(steps):
+            await _serve(instance, boundary, steps, UNDO)
+        case Confirm(steps):
+            await _serve(instance, boundary, steps, CONFIRM)
+        case Reread(steps):
+            for step in steps:
+                read[step] = await _reread(instance, step)
+        case Release(step):
+            await _record(instance, r.HoldReleased(step=step, **instance.stamp()))
+            start_flight(instance, flight_of(instance, step))
+        case TurnBack(reason):
+            await call_off(instance, boundary.name, reason)
+        case Stop():
+            await _park(instance, boundary, move, members)
+        case Finish():
+            await _end(instance, boundary, move)
+
+
+def members_of(instance: Instance, transaction: str, read: dict[str, Reading]) -> list[Member]:
+    """Every operation of the boundary with what `close` has to know about it."""
+    history, served = instance.history, _served(instance)
+    found: list[Member] = []
+    for operation in history.members(transaction):
+        flight, step = flight_of(instance, operation.step), operation.step
+        contract, span = flight.contract(), history.spans.get(step, Span(0))
+        found.append(
+            Member(
+                operation,
+                contract,
+                begun=span.begun,
+                ended=span.ended,
+                amends=served.get((UNDO, step)),
+                confirmation=served.get((CONFIRM, step)),
+                amendable=contract.amends in instance.engine.tools,
+                confirmable=contract.confirms in instance.engine.tools,
+                reading=read.get(step, "unread"),
+                lapsed=_lapsed(instance, operation, contract.lapses_ms),
+            )
+        )
+    return found
+
+
+def _served(instance: Instance) -> dict[tuple[str, str], OperationState]:
+    """The newest operation that makes amends for each step, and the one that confirms it."""
+    found: dict[tuple[str, str], OperationState] = {}
+    for operation in instance.history.operations.values():
+        intent = operation.intent
+        if not intent.serves:
+            continue
+        key = (UNDO if intent.compensates else CONFIRM, intent.serves)
+        other = found.get(key)
+        if other is None or attempt_number(other.step) < attempt_number(operation.step):
+            found[key] = operation
+    return found
+
+
+def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None) -> bool:
+    """Whether a reservation's own time is over: it closes early by the error of the clocks."""
+    if lapses_ms is None or operation.phase != "succeeded":
+        return False
+    settings = instance.engine.settings
+    age = instance.engine.seams.clock.wall_ms() - operation.settled_at
+    return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)
+
+
+def flight_of(instance: Instance, step: str) -> Flight:
+    """The operation as this process would drive it."""
+    flight = instance.flights.get(step)
+    if flight is not None:
+        return flight
+    intent = instance.history.operations[step].intent
+    return Flight(instance, step, instance.engine.tools.get(intent.tool), None)
+
+
+def _drive_held(instance: Instance, boundary: Transaction, members: list[Member]) -> None:
+    """What was held has nobody who drives it: on the way back it is cancelled, and what left is looked after."""
+    for member in members:
+        operation = member.operation
+        idle = member.step not in instance.drivers and not operation.final
+        if idle and member.held and (boundary.backward or operation.released):
+            start_flight(instance, flight_of(instance, member.step))
+
+
+async def _rest(instance: Instance, boundary: Transaction, pause: Pause) -> None:
+    slice_ms = instance.engine.settings.slice_ms
+    await instance.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
+
+
+async def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+    """Plan the operations that make amends for these steps (or confirm them), and drive them."""
+    history, tools = instance.history, instance.engine.tools
+    records: list[r.Record] = []
+    begun: list[str] = []
+    for step in steps:
+        forward = history.operations[step]
+        contract = flight_of(instance, step).contract()
+        code = tools[contract.amends if kind == UNDO else contract.confirms]
+        number = f"#{boundary.tries}" if kind == UNDO and boundary.tries > 1 else ""
+        name = f"{step}/{kind}{number}"
+        intent = msgspec.structs.replace(
+            forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
+            words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
+            compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "",
+        )  # fmt: skip
+        records.extend(instance.contract_record(code))
+        records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **instance.stamp()))
+        if kind == UNDO:
+            records.append(r.CompensationLinked(step=step, by=name, **instance.stamp()))
+        begun.append(name)
+    await _record(instance, *records)
+    for name in begun:
+        start_flight(instance, flight_of(instance, name))
+
+
+async def _reread(instance: Instance, step: str) -> Reading:
+    """Read again what a held effect relies on, before anything irreversible leaves."""
+    flight = flight_of(instance, step)
+    if flight.tool is None:
+        return "unreadable"
+    await observe(flight)
+    return flight.reading
+
+
+async def _park(instance: Instance, boundary: Transaction, move: Stop, members: list[Member]) -> None:
+    """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
+    if boundary.phase != "parked" or (boundary.why, boundary.stuck) != (move.why, move.stuck):
+        undone, still = standing(members)
+        parked = r.TransactionParked(
+            transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,
+            **instance.stamp(),
+        )  # fmt: skip
+        await _record(instance, parked)
+        return
+    what = "partly committed" if not boundary.backward else "partly undone"
+    asks = f"{instance.run}/{boundary.name} is {what}: {move.why}"
+    await _rest(instance, boundary, Pause("person", exit_of(boundary.name), None, asks))
+
+
+async def _end(instance: Instance, boundary: Transaction, move: Finish) -> None:
+    name, stamp = boundary.name, instance.stamp()
+    if boundary.backward:
+        await _record(
+            instance,
+            r.TransactionAborted(transaction=name, undone=move.undone, still_standing=move.still_standing, **stamp),
+        )
+    else:
+        await _record(instance, r.TransactionCommitted(transaction=name, **stamp))

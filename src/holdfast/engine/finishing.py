@@ -1,0 +1,78 @@
+"""Ending what a run has begun without its code: its tasks, and its transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.engine.closing import call_off, start_closing
+from holdfast.engine.instance import Instance
+from holdfast.engine.rest import Ending
+from holdfast.errors import TransactionAborted
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN, encloses
+
+
+def undoing(history: RunHistory) -> bool:
+    """Whether the whole run is being undone."""
+    whole = history.transactions.get(WHOLE_RUN)
+    return whole is not None and history.status != "undone"
+
+
+async def call_off_everything(instance: Instance, why: str) -> Ending | None:
+    """The run was cancelled: call off its open transactions and finish every begun one, without agent code.
+
+    How the run has to rest, if that takes long; None when it is done.
+    """
+    instance.evict(why)
+    await unwind(instance)
+    for boundary in instance.history.open_boundaries():
+        if boundary.phase == "open":
+            await call_off(instance, boundary.name, f"the run was cancelled: {why}")
+    return await close_boundaries(instance)
+
+
+async def close_boundaries(instance: Instance) -> Ending | None:
+    """Finish every boundary from the records, without agent code; how the run has to rest, if that takes long."""
+    for boundary in instance.history.open_boundaries():
+        start_closing(instance, boundary.name)
+    instance.wake()
+    while instance.closing:
+        if instance.ending.done():
+            if instance.ending.result().kind != "cancelled":
+                return instance.ending.result()
+            instance.evict("it was cancelled")  # an order that changes nothing about what is being finished
+        instance.consider_rest()
+        waits: set[asyncio.Future[Any]] = {*(instance.drivers[key] for key in instance.closing), instance.ending}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    return None
+
+
+async def unwind(instance: Instance) -> None:
+    """End the tasks of agent code; whatever their cleanup tries is refused."""
+    tasks = instance.root.tasks()
+    for branch in tasks:
+        branch.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
+    look_at(tasks)
+
+
+def look_at(tasks: set[asyncio.Task[object]]) -> None:
+    """Fetch what ended these tasks: nobody else will, and asyncio would report it as forgotten."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
+
+
+def called_off_by(error: BaseException) -> tuple[str, ...]:
+    """The transactions whose calling off is what stopped the run: after a fix they begin anew."""
+    names: list[str] = []
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at, TransactionAborted) and at.transaction:
+            names.append(at.transaction)
+        at = at.__cause__ or at.__context__
+    return tuple(name for name in names if not any(encloses(other, name) for other in names if other != name))

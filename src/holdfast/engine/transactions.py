@@ -1,0 +1,132 @@
+"""Transactions as agent code meets them: entering a boundary, leaving it, and what may begin inside.
+
+A boundary is called off on a recorded reason only. What code is told at its end is in the record: on replay the
+body is only replayed, and where its records end, it is told the same as before.
+"""
+
+from __future__ import annotations
+
+from holdfast.engine.boundary import sealing
+from holdfast.engine.closing import call_off, members_of, start_closing
+from holdfast.engine.ends import describe
+from holdfast.engine.instance import Instance
+from holdfast.engine.rest import Ending, Pause
+from holdfast.engine.scopes import Scope
+from holdfast.errors import TransactionAborted
+from holdfast.model import records as r
+from holdfast.model.closing import Finish, close
+from holdfast.model.records_transaction import Pivot
+from holdfast.model.run import exit_of
+from holdfast.model.transactions import Transaction, around
+
+
+@sealing
+async def enter(scope: Scope, name: str, pivot: Pivot) -> Scope:
+    """Enter a boundary: the part of this branch in which steps belong together."""
+    instance = scope.instance
+    instance.check()
+    section = scope.boundary(name)
+    transaction = boundary_of(section)
+    if transaction not in instance.history.transactions:
+        await may_begin(scope, section.path)
+        instance.ride(r.TransactionOpened(transaction=transaction, pivot=pivot, **instance.stamp()))
+    return section
+
+
+def boundary_of(section: Scope) -> str:
+    """The name of the boundary that this part of a branch is."""
+    return section.path[:-1]
+
+
+@sealing
+async def leave(section: Scope, error: BaseException | None) -> None:
+    """Leave a boundary: commit it, or call it off because of `error`. Raises `TransactionAborted`."""
+    instance, name = section.instance, boundary_of(section)
+    instance.check()
+    history = instance.history
+    if (gone := history.called_off(section.path)) is not None and gone.name != name:
+        raise await aborted(section, gone) from error
+    state = history.transactions[name]
+    if state.phase == "open":
+        await _close(section, name, error)
+    elif error is not None and not state.backward:
+        instance.end(Ending("diverged", f"{name} was committed, and its body raised now"))
+        raise instance.divergence(f"the transaction {name} was committed, and its body raised {describe(error)}")
+    await _told(section, name)
+    state = history.transactions[name]
+    if state.backward:
+        raise _error(instance, state) from error
+
+
+async def _close(section: Scope, name: str, error: BaseException | None) -> None:
+    instance = section.instance
+    if error is not None:
+        await call_off(instance, name, describe(error))
+        start_closing(instance, name)
+        return
+    if instance.catching_up:
+        await instance.may_write(section)
+    outer = [one for one in around(name, instance.history.transactions) if not one.over]
+    if outer:  # everything inside is the outer boundary's as well: it confirms, and lets held effects leave
+        instance.ride(r.TransactionCommitted(transaction=name, **instance.stamp()))
+        return
+    state = instance.history.transactions[name]
+    if isinstance(close(state, members_of(instance, name, {})), Finish):
+        await instance.append(r.TransactionCommitted(transaction=name, **instance.stamp()))
+        return
+    instance.engine.seams.crash.reached("before_closing")
+    await instance.append(r.TransactionCommitting(transaction=name, **instance.stamp()))
+    instance.engine.seams.crash.reached("after_closing")
+    start_closing(instance, name)
+
+
+async def _told(section: Scope, name: str) -> None:
+    """Wait for the boundary's end, and take it in its turn."""
+    instance, key = section.instance, exit_of(name)
+    await _ended(section, name)
+    if key in instance.history.deliveries:
+        await instance.take_turn(section, key)
+    instance.left.add(name)
+    if not any(not one.over for one in around(name, instance.history.transactions)):
+        instance.history.forget_within(name)
+
+
+async def _ended(scope: Scope, name: str) -> None:
+    instance, key = scope.instance, exit_of(name)
+    while key not in instance.history.exits:
+        if key in instance.failures:
+            raise instance.failures.pop(key)
+        await instance.wait(scope, instance.watchers.setdefault(key, []), Pause("operation", key))
+
+
+async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
+    """The error that code inside a boundary is told once the boundary has been called off, in its turn."""
+    instance, key = scope.instance, exit_of(transaction.name)
+    await _ended(scope, transaction.name)
+    await instance.reach_turn(scope, key)
+    return _error(instance, instance.history.transactions[transaction.name])
+
+
+def _error(instance: Instance, state: Transaction) -> TransactionAborted:
+    return TransactionAborted(
+        f"the transaction {instance.run}/{state.name} was called off: {state.reason}",
+        run=instance.run,
+        reason=state.reason,
+        undone=state.undone,
+        still_standing=state.still_standing,
+        transaction=state.name,
+    )
+
+
+async def may_begin(scope: Scope, step: str) -> None:
+    """Return if something new may begin at `step`; a boundary that is being closed is only replayed.
+
+    Raises `TransactionAborted` in one that was called off, and `ReplayDiverged` in one that was committed.
+    """
+    instance = scope.instance
+    for boundary in around(step, instance.history.transactions):
+        if boundary.backward:
+            raise await aborted(scope, boundary)
+        if boundary.phase != "open":
+            instance.end(Ending("diverged", f"{step} is new, and {boundary.name} was committed"))
+            raise instance.divergence(f"{step} begins in the transaction {boundary.name}, which was committed")

@@ -1,0 +1,298 @@
+"""What happens next to a transaction that is being closed: one pure decision over all of its operations.
+
+On the way back everything ambiguous is settled first; then what landed is compensated, in reverse order of
+start, side by side where nothing started after something else had ended. On the way forward reservations are
+confirmed, what held effects rely on is read again, and then they leave: the one that cannot be repeated (the
+pivot) first. Until one of them has left, a refusal turns the transaction back; afterwards it only goes forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.model.contract import Contract
+from holdfast.model.operation import OperationState
+from holdfast.model.situation import Reading
+from holdfast.model.transactions import Transaction
+
+_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "unknown"})
+_STUCK: Final = frozenset({"unknown", "gated", "failed", "cancelled"})
+_MISSED: Final = frozenset({"failed", "cancelled"})
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One operation of the boundary.
+
+    `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
+    are the newest operations that make amends for it and confirm it; `amendable` and `confirmable` say whether the
+    code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
+    reservation's own time is over.
+    """
+
+    operation: OperationState
+    contract: Contract
+    begun: int = 0
+    ended: int = 0
+    amends: OperationState | None = None
+    confirmation: OperationState | None = None
+    amendable: bool = True
+    confirmable: bool = True
+    reading: Reading = "unread"
+    lapsed: bool = False
+
+    @property
+    def step(self) -> str:
+        """Its name."""
+        return self.operation.step
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for the commit, or did."""
+        return bool(self.operation.intent.hold)
+
+    @property
+    def landed(self) -> bool:
+        """Whether there is an effect of its own: it succeeded, or was contradicted after it had not."""
+        operation = self.operation
+        return operation.phase == "succeeded" or (operation.final and bool(operation.contradicted))
+
+    @property
+    def missed(self) -> bool:
+        """Whether it ended without any effect."""
+        return self.operation.phase in _MISSED and not self.operation.reused
+
+    @property
+    def undone(self) -> bool:
+        """Whether amends were made."""
+        return self.amends is not None and self.amends.phase == "succeeded"
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Wait: some operation is still on its way."""
+
+
+class Amend(msgspec.Struct, frozen=True):
+    """Compensate these, side by side."""
+
+    steps: tuple[str, ...]
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """Confirm these reservations, side by side."""
+
+    steps: tuple[str, ...]
+
+
+class Reread(msgspec.Struct, frozen=True):
+    """Read again what these held effects rely on."""
+
+    steps: tuple[str, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let this held effect leave."""
+
+    step: str
+
+
+class TurnBack(msgspec.Struct, frozen=True):
+    """It cannot commit, and nothing irreversible has left: call it off."""
+
+    reason: str
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Only a person gets further."""
+
+    why: str
+    stuck: tuple[str, ...]
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """It is over."""
+
+    undone: tuple[str, ...] = ()
+    still_standing: tuple[str, ...] = ()
+
+
+Closing: TypeAlias = Settle | Amend | Confirm | Reread | Release | TurnBack | Stop | Finish
+
+
+def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    """The next thing to do for this boundary. Pure; total."""
+    return _back(boundary, members) if boundary.backward else _forward(boundary, members)
+
+
+# --- back: what landed is compensated ---------------------------------------------------------------------
+
+
+def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    if any(member.operation.phase not in _OVER for member in members):
+        return Settle()
+    left = [member for member in members if not _amended(boundary, member)]
+    if not left:
+        return Finish(*standing(members))
+    turn = [member for member in left if not any(other.begun > member.ended > 0 for other in left)]
+    blocked = [member for member in turn if _blocked(boundary, member)]
+    due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
+    if due:
+        return Amend(due)
+    if len(turn) > len(blocked):
+        return Settle()
+    return Stop("; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked))
+
+
+def _amended(boundary: Transaction, member: Member) -> bool:
+    """Whether nothing is left to do for it on the way back."""
+    if member.step in boundary.accepted or (member.undone and not _late(boundary, member)):
+        return True
+    if member.operation.phase == "unknown":
+        return False
+    return not member.landed or not member.contract.compensates
+
+
+def _blocked(boundary: Transaction, member: Member) -> bool:
+    """Whether only a person gets further with it."""
+    amends = member.amends
+    if amends is not None and not _given_up(boundary, member):
+        return amends.phase in _STUCK
+    if member.operation.phase == "unknown" and not member.contract.absent_safe:
+        return True
+    return not member.contract.compensates or not member.amendable
+
+
+def _due(boundary: Transaction, member: Member) -> bool:
+    """Whether its compensation has to be started now."""
+    return member.amends is None or _given_up(boundary, member)
+
+
+def _late(boundary: Transaction, member: Member) -> bool:
+    """Whether the effect landed after amends were made, and a person asked for them to be made again."""
+    amends = member.amends
+    return amends is not None and bool(member.operation.contradicted) and attempt_number(amends.step) < boundary.tries
+
+
+def _given_up(boundary: Transaction, member: Member) -> bool:
+    """Whether its last compensation came to nothing, and a person asked for another one since."""
+    amends = member.amends
+    if amends is None or attempt_number(amends.step) >= boundary.tries:
+        return False
+    return amends.phase in _MISSED or _late(boundary, member)
+
+
+def attempt_number(step: str) -> int:
+    """Which one of several compensations this is: `charge#1/undo` the first, `charge#1/undo#2` the second."""
+    _, _, number = step.rpartition("/")[2].partition("#")
+    return int(number or 1)
+
+
+def _why_stuck(member: Member) -> str:
+    operation, amends = member.operation, member.amends
+    if amends is not None:
+        return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
+    if operation.phase == "unknown":
+        return f"nobody knows whether {operation.step} happened, and compensating it blindly is not declared harmless"
+    return f"the compensation of {operation.step} is not here any more"
+
+
+def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What was undone, and what still stands (or may), each in order of start."""
+    undone = tuple(member.step for member in members if member.undone)
+    still = tuple(
+        member.step
+        for member in members
+        if not member.undone and (member.landed or member.operation.phase == "unknown")
+    )
+    return undone, still
+
+
+# --- forward: what was held leaves --------------------------------------------------------------------------
+
+
+def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    held = [member for member in members if member.held]
+    if any(not member.operation.final for member in members if not member.held):
+        return Settle()
+    left = any(member.landed or member.operation.phase == "unknown" for member in held)
+    if not left and (reason := _refusal(boundary, held)):
+        return TurnBack(reason)
+    if (move := _confirm(boundary, members, left=left)) is not None:
+        return move
+    unread = tuple(
+        member.step
+        for member in held
+        if member.contract.observes and not member.operation.released and member.reading == "unread"
+    )
+    if unread and not left:
+        return Reread(unread)
+    return _release(boundary, held)
+
+
+def _refusal(boundary: Transaction, held: Sequence[Member]) -> str:
+    """Why the commit cannot be made, as long as nothing has left."""
+    blunt = [member.step for member in held if not repeatable(member.contract)]
+    if len(blunt) > 1 and boundary.pivot == "one":
+        return f"more than one held effect cannot be repeated: {', '.join(blunt)}"
+    for member in held:
+        operation = member.operation
+        if member.missed:
+            return f"{operation.step} is {operation.phase}: {operation.reason}"
+        if member.reading in {"changed", "unreadable"} and not operation.attempts:
+            return f"what {operation.step} relies on is {member.reading}"
+    return ""
+
+
+def repeatable(contract: Contract) -> bool:
+    """Whether an attempt that may have landed can be followed by another one, without a person."""
+    return contract.idempotency is not None or contract.verifies
+
+
+def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) -> Closing | None:
+    """Confirm every reservation; one that cannot be confirmed any more turns the transaction back."""
+    due: list[str] = []
+    pending = False
+    for member in members:
+        if not member.contract.confirms or member.operation.phase != "succeeded" or member.step in boundary.accepted:
+            continue
+        done = member.confirmation
+        if done is None and (member.lapsed or not member.confirmable):
+            why = "its time was over before the commit" if member.lapsed else "its confirmation is not here any more"
+            return _fall(f"the reservation {member.step} was not confirmed: {why}", member.step, left=left)
+        if done is None:
+            due.append(member.step)
+        elif done.phase in _MISSED:
+            return _fall(f"{done.step} is {done.phase}: {done.reason}", member.step, left=left)
+        elif done.phase != "succeeded":
+            pending = True
+    if due:
+        return Confirm(tuple(due))
+    return Settle() if pending else None
+
+
+def _fall(why: str, step: str, *, left: bool) -> Closing:
+    return Stop(why, (step,)) if left else TurnBack(why)
+
+
+def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
+    """Let held effects leave one after another: what cannot be repeated first, the others in order."""
+    stuck: list[Member] = []
+    for member in sorted(held, key=lambda one: repeatable(one.contract)):
+        operation = member.operation
+        if operation.phase == "succeeded" or operation.reused or member.step in boundary.accepted:
+            continue
+        if member.missed:
+            stuck.append(member)  # something else has left before: there is no way back
+        elif not operation.released:
+            return Release(member.step)
+        else:
+            return Settle()
+    if stuck:
+        return Stop("partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck))
+    return Finish()
+
+
+def _missed(member: Member) -> str:
+    return f"{member.step} is {member.operation.phase}: {member.operation.reason or 'no reason is recorded'}"
