@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
 from holdfast.agent.handlers import checked_parameters
 from holdfast.agent.signatures import shape_of
-from holdfast.errors import ContractError
+from holdfast.errors import ContractError, UsageError
 from holdfast.model.contract import Contract, contract_digest
 from holdfast.policies import milliseconds
 
@@ -30,6 +30,11 @@ class Compensate:
 
     def __init__(self, tool: Tool[..., Any]) -> None:
         self._tool = tool
+
+    @property
+    def code(self) -> Tool[..., Any]:
+        """The tool that makes amends. Raises `UsageError` where none is registered."""
+        return _registered(self._tool, "compensate")
 
     @overload
     def __call__(self, function: F, /) -> F: ...
@@ -68,6 +73,11 @@ class Confirm:
     def __init__(self, tool: Tool[..., Any]) -> None:
         self._tool = tool
 
+    @property
+    def code(self) -> Tool[..., Any]:
+        """The tool that completes the reservation. Raises `UsageError` where none is registered."""
+        return _registered(self._tool, "confirm")
+
     @overload
     def __call__(self, function: F, /) -> F: ...
     @overload
@@ -90,6 +100,15 @@ class Confirm:
             return function
 
         return register if function is None else register(function)
+
+
+Companion: TypeAlias = Compensate | Confirm
+
+
+def _registered(tool: Tool[..., Any], kind: str) -> Tool[..., Any]:
+    if kind not in tool.companions:
+        raise UsageError(f"{tool.name} has no {kind}")
+    return tool.companions[kind]
 
 
 def amended_by(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:

@@ -98,9 +98,8 @@ def _task(body: object) -> asyncio.Task[None]:
 
 def resume_closing(instance: Instance) -> None:
     """After a crash: go on with every boundary whose end was begun."""
-    for boundary in instance.history.open_boundaries():
-        if boundary.phase != "open":
-            start_closing(instance, boundary.name)
+    for boundary in instance.history.closing_boundaries():
+        start_closing(instance, boundary.name)
 
 
 async def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:

@@ -41,6 +41,11 @@ def exit_of(transaction: str) -> str:
     return transaction + "/"
 
 
+def _outermost(boundaries: Iterable[Transaction]) -> list[Transaction]:
+    found = list(boundaries)
+    return [one for one in found if not any(other is not one and encloses(other.name, one.name) for other in found)]
+
+
 class Delivery(msgspec.Struct, gc=False):
     """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`."""
 
@@ -145,13 +150,17 @@ class RunHistory:
     def forget(self, step: str) -> None:
         """Let go of a settled step that was told: it never comes back under this name."""
         operation = self.operations.get(step)
-        if self.transactions and any(not one.over for one in around(step, self.transactions)):
-            return  # it may have to be compensated
+        if self.transactions and self._kept(step):
+            return
         if operation is not None and operation.phase in FINAL:
             del self.operations[step]
         self.answers.pop(step, None)
         self.timers.pop(step, None)
         self.decisions_begun.pop(step, None)
+
+    def _kept(self, step: str) -> bool:
+        """Whether a told step is still needed: a promise points to it, or it may have to be compensated."""
+        return step in self.promised or any(not one.over for one in around(step, self.transactions))
 
     def forget_within(self, transaction: str) -> None:
         """Let go of what an outermost boundary that is over was kept for, except what promises still point to."""
@@ -192,8 +201,11 @@ class RunHistory:
 
     def open_boundaries(self) -> list[Transaction]:
         """Boundaries that have not come to their end and lie in no other such one."""
-        open_ = [one for one in self.transactions.values() if not one.over]
-        return [one for one in open_ if not any(other is not one and encloses(other.name, one.name) for other in open_)]
+        return _outermost(one for one in self.transactions.values() if not one.over)
+
+    def closing_boundaries(self) -> list[Transaction]:
+        """Boundaries whose end was begun and has not come, and that lie in no other such one."""
+        return _outermost(one for one in self.transactions.values() if not one.over and one.phase != "open")
 
     def members(self, transaction: str) -> list[OperationState]:
         """The operations of code inside a boundary, in order of start; not those of inner ones that were called off."""

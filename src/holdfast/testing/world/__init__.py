@@ -19,7 +19,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.agent.companions import Companion
 from holdfast.agent.handlers import Handlers
+from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.testing.world.explore import Exploration, Finding, judge
@@ -56,8 +58,12 @@ class World:
 
     # --- setting the scene --------------------------------------------------------------------------------------
 
-    def stub(self, what: AnyTool | Handlers[Any], *, returns: Any = None, raises: BaseException | None = None) -> None:
+    def stub(
+        self, what: AnyTool | Handlers[Any] | Companion, *, returns: Any = None, raises: BaseException | None = None
+    ) -> None:
         """Let a tool answer so instead of running, or one of its handlers: `world.stub(book.verify, returns=...)`."""
+        if isinstance(what, Companion):
+            what = what.code
         tool, name = (what.tool, what.kind) if isinstance(what, Handlers) else (what, "")
         if name and name not in tool.handlers:
             raise UsageError(f"{tool.name} has no {name} that could be stubbed")
@@ -131,7 +137,7 @@ class World:
         outside = self._outside
         outside.begin_anew()
         outside.point = stage.outside
-        with _quiet(), outside.around(agent.tools):
+        with _quiet(), outside.around(gather_tools([agent], ()).values()):
             end = stage.perform(given, run_id)
         return end, outside.happened()
 

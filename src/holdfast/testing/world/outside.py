@@ -127,12 +127,14 @@ class Outside:
     def _body(self, tool: AnyTool, body: Code) -> Callable[..., Any]:
         stub = self.stubs.get((tool.name, ""))
 
-        async def original(arguments: dict[str, Any]) -> Any:
-            if stub is not None:
-                return stub(**arguments)
-            return await body.function(**arguments) if body.is_async else body.function(**arguments)
+        async def call(*served: Any, **arguments: Any) -> Any:
+            """`served` is the operation that a compensation or a confirmation is for."""
 
-        async def call(**arguments: Any) -> Any:
+            async def original(given: dict[str, Any]) -> Any:
+                if stub is not None:
+                    return stub(**given)
+                return await body.function(*served, **given) if body.is_async else body.function(*served, **given)
+
             if tool.contract.effect == "read":
                 return await original(arguments)
             return await self._write(tool, arguments, original)
@@ -166,7 +168,8 @@ class Outside:
     async def _done(self, tool: AnyTool, arguments: dict[str, Any], original: Callable[..., Any], at: Any) -> Any:
         """The effect itself. The system behind the tool keeps what its contract promises about it."""
         contract = tool.contract
-        name = (tool.name, at.key if contract.key is not None else repr(sorted(arguments.items())))
+        same = at.key if contract.key is not None else repr((at.id if tool.serves else "", sorted(arguments.items())))
+        name = (tool.name, same)
         known = (contract.key is not None or contract.natural is not None) and name in self._answers
         if known and not self.services:
             return self._answers[name]

@@ -1,0 +1,199 @@
+"""Transactions: what stands together or is compensated together, and what a crash at any boundary leaves of that."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
+from holdfast.errors import MustHold, UsageError
+from holdfast.testing.world import World
+
+
+@dataclass
+class Booking:
+    code: str
+
+
+@tool(idempotency=Key.forever())
+async def book_flight(city: str) -> Booking:
+    return Booking(f"F-{current_operation().key[-4:]}")
+
+
+@book_flight.compensate(restores=True)
+@tool(idempotency=Natural(within=timedelta(hours=1)))
+async def cancel_flight(operation: Operation[Booking]) -> None:
+    assert operation.result.code.startswith("F-")
+
+
+@tool(idempotency=Key.forever(stores="all"))
+async def book_hotel(city: str, nights: int) -> Booking:
+    _ = current_operation().key
+    if city == "full":
+        raise Rejected("no room")
+    return Booking("H1")
+
+
+@book_hotel.compensate(restores=True)
+@tool(idempotency=Natural(within=timedelta(hours=1)))
+async def cancel_hotel(operation: Operation[Booking], city: str) -> None:
+    assert operation.arguments["city"] == city
+
+
+@tool(idempotency=Key.forever())
+async def send_email(to: str, text: str) -> str:
+    return f"mail-{current_operation().key[-2:]}"
+
+
+TOOLS = [book_flight, book_hotel, send_email]
+
+
+@agent(run_id="trip-{given}", tools=TOOLS)
+async def book_trip(run: Run, given: str) -> str:
+    try:
+        async with run.transaction("book trip") as booking:
+            flight = await book_flight(given)
+            mail = await booking.on_commit(send_email, "ann@example.com", flight.code)
+            await book_hotel(given, 2)
+            if given == "bug":
+                raise KeyError("a bug")
+            if given == "enough":
+                booking.abort("enough")
+    except TransactionAborted as gone:
+        return f"not booked: {gone.reason}; undone {gone.undone}; standing {gone.still_standing}"
+    return f"{flight.code}, {mail.result}"
+
+
+def test_a_committed_transaction_sends_what_it_held_last(world: World):
+    ran = world.run(book_trip, "rome")
+    assert ran.effects == ["book_flight", "book_hotel", "send_email"]
+    assert ran.result is not None
+    assert "mail-" in ran.result
+
+
+def test_a_refused_step_undoes_what_landed_and_sends_nothing(world: World):
+    ran = world.run(book_trip, "full")
+    assert ran.effects == ["book_flight", "cancel_flight"]
+    assert ran.result == "not booked: Rejected: no room.; undone ('book-trip/book_flight#1',); standing ()"
+
+
+def test_compensations_run_in_reverse_order_of_start(world: World):
+    ran = world.run(book_trip, "bug")
+    assert ran.effects == ["book_flight", "book_hotel", "cancel_hotel", "cancel_flight"]
+    assert "KeyError" in str(ran.result)
+    assert world.run(book_trip, "enough").effects == ran.effects
+
+
+@pytest.mark.parametrize("given", ["rome", "full", "bug", "enough"])
+def test_a_crash_at_any_boundary_changes_nothing(world: World, given: str):
+    found = world.explore(book_trip, given)
+    assert found.boundaries > 15
+
+
+def test_an_irreversible_effect_has_to_be_held(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def careless(run: Run, given: str) -> str:
+        async with run.transaction("t"):
+            await send_email("a@example.com", given)
+        return "sent"
+
+    ran = world.run(careless, "hello")
+    assert isinstance(ran.error, TransactionAborted)
+    assert isinstance(ran.error.__cause__, MustHold)
+    assert "on_commit(send_email, ...)" in str(ran.error.__cause__)
+    assert "hold=False" in str(ran.error.__cause__)
+    assert ran.effects == []
+
+
+def test_hold_false_sends_at_once_and_stands(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def bold(run: Run, given: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                await send_email.options(hold=False)("a@example.com", given)
+                boundary.abort("no")
+        except TransactionAborted as gone:
+            return f"{gone.undone} {gone.still_standing}"
+        return ""
+
+    ran = world.run(bold, "hello")
+    assert ran.effects == ["send_email"]
+    assert ran.result == "() ('t/send_email#1',)"
+    world.explore(bold, "hello")
+
+
+def test_a_promise_has_no_result_before_the_commit(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def eager(run: Run, given: str) -> str:
+        async with run.transaction("t") as boundary:
+            mail = await boundary.on_commit(send_email, "a@example.com", given)
+            with pytest.raises(UsageError, match="held until t commits"):
+                _ = mail.result
+            with pytest.raises(UsageError, match="nothing can await it"):
+                await mail  # type: ignore[unreachable]
+        return mail.result
+
+    assert world.run(eager, "hello").effects == ["send_email"]
+
+
+def test_outside_a_boundary_on_commit_means_now(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def now(run: Run, given: str) -> str:
+        return (await run.on_commit(send_email, "a@example.com", given)).result
+
+    ran = world.run(now, "hello")
+    assert ran.effects == ["send_email"]
+    assert str(ran.result).startswith("mail-")
+
+
+def test_an_inner_failure_undoes_the_inner_part_only(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def nested(run: Run, given: str) -> str:
+        async with run.transaction("outer") as outer:
+            flight = await book_flight("rome")
+            try:
+                async with run.transaction("inner") as inner:
+                    await inner.on_commit(send_email, "a@example.com", "inner")
+                    await book_hotel("rome", 1)
+                    inner.abort("no hotel")
+            except TransactionAborted:
+                pass
+            async with run.transaction("inner") as again:
+                await book_hotel("oslo", 1)
+                mail = await again.on_commit(send_email, "a@example.com", "inner 2")
+            if given == "fail":
+                outer.abort("all of it")
+        return flight.code + mail.result
+
+    ran = world.run(nested, "go")
+    assert ran.effects == ["book_flight", "book_hotel", "cancel_hotel", "book_hotel", "send_email"]
+    failed = world.run(nested, "fail")
+    assert failed.effects == [
+        "book_flight",
+        "book_hotel",
+        "cancel_hotel",
+        "book_hotel",
+        "cancel_hotel",
+        "cancel_flight",
+    ]
+    world.explore(nested, "go")
+    world.explore(nested, "fail")
+
+
+def test_branches_of_one_transaction_are_compensated(world: World):
+    @agent(run_id="x-{given}", tools=TOOLS)
+    async def branches(run: Run, given: str) -> str:
+        try:
+            async with run.transaction("t"):
+                await run.gather(book_flight("rome"), book_hotel("rome", 1), book_hotel("oslo", 1))
+                await book_hotel("full", 1)
+        except TransactionAborted as gone:
+            return str(len(gone.undone))
+        return "booked"
+
+    ran = world.run(branches, "go")
+    assert sorted(ran.effects) == sorted(
+        ["book_flight", "book_hotel", "book_hotel", "cancel_hotel", "cancel_hotel", "cancel_flight"]
+    )
+    assert ran.result == "3"
+    world.explore(branches, "go")
