@@ -21,7 +21,12 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 BESIDE: Final[dict[str, tuple[str, ...]]] = {
-    "What `@tool` gives": ("holdfast.agent.tool.Tool", "holdfast.agent.handlers.Handlers"),
+    "What `@tool` gives": (
+        "holdfast.agent.tool.Tool",
+        "holdfast.agent.handlers.Handlers",
+        "holdfast.agent.companions.Compensate",
+        "holdfast.agent.companions.Confirm",
+    ),
     "What `@agent` gives": ("holdfast.agent.agent.Agent",),
     "What `current_operation()` gives": ("holdfast.engine.current.CurrentOperation",),
     "What an app gives": (
@@ -32,6 +37,8 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.interfaces.service.Applied",
     ),
     "What a run gives": (
+        "holdfast.agent.transactions.Transaction",
+        "holdfast.agent.transactions.Held",
         "holdfast.agent.run.Decide",
         "holdfast.agent.model_calls.ToolBox",
         "holdfast.model.outcome.Basis",
@@ -60,6 +67,10 @@ NOT_MADE: Final = frozenset(
         "Run",
         "Tool",
         "Handlers",
+        "Compensate",
+        "Confirm",
+        "Transaction",
+        "Held",
         "Agent",
         "CurrentOperation",
         "RunHandle",

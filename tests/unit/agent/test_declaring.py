@@ -125,8 +125,9 @@ def test_handlers_are_given_back_and_take_what_they_name():
     contract = made.contract
     assert (contract.settle_ms, contract.verify_deadline_ms, contract.verify_every_ms) == (9000, 60_000, 1)
     assert (contract.observes, contract.expects, contract.restores, contract.absent_safe) == (True,) * 4
-    assert made.handlers["compensate"].timeout_ms == 3000
-    assert made.handlers["compensate"].parameters == frozenset()
+    companion = made.compensate.code
+    assert (companion.name, companion.contract.timeout_ms, contract.amends) == ("amends", 3000, "amends")
+    assert companion.body.parameters == frozenset({"extra"})
     assert inspect.iscoroutinefunction(amends)
 
 

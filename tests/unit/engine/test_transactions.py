@@ -130,7 +130,7 @@ def test_a_promise_has_no_result_before_the_commit(world: World):
             with pytest.raises(UsageError, match="held until t commits"):
                 _ = mail.result
             with pytest.raises(UsageError, match="nothing can await it"):
-                await mail  # type: ignore[unreachable]
+                await mail
         return mail.result
 
     assert world.run(eager, "hello").effects == ["send_email"]
