@@ -27,6 +27,7 @@ from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
+from holdfast.model.transactions import WHOLE_RUN
 
 if TYPE_CHECKING:
     from holdfast.sync import SyncHoldfast
@@ -54,6 +55,19 @@ class Done(msgspec.Struct, Generic[T, R], frozen=True):
             return "suspended"
         refused = isinstance(self.error, (UsageError, ParameterMismatch, RunBusy))
         return "refused" if refused else "stopped"
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """What became of undoing a run: the steps that were undone, and those that still stand.
+
+    `waits` says for what it waits where it is not over; then `resume` goes on with it.
+    """
+
+    run: str
+    phase: str
+    undone: tuple[str, ...]
+    still_standing: tuple[str, ...]
+    waits: str = ""
 
 
 class RunHandle(Generic[R]):
@@ -209,6 +223,17 @@ class Holdfast:
         row = (await self.engine.journal.runs(run=run_id))[0]
         return self._result(self.agents[row.agent], conclusion)
 
+    async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
+        """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
+
+        Raises `UsageError` for a run that has not ended. What cannot be undone stands, and is listed.
+        """
+        await self.service.undo(run_id, by=by, why=why)
+        conclusion = await self._conclude(run_id, None, None)
+        whole = (await self.service.history(run_id)).transactions[WHOLE_RUN]
+        waits = conclusion.reason if conclusion.status == "suspended" else ""
+        return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
+
     async def drive(self, run_id: str) -> Conclusion:
         """Drive an existing run once, and say how it ended. What workers do."""
         return await self._conclude(run_id, None, None)
@@ -287,6 +312,9 @@ def _looked_at(ending: asyncio.Task[Any]) -> None:
 def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
     person = next((wait for wait in conclusion.waits if wait.kind == "person"), None)
+    if person is not None and person.step.endswith("/"):
+        name = f"{conclusion.run}/{person.step[:-1]}"
+        return f"holdfast transaction {name} --retry | --accept, then holdfast resume {conclusion.run}"
     if person is not None:
         words = "--happened | --did-not-happen" if person.sent else "--did-not-happen --retry | --give-up"
         return f"holdfast resolve {conclusion.run}/{person.step} {words}, then holdfast resume {conclusion.run}"

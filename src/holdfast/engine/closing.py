@@ -19,6 +19,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
+from holdfast.engine.tooling import ToolCode
 from holdfast.errors import JournalError
 from holdfast.model import records as r
 from holdfast.model.closing import (
@@ -174,13 +175,23 @@ def members_of(instance: Instance, transaction: str, read: dict[str, Reading]) -
                 ended=span.ended,
                 amends=served.get((UNDO, step)),
                 confirmation=served.get((CONFIRM, step)),
-                amendable=contract.amends in instance.engine.tools,
-                confirmable=contract.confirms in instance.engine.tools,
+                amendable=_companion(flight, UNDO) is not None,
+                confirmable=_companion(flight, CONFIRM) is not None,
                 reading=read.get(step, "unread"),
                 lapsed=_lapsed(instance, operation, contract.lapses_ms),
             )
         )
     return found
+
+
+def _companion(flight: Flight, kind: str) -> ToolCode | None:
+    """The tool that makes amends for an operation, or confirms it: the recorded one, else what took its place."""
+    tools, declared = flight.instance.engine.tools, flight.tool.contract if flight.tool is not None else None
+    for contract in (flight.contract(), declared):
+        name = "" if contract is None else contract.amends if kind == UNDO else contract.confirms
+        if name in tools:
+            return tools[name]
+    return None
 
 
 def _served(instance: Instance) -> dict[tuple[str, str], OperationState]:
@@ -231,13 +242,13 @@ async def _rest(instance: Instance, boundary: Transaction, pause: Pause) -> None
 
 async def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
     """Plan the operations that make amends for these steps (or confirm them), and drive them."""
-    history, tools = instance.history, instance.engine.tools
+    history = instance.history
     records: list[r.Record] = []
     begun: list[str] = []
     for step in steps:
         forward = history.operations[step]
-        contract = flight_of(instance, step).contract()
-        code = tools[contract.amends if kind == UNDO else contract.confirms]
+        code = _companion(flight_of(instance, step), kind)
+        assert code is not None, step
         number = f"#{boundary.tries}" if kind == UNDO and boundary.tries > 1 else ""
         name = f"{step}/{kind}{number}"
         intent = msgspec.structs.replace(

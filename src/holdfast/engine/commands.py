@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.instance import Instance, Stamp
@@ -16,19 +17,21 @@ from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
+from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
 LATE: Final = "late"
-Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen"]
+Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
+About: TypeAlias = r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One order. `record` is what it adds to the run, where it is about one operation."""
+    """One order. `record` is what it adds to the run, where it is about one operation or transaction."""
 
     word: Word = "late"
     by: str = ""
     note: str = ""
-    record: r.Resolved | r.LateReport | None = None
+    record: About | None = None
 
 
 def command_stream(run: str) -> str:
@@ -49,18 +52,37 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Reco
     record = command.record
     if record is None:
         return (applied,)
+    if isinstance(record, (r.TransactionResolved, r.TransactionAborting)):
+        return _about_transaction(history, record, applied, stamp)
     operation = history.operations.get(record.step)
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
-        return (msgspec.structs.replace(applied, note=f"refused: {record.step} is {state}"),)
+        return (replace(applied, note=f"refused: {record.step} is {state}"),)
     if isinstance(record, r.LateReport):
         return (applied, _dated(record, stamp))
-    return (applied, msgspec.structs.replace(record, entry=entry.id, **stamp))
+    return (applied, replace(record, entry=entry.id, **stamp))
+
+
+def _about_transaction(
+    history: RunHistory, record: r.TransactionResolved | r.TransactionAborting, applied: r.CommandApplied, stamp: Stamp
+) -> tuple[r.Record, ...]:
+    """A person's word on a parked transaction, or the order to call one off (the whole run is one, once it ended)."""
+    before = history.transactions.get(record.transaction)
+    phase: str = before.phase if before is not None else "new"
+    possible = phase in TRANSACTION_MOVES[type(record)][0]
+    if record.transaction == WHOLE_RUN and before is None:
+        possible, phase = history.status in {"completed", "stopped"}, history.status
+    if not possible:
+        return (replace(applied, note=f"refused: {record.transaction or 'the run'} is {phase}"),)
+    if isinstance(record, r.TransactionResolved):
+        return (applied, replace(record, entry=applied.entry, **stamp))
+    members = tuple(operation.step for operation in history.members(record.transaction))
+    return (applied, replace(record, participants=members, **stamp))
 
 
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
     """A report of another process carries that process's clock: it counts from when we learned it."""
-    return msgspec.structs.replace(report, **stamp)
+    return replace(report, **stamp)
 
 
 def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post, ...]:
@@ -86,6 +108,9 @@ async def take_commands(instance: Instance) -> None:
                 _act(instance, record)
             elif isinstance(record, (r.Resolved, r.LateReport)):
                 instance.settled(record.step)
+            elif isinstance(record, r.TransactionAborting):
+                now = instance.engine.seams.clock.wall_ms()
+                instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
     if entries:
         instance.wake()
         instance.consider_rest()

@@ -61,7 +61,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
 async def _close(section: Scope, name: str, error: BaseException | None) -> None:
     instance = section.instance
     if error is not None:
-        await call_off(instance, name, describe(error))
+        await call_off(instance, name, error.reason if isinstance(error, TransactionAborted) else describe(error))
         start_closing(instance, name)
         return
     if instance.catching_up:

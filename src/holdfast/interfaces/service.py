@@ -14,6 +14,7 @@ from holdfast.engine.loading import load
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
 from holdfast.interfaces.looking import PAUSES, Looking
+from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunStatus
@@ -21,6 +22,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -103,6 +105,36 @@ class Service:
     async def unpause(self, run: str, *, by: str) -> Applied:
         """Let the run go on."""
         return await self._order(run, "unpause", by, "")
+
+    async def resolve_transaction(
+        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, note: str = ""
+    ) -> Applied:
+        """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
+        parked = checked_parked(await self.history(run), transaction)
+        record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=note)
+        key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
+        entry = await self._post(run, Command("transaction", by, note, record), key)
+        if not entry.fresh:
+            first = msgspec.json.decode(entry.body, type=Command)
+            raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
+        return await self._apply(run)
+
+    async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
+        """Call off a transaction that has not committed: what landed in it is compensated. Raises `UsageError`."""
+        checked_open(await self.history(run), transaction)
+        record = r.TransactionAborting(transaction=transaction, reason=why or f"called off by {by}", by=by)
+        await self._post(run, Command("transaction", by, why, record), "")
+        return await self._apply(run)
+
+    async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Undo a finished run: what it did is compensated, in reverse order. Raises `UsageError` for one under way.
+
+        Drive the run afterwards: the compensations are operations of its own.
+        """
+        checked_finished(await self.history(run))
+        record = r.TransactionAborting(transaction=WHOLE_RUN, reason=why or f"undone by {by}", by=by)
+        await self._post(run, Command("undo", by, why, record), "")
+        return await self._apply(run)
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
         """No run sends through this tool until it is unpaused."""
@@ -192,9 +224,10 @@ class Service:
 
     def _after(self, row: RunRow, history: RunHistory) -> RunChange:
         """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
-        if row.status not in {"suspended", "running"}:
+        undone = WHOLE_RUN in history.transactions and history.status != "undone"
+        if row.status not in {"suspended", "running"} and not undone:
             return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
-        if history.paused is not None:
+        if history.paused is not None and not undone:
             return RunChange("suspended", f"paused by {history.paused.by}", None, row.waits, release=True)
         return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), row.waits, release=True)
 

@@ -12,6 +12,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
 
 SHORT: Final = 300
+_BESIDE: Final = {"resolve", "late", "transaction", "undo"}
 
 _WORDS: Final = {
     "happened": "says that it happened",
@@ -166,7 +167,35 @@ def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tup
         case r.CompensationLinked():
             return "amends", f"made by {record.by}"
         case _:
-            return _person_note(record) or _run_note(record)
+            return transaction_note(record) or _person_note(record) or _run_note(record)
+
+
+def transaction_note(record: r.Record) -> tuple[str, str] | None:
+    """One word about a boundary, and what there is to say; None for other records."""
+    name = getattr(record, "transaction", "") or "the whole run"
+    match record:
+        case r.TransactionOpened():
+            return "opened", name
+        case r.TransactionCommitting():
+            return "committing", name
+        case r.TransactionCommitted():
+            return "committed", name
+        case r.TransactionAborting():
+            return "calls off", f"{name}: {record.reason}"
+        case r.TransactionAborted():
+            return "called off", f"{name}: {_amends(record)}"
+        case r.TransactionParked():
+            return "parked", f"{name}: {record.why}; {_amends(record)}"
+        case r.TransactionResolved():
+            what = "orders what is stuck to be tried again" if record.word == "retry" else "lets what is stuck stand"
+            return record.by, f"{what} in {name}" + (f": {record.note}" if record.note else "")
+        case _:
+            return None
+
+
+def _amends(record: r.TransactionAborted | r.TransactionParked) -> str:
+    undone, still = ", ".join(record.undone) or "nothing", ", ".join(record.still_standing) or "nothing"
+    return f"undone: {undone}; still standing: {still}"
 
 
 def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str] | None:
@@ -177,7 +206,9 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
             return record.by, "approved it"
         case r.Resolved():
             return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
-        case r.CommandApplied(command="resolve" | "late") if not record.note.startswith("refused"):
+        case r.CommandApplied(command="resolve" | "late" | "transaction" | "undo") if not record.note.startswith(
+            "refused"
+        ):
             return "", ""  # what it said is on record beside it
         case _:
             return None

@@ -95,7 +95,7 @@ class _Teller:
 
     def told(self) -> Timeline:
         started = self.history.started
-        for step, operation in self.history.operations.items():
+        for step, operation in {**self.history.former, **self.history.operations}.items():
             self._finish(self.steps[step], operation)
         return Timeline(
             self.history.run,

@@ -161,7 +161,20 @@ def stricter(old: Contract, new: Contract) -> Contract:
         budget=Budget(min(old.budget.cost, new.budget.cost)),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
         gate=new.gate or old.gate,
+        **_amends(old, new),
     )
+
+
+def _amends(old: Contract, new: Contract) -> dict[str, bool | str]:
+    """What makes amends is what was declared when the operation was begun: one call may have named its own."""
+    if not old.compensates:
+        return {}
+    return {
+        "compensates": True,
+        "amends": old.amends,
+        "restores": old.restores,
+        "absent_safe": old.absent_safe and (new.absent_safe or new.amends != old.amends),
+    }
 
 
 def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natural | None:

@@ -90,6 +90,8 @@ class RunHistory:
         self.spans: dict[str, Span] = {}
         self.renewed: dict[str, int] = {}
         """How often a transaction of that name began anew after a reopening."""
+        self.former: dict[str, OperationState] = {}
+        """The operations of transactions that began anew."""
         self.dropped: set[int] = set()
         """Deliveries inside transactions that began anew: nobody takes them any more."""
         self.owners: dict[int, r.Claimed] = {}
@@ -248,6 +250,7 @@ class RunHistory:
             self.renewed[base_of(name)] = self.renewed.get(base_of(name), 1) + 1
             for step in [step for step in self.deliveries if encloses(name, step)]:
                 self.dropped.add(self.deliveries.pop(step).index)
+            self.former.update({step: one for step, one in self.operations.items() if encloses(name, step)})
             for steps in (self.operations, self.answers, self.timers, self.decisions_begun):
                 for step in [step for step in steps if encloses(name, step)]:
                     del steps[step]

@@ -197,3 +197,94 @@ def test_branches_of_one_transaction_are_compensated(world: World):
     )
     assert ran.result == "3"
     world.explore(branches, "go")
+
+
+@tool(idempotency=Key.forever(stores="all"))
+async def reserve(seat: str) -> Booking:
+    _ = current_operation().key
+    return Booking(f"R-{seat}")
+
+
+@reserve.confirm(expires=timedelta(minutes=15))
+@tool(idempotency=Key.forever(stores="all"))
+async def take_seat(operation: Operation[Booking]) -> str:
+    _ = current_operation().key
+    if operation.result.code == "R-lost":
+        raise Rejected("it was given away")
+    return operation.result.code
+
+
+@reserve.compensate(restores=True)
+@tool(idempotency=Natural(within=timedelta(hours=1)))
+async def release_seat(operation: Operation[Booking]) -> str:
+    return f"{operation.result.code} {operation.confirmed}"
+
+
+@agent(run_id="seats-{given}", tools=[reserve, send_email])
+async def two_seats(run: Run, given: str) -> str:
+    try:
+        async with run.transaction("seats") as boundary:
+            first = await reserve("12A")
+            second = await reserve(given)
+            mail = await boundary.on_commit(send_email, "ann@example.com", f"{first.code} {second.code}")
+            if given == "late":
+                await run.sleep(timedelta(minutes=20))
+            if given == "no":
+                boundary.abort("no")
+    except TransactionAborted as gone:
+        return gone.reason
+    return mail.result
+
+
+def test_reservations_are_confirmed_at_the_commit_before_anything_held_leaves(world: World):
+    ran = world.run(two_seats, "12B")
+    assert ran.effects == ["reserve", "reserve", "take_seat", "take_seat", "send_email"]
+    world.explore(two_seats, "12B")
+
+
+def test_reservations_are_released_when_it_is_called_off(world: World):
+    ran = world.run(two_seats, "no")
+    assert ran.effects == ["reserve", "reserve", "release_seat", "release_seat"]
+    world.explore(two_seats, "no")
+
+
+def test_a_reservation_that_cannot_be_confirmed_turns_everything_back(world: World):
+    ran = world.run(two_seats, "lost")
+    assert "it was given away" in str(ran.result)
+    assert sorted(ran.effects) == ["release_seat", "release_seat", "reserve", "reserve", "take_seat"]
+    world.explore(two_seats, "lost")
+
+
+def test_a_reservation_whose_time_is_over_is_not_confirmed(world: World):
+    ran = world.run(two_seats, "late")
+    assert "its time was over before the commit" in str(ran.result)
+    assert ran.effects == ["reserve", "reserve", "release_seat", "release_seat"]
+
+
+def test_one_call_may_say_what_undoes_it(world: World):
+    @tool(idempotency=Natural(within=timedelta(hours=1)))
+    async def apologise(operation: Operation[str], to: str) -> None:
+        assert operation.tool == "send_email"
+        assert to
+
+    @agent(run_id="x-{given}", tools=[send_email, apologise])
+    async def polite(run: Run, given: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                await send_email.options(compensate=apologise)(given, "hello")
+                boundary.abort("no")
+        except TransactionAborted as gone:
+            return str(gone.undone)
+        return ""
+
+    ran = world.run(polite, "a@example.com")
+    assert (ran.effects, ran.result) == (["send_email", "apologise"], "('t/send_email#1',)")
+    world.explore(polite, "a@example.com")
+
+
+def test_lost_replies_inside_a_transaction_are_settled_before_anything_is_undone(world: World):
+    world.lose_reply(book_flight)
+    world.lose_reply(cancel_flight)
+    assert world.run(book_trip, "full").effects == ["book_flight", "cancel_flight"]
+    assert world.run(book_trip, "rome").effects == ["book_flight", "book_hotel", "send_email"]
+    world.explore(book_trip, "full")

@@ -21,6 +21,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "show": ("reading", "Show the timeline of a run, or its state at a step."),
     "why": ("reading", "Explain what is known about one operation."),
     "resolve": ("ordering", "Say what happened to an operation that no rule could decide."),
+    "transaction": ("undoing", "Decide about a parked transaction, or call one off."),
+    "undo": ("undoing", "Undo a finished run: compensate what it did."),
     "signal": ("ordering", "Give a run the event that it waits for."),
     "cancel": ("ordering", "Call a run off: nothing more is sent."),
     "pause": ("ordering", "Let a run or a tool rest."),

@@ -1,0 +1,124 @@
+"""`close` over everything that the operations of a boundary can be: it always answers, and never says too much."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.model import closing as c
+from holdfast.model import records as r
+from holdfast.model.closing import Member, attempt_number, close
+from holdfast.model.contract import Contract, Key
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import FINAL, SETTLED, Phase
+from holdfast.model.records_transaction import Pivot
+from holdfast.model.transactions import Transaction
+
+PHASES: tuple[Phase, ...] = (
+    "planned", "ready", "gated", "held", "running", "verifying", "awaiting", "succeeded", "failed", "unknown",
+    "cancelled",
+)  # fmt: skip
+
+
+def state(step: str, phase: Phase, hold: str = "", *, released: bool = False) -> OperationState:
+    intent = r.Intent("do", r.Raw(b"{}"), "d", "c", hold=hold)
+    return OperationState(step, intent, phase, "c", released=released)
+
+
+@st.composite
+def members(draw: st.DrawFn) -> list[Member]:
+    made: list[Member] = []
+    for number in range(draw(st.integers(0, 5))):
+        step, held = f"t/do#{number + 1}", draw(st.booleans())
+        phase = draw(st.sampled_from(PHASES))
+        released = held and phase != "held" and draw(st.booleans())
+        operation = state(step, phase, "t" if held else "", released=released)
+        compensates = draw(st.booleans())
+        contract = Contract(
+            "do",
+            compensates=compensates,
+            restores=compensates and draw(st.booleans()),
+            absent_safe=draw(st.booleans()),
+            idempotency=draw(st.sampled_from([None, Key.forever()])),
+            confirms=draw(st.sampled_from(["", "confirm_it"])),
+            observes=draw(st.booleans()),
+        )
+        begun = draw(st.integers(1, 20))
+        ended = begun + draw(st.integers(1, 10)) if phase in SETTLED else 0
+        amends = state(f"{step}/undo", draw(st.sampled_from(PHASES))) if compensates and draw(st.booleans()) else None
+        done = state(f"{step}/confirm", draw(st.sampled_from(PHASES))) if draw(st.booleans()) else None
+        made.append(
+            Member(
+                operation,
+                contract,
+                begun,
+                ended,
+                amends,
+                done,
+                reading=draw(st.sampled_from(["unread", "same", "changed"])),
+            )
+        )
+    return made
+
+
+@given(members(), st.integers(1, 3), st.booleans())
+def test_on_the_way_back_nothing_is_compensated_too_early_or_twice(found: list[Member], tries: int, parked: bool):
+    boundary = Transaction("t", "parked" if parked else "aborting", backward=True, tries=tries)
+    move = close(boundary, found)
+    by_step = {member.step: member for member in found}
+    assert isinstance(move, (c.Settle, c.Amend, c.Stop, c.Finish))
+    if isinstance(move, (c.Amend, c.Stop, c.Finish)):
+        assert all(member.operation.phase in SETTLED for member in found)
+    if isinstance(move, c.Amend):
+        for member in (by_step[step] for step in move.steps):
+            assert member.operation.phase == "succeeded" or member.contract.absent_safe
+            assert member.amends is None or (
+                member.amends.phase in {"failed", "cancelled"} and attempt_number(member.amends.step) < tries
+            )
+            later = [one for one in found if one.begun > member.ended > 0 and _stands(one)]
+            assert not later, "something that started after it ended still stands"
+    if isinstance(move, c.Finish):
+        assert all(not _stands(member) for member in found)
+        assert set(move.undone) == {member.step for member in found if member.undone}
+    if isinstance(move, c.Stop):
+        assert move.stuck
+
+
+def _stands(member: Member) -> bool:
+    """Whether something is left to do about it on the way back."""
+    if member.undone:
+        return False
+    return member.operation.phase == "unknown" or (member.landed and member.contract.compensates)
+
+
+@given(members(), st.sampled_from(["one", "best effort"]))
+def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found: list[Member], pivot: Pivot):
+    boundary = Transaction("t", "committing", pivot=pivot)
+    move = close(boundary, found)
+    held = [member for member in found if member.held]
+    left = [one for one in held if one.landed or one.operation.phase == "unknown"]
+    if isinstance(move, c.Release):
+        (member,) = (one for one in held if one.step == move.step)
+        assert not member.operation.released
+        assert all(one.operation.final for one in found if not one.held)
+        assert all(
+            one.confirmation is not None and one.confirmation.phase == "succeeded"
+            for one in found
+            if one.contract.confirms and one.operation.phase == "succeeded"
+        )
+        if c.repeatable(member.contract):
+            assert all(one.operation.phase in FINAL for one in held if not c.repeatable(one.contract))
+    if isinstance(move, c.TurnBack):
+        assert not left, "something irreversible has left: there is no way back"
+    if isinstance(move, c.Finish):
+        assert all(one.operation.phase == "succeeded" for one in held)
+    assert not isinstance(move, c.Amend)
+
+
+@given(members())
+def test_a_person_who_accepts_ends_it(found: list[Member]):
+    """Whoever lets everything stand that is stuck gets to the end, once nothing is on its way."""
+    found = [m for m in found if m.operation.phase in SETTLED and (m.amends is None or m.amends.phase in SETTLED)]
+    boundary = Transaction("t", "parked", backward=True, accepted=tuple(member.step for member in found))
+    assert isinstance(close(boundary, found), c.Finish)
+    for member in found:
+        assert replace(member) == member
