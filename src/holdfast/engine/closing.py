@@ -40,7 +40,7 @@ from holdfast.model.closing import (
 from holdfast.model.operation import OperationState
 from holdfast.model.run import Span, exit_of
 from holdfast.model.situation import Reading
-from holdfast.model.transactions import Transaction
+from holdfast.model.transactions import Transaction, encloses
 
 UNDO: Final = "undo"
 CONFIRM: Final = "confirm"
@@ -103,8 +103,11 @@ def resume_closing(instance: Instance) -> None:
         start_closing(instance, boundary.name)
 
 
-async def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:
-    """Record durably that this boundary is called off: from here on it is finished from its records."""
+def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:
+    """Record that this boundary is called off: from here on it is finished from its records.
+
+    It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
+    """
     members = instance.history.members(transaction)
     aborting = r.TransactionAborting(
         transaction=transaction,
@@ -113,11 +116,18 @@ async def call_off(instance: Instance, transaction: str, reason: str, by: str = 
         by=by,
         **instance.stamp(),
     )
-    await _record(instance, aborting)
+    _note(instance, aborting)
     instance.wake()
 
 
+def _note(instance: Instance, *records: r.Record) -> None:
+    """Record with the next thing that waits."""
+    instance.engine.seams.crash.reached("before_closing")
+    instance.ride(*records)
+
+
 async def _record(instance: Instance, *records: r.Record) -> None:
+    """Record durably."""
     crash = instance.engine.seams.crash
     crash.reached("before_closing")
     await instance.append(*records)
@@ -131,6 +141,8 @@ async def _finish(instance: Instance, transaction: str) -> None:
         boundary = instance.history.transactions[transaction]
         if boundary.over:
             return
+        if (failed := next((step for step in instance.failures if encloses(transaction, step)), None)) is not None:
+            raise instance.failures.pop(failed)  # whoever drove it could not go on, and neither can the boundary
         members = members_of(instance, transaction, read)
         await _perform(instance, boundary, close(boundary, members), members, read)
 
@@ -143,17 +155,17 @@ async def _perform(
             _drive_held(instance, boundary, members)
             await _rest(instance, boundary, Pause("operation", exit_of(boundary.name)))
         case Amend(steps):
-            await _serve(instance, boundary, steps, UNDO)
+            _serve(instance, boundary, steps, UNDO)
         case Confirm(steps):
-            await _serve(instance, boundary, steps, CONFIRM)
+            _serve(instance, boundary, steps, CONFIRM)
         case Reread(steps):
             for step in steps:
                 read[step] = await _reread(instance, step)
         case Release(step):
-            await _record(instance, r.HoldReleased(step=step, **instance.stamp()))
+            _note(instance, r.HoldReleased(step=step, **instance.stamp()))
             start_flight(instance, flight_of(instance, step))
         case TurnBack(reason):
-            await call_off(instance, boundary.name, reason)
+            call_off(instance, boundary.name, reason)
         case Stop():
             await _park(instance, boundary, move, members)
         case Finish():
@@ -240,7 +252,7 @@ async def _rest(instance: Instance, boundary: Transaction, pause: Pause) -> None
     await instance.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
 
 
-async def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
     """Plan the operations that make amends for these steps (or confirm them), and drive them."""
     history = instance.history
     records: list[r.Record] = []
@@ -261,7 +273,7 @@ async def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ..
         if kind == UNDO:
             records.append(r.CompensationLinked(step=step, by=name, **instance.stamp()))
         begun.append(name)
-    await _record(instance, *records)
+    _note(instance, *records)
     for name in begun:
         start_flight(instance, flight_of(instance, name))
 

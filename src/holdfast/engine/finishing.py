@@ -28,7 +28,7 @@ async def call_off_everything(instance: Instance, why: str) -> Ending | None:
     await unwind(instance)
     for boundary in instance.history.open_boundaries():
         if boundary.phase == "open":
-            await call_off(instance, boundary.name, f"the run was cancelled: {why}")
+            call_off(instance, boundary.name, f"the run was cancelled: {why}")
     return await close_boundaries(instance)
 
 

@@ -56,7 +56,7 @@ class CrashPoints(Protocol):
     """Named places where a process may die. Does nothing in the product."""
 
     def reached(self, point: str) -> None:
-        """Called at each of `POINTS`."""
+        """Called at each of `POINTS` and `TRANSACTION_POINTS`."""
         ...
 
 
@@ -74,6 +74,8 @@ POINTS = (
     "before_end",
     "after_end",
 )
+TRANSACTION_POINTS = ("before_closing", "after_closing")
+"""Around each record that moves a transaction towards its end."""
 
 
 class SystemClock:

@@ -207,9 +207,10 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         while True:
             if step in instance.failures:
                 raise instance.failures.pop(step)
-            if step in instance.history.deliveries and step not in instance.drivers:
+            gone = instance.history.called_off(step)
+            if step in instance.history.deliveries and _is_told(instance, step, called_off=gone is not None):
                 break
-            if (gone := instance.history.called_off(step)) is not None:
+            if gone is not None:
                 raise await aborted(scope, gone)
             operation = instance.history.operations.get(step)
             if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
@@ -226,6 +227,11 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
     operation = instance.history.operations[step]
     instance.forget(step)
     return Told(operation, step, delivery.told)
+
+
+def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
+    """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
+    return step not in instance.drivers or step in instance.history.promised or called_off
 
 
 async def _tell_unknown(instance: Instance, step: str) -> None:

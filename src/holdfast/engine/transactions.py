@@ -61,7 +61,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
 async def _close(section: Scope, name: str, error: BaseException | None) -> None:
     instance = section.instance
     if error is not None:
-        await call_off(instance, name, error.reason if isinstance(error, TransactionAborted) else describe(error))
+        call_off(instance, name, error.reason if isinstance(error, TransactionAborted) else describe(error))
         start_closing(instance, name)
         return
     if instance.catching_up:
@@ -75,8 +75,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         await instance.append(r.TransactionCommitted(transaction=name, **instance.stamp()))
         return
     instance.engine.seams.crash.reached("before_closing")
-    await instance.append(r.TransactionCommitting(transaction=name, **instance.stamp()))
-    instance.engine.seams.crash.reached("after_closing")
+    instance.ride(r.TransactionCommitting(transaction=name, **instance.stamp()))  # what leaves now waits for it
     start_closing(instance, name)
 
 

@@ -93,6 +93,8 @@ class RunLog:
         except (LeaseLost, JournalUnavailable, RecordRefused) as error:
             self._broken = error
             raise
+        if self._broken is not None:
+            raise self._broken  # what went wrong is told once, and another flush was told it
 
     async def _write(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]

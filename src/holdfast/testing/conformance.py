@@ -193,7 +193,9 @@ class JournalConformance:
             await asyncio.sleep(0)  # it is on its way
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-            assert await _error(old.flush(), LeaseLost), "a flush vouched for a record that is not there"
+            flushes = await asyncio.gather(_error(old.flush(), LeaseLost), _error(old.flush(), LeaseLost))
+            assert all(flushes), "a flush vouched for a record that is not there"
+            assert await _error(old.append([body(2)]), LeaseLost)
 
         self._run(tmp_path, check)
 

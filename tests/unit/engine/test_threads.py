@@ -30,6 +30,7 @@ async def test_a_sync_tool_runs_in_a_thread_and_holds_the_clock(lab: Lab):
 async def test_no_second_attempt_starts_while_the_thread_of_the_first_lives(lab: Lab):
     running = threading.Event()
     go_on = threading.Event()
+    holds_the_clock = threading.Event()
     overlap: list[int] = []
 
     @tool(idempotency=Key.forever(), timeout=2 * SECOND)
@@ -40,6 +41,7 @@ async def test_no_second_attempt_starts_while_the_thread_of_the_first_lives(lab:
             running.set()
             with lab.loop.passing():
                 go_on.wait(20)
+            holds_the_clock.set()
             running.clear()
             raise Ambiguous("the first has ended without an answer")
         overlap.append(running.is_set())
@@ -51,6 +53,7 @@ async def test_no_second_attempt_starts_while_the_thread_of_the_first_lives(lab:
         assert [s.number for s in lab.of("r-ann", r.AttemptStarted)] == [1]
         assert [e.over for e in lab.of("r-ann", r.AttemptEnded)] == [False]
         go_on.set()
+        assert holds_the_clock.wait(20), "until then the clock would run on while the thread wakes up"
         assert await handle.result() == "second"
     assert overlap == [False]
 

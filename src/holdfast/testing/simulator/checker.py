@@ -21,12 +21,13 @@ from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.services import Effect, Request
+from holdfast.testing.simulator.trip_checker import Trips
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
-NATURAL: Final = frozenset({"switch", "note"})
-PLAIN: Final = frozenset({"ship"})
+NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
+PLAIN: Final = frozenset({"ship", "send"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -87,6 +88,7 @@ class Checker:
         self.violations: Final[list[Violation]] = []
         self.operations: Final[dict[str, _Operation]] = {}
         self._effects: defaultdict[str, list[Effect]] = defaultdict(list)
+        self.trips: Final = Trips(world, self.broken, self._effects)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -125,6 +127,7 @@ class Checker:
         sent = {name: value for name, value in request.arguments.items() if name in recorded}
         if sent != recorded:
             self.broken(8, f"{request.operation} was sent with {sent}, and recorded with {recorded}")
+        self.trips.arrived(request)
         if operation.settled is not None and not isinstance(operation.settled, r.Resolved):
             late = request.attempt in operation.ended
             if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
@@ -175,6 +178,7 @@ class Checker:
 
     def _record(self, run: str, record: r.Record) -> None:
         self._world.reach.records[type(record).__name__] += 1
+        self.trips.heard(run, record)
         step = getattr(record, "step", "")
         if not step:
             self._of_run(run, record)
@@ -295,6 +299,7 @@ class Checker:
     async def at_the_end(self) -> None:
         """Everything is drained: nothing will happen any more."""
         self._at_the_end_of_operations()
+        self.trips.at_the_end()
         await self._at_the_end_of_records()
         for accident in self._world.loop.accidents:
             self.broken(19, f"an error that nobody handled: {accident}")

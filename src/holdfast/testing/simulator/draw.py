@@ -6,7 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from holdfast.testing.simulator.plan import KINDS, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.plan import KINDS, PARTS, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
 STEPS: Final = 5
@@ -34,11 +35,17 @@ CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What may become of a call, by kind of tool: only what its service may do without breaking its own promise."""
 
+TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key or CATALOGUE[service].natural else ()))
+    for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send")
+}
+"""The same for what trips are made of."""
+
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
     chance = random.Random(f"plan/{seed}")  # noqa: S311 - a simulation is no secret
-    scripts = tuple(_script(chance, n) for n in range(WORKERS))
+    scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), random.Random(f"trips/{seed}"))  # noqa: S311 - as above
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
         seed, scripts, workers, _faults(chance, scripts), _schedule(chance), _settings(chance),
@@ -56,6 +63,19 @@ def _script(chance: random.Random, number: int) -> Script:
     return Script(f"run-{number}", tuple(steps))
 
 
+def _with_trips(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents end with a transaction instead of a step of its own."""
+    return tuple(
+        Script(script.id, (*script.steps[:-1], _trip(chance, number))) if chance.random() < 0.35 else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _trip(chance: random.Random, number: int) -> Step:
+    parts = [chance.choice(PARTS) for _ in range(chance.randrange(2, 5))]
+    return Step("trip", f"r{number}", parts=tuple(parts), fails=chance.random() < 0.4)
+
+
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -70,13 +90,18 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
             rate = 10 ** chance.uniform(-3, -1.7)
             points = (point for point in range(1, MOST_POINTS) if chance.random() < rate)
             faults.extend(Fault(kind, point, ms=chance.randint(low, high)) for point in points)
-    used = {step.kind for script in scripts for step in script.steps}
-    for service in sorted(used & CALL_FAULTS.keys()):
+    used = {kind for script in scripts for step in script.steps for kind in (step.kind, *step.parts)}
+    travels = TRIP_FAULTS.keys() if used & set(PARTS) else set[str]()
+    for service in sorted((used & CALL_FAULTS.keys()) | travels):
         rate = 10 ** chance.uniform(-1.5, 0)
-        chosen = [kind for kind in CALL_FAULTS[service] if chance.random() < 0.5]
+        chosen = [kind for kind in _faults_of(service) if chance.random() < 0.5]
         calls = [call for call in range(1, 16) if chosen and chance.random() < rate]
         faults.extend(Fault(chance.choice(chosen), call, service, chance.randrange(100, 30_000)) for call in calls)
     return tuple(faults)
+
+
+def _faults_of(service: str) -> tuple[str, ...]:
+    return CALL_FAULTS[service] if service in CALL_FAULTS else TRIP_FAULTS[service]
 
 
 def _schedule(chance: random.Random) -> Literal["fifo", "random", "priorities"]:

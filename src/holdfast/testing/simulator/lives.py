@@ -22,6 +22,7 @@ from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
 from holdfast.testing.simulator.tools import NETWORK, standard_tools
+from holdfast.testing.simulator.trips import make_trip
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
@@ -169,6 +170,10 @@ def _make(newer: bool) -> Agent[Script, list[str]]:
 
 
 async def _perform(run: Run, tools: Any, step: Step) -> str:
+    if step.kind == "trip":
+        text, gone = await make_trip(run, tools, step)
+        LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
+        return text
     if step.by_model:
         outcome = await run.call(step.kind, {"thing": step.thing})
     else:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import KeyInProgress
 from holdfast.model.outcome import DidNotHappen
-from holdfast.testing.simulator import twists
+from holdfast.testing.simulator import trip_twists, twists
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -272,6 +272,31 @@ MUTANTS: Final = (
         "nobody is asked about a business key that is held",
         "engine.meetings:_waited_ms",
         twists.always(0),
+    ),
+    # Transactions.
+    Mutant("held leaves at once", "a held effect does not wait", "engine.steps:_holder_of", twists.always("")),
+    Mutant(
+        "compensated too early",
+        "what is on its way or unknown is compensated",
+        "model.closing:_back",
+        trip_twists.settles_nothing_first,
+    ),
+    Mutant("in any order", "compensations do not wait for later ones", "model.closing:_back", trip_twists.any_order),
+    Mutant("never confirmed", "reservations are not confirmed", "model.closing:_confirm", twists.always(None)),
+    Mutant(
+        "nothing to undo", "what landed is left standing", "engine.closing:members_of", trip_twists.nothing_amendable
+    ),
+    Mutant(
+        "called off and not heard",
+        "what is called off goes on being sent",
+        "model.run:RunHistory.called_off",
+        twists.always(None),
+    ),
+    Mutant(
+        "body decides again",
+        "after a crash the body's own end decides, not the record",
+        "engine.closing:resume_closing",
+        twists.always(None),
     ),
 )
 """The planted bugs, by the promise that they break."""

@@ -24,13 +24,22 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     ms: int = 0
 
 
+PARTS: Final = ("seat", "room", "gift", "both", "post", "send")
+"""What a trip may be made of: see `trips.py`."""
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once."""
+    """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
+
+    A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`.
+    """
 
     kind: str
     thing: str
     group: int = 0
     by_model: bool = False
+    parts: tuple[str, ...] = ()
+    fails: bool = False
 
 
 class Script(msgspec.Struct, frozen=True):

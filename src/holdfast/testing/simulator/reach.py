@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.seams import POINTS
+from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
 from holdfast.testing.simulator.draw import CALL_FAULTS, PROCESS_FAULTS
 
 _ANSWERS: Final = {fault for faults in CALL_FAULTS.values() for fault in faults}
@@ -20,7 +20,9 @@ EXPECTED_MEETINGS: Final = tuple(
 EXPECTED_RECORDS: Final = (
     "RunStarted", "Claimed", "ContractStored", "ReadRecorded", "TimerSet", "EventReceived", "RunSuspended",
     "RunCompleted", "OperationPlanned", "AttemptStarted", "AttemptEnded", "LateReport", "Verified", "Reobserved",
-    "WaitScheduled", "OperationSettled", "OutcomeReused",
+    "WaitScheduled", "OperationSettled", "OutcomeReused", "TransactionOpened", "TransactionCommitting",
+    "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
+    "HoldReleased", "CompensationLinked", "Delivered",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -50,7 +52,7 @@ class Reach(msgspec.Struct):
             *(f"no fault {kind}" for kind in sorted(PROCESS_FAULTS.keys() | _ANSWERS) if kind not in struck),
             *(f"no record {name}" for name in EXPECTED_RECORDS if not self.records[name]),
             *(f"no {meeting}" for meeting in EXPECTED_MEETINGS if not self.meetings[meeting]),
-            *(f"nobody came by {point}" for point in POINTS if not self.points[point]),
+            *(f"nobody came by {point}" for point in (*POINTS, *TRANSACTION_POINTS) if not self.points[point]),
         ]
 
     def add(self, other: Reach) -> None:

@@ -52,6 +52,15 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("book", key=True, ttl_ms=24 * HOUR, mismatch="silent"),
         Capabilities("transfer", key=True, answers_later=True),
         Capabilities("look"),
+        Capabilities("seat", key=True, late_ms=8_000),
+        Capabilities("unseat", natural=True),
+        Capabilities("room", key=True, stores="all"),
+        Capabilities("take", key=True, stores="all", late_ms=5_000),
+        Capabilities("leave", natural=True),
+        Capabilities("gift", read_back="marker", lag_ms=5_000, late_ms=5_000),
+        Capabilities("gift_back", key=True),
+        Capabilities("post", key=True, late_ms=5_000),
+        Capabilities("send"),
     )
 }
 
@@ -154,6 +163,8 @@ class Service:
         kept = self._kept(request)
         if kept is not None and kept.reply is not None:
             return kept.reply
+        if kept is not None and self.able.stores == "all":
+            return Reply(409, "in progress")  # a key has one answer, and its first request is still worked on
         reply = Reply(status, "refused")
         if self.able.key and self.able.stores == "all":
             self._keys[request.key] = _Remembered(request.arguments, self._now(), reply)

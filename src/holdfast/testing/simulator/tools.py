@@ -20,6 +20,8 @@ TIMEOUT: Final = timedelta(seconds=10)
 REFUSED: Final = frozenset({402, 422})
 BUSY: Final = frozenset({429})
 PATIENT: Final = Retry(attempts=5, elapsed=timedelta(minutes=30))
+ANSWERS: Final[dict[str, Any]] = {"rejections": REFUSED, "not_sent": BUSY, "timeout": TIMEOUT, "retry": PATIENT}
+"""What every tool here declares about its service."""
 
 
 class Network(Protocol):
@@ -41,7 +43,7 @@ class Network(Protocol):
 NETWORK: Final[ContextVar[Network]] = ContextVar("holdfast_simulated_network")
 
 
-async def _write(service: str, *, keyed: bool = False, marked: bool = False, **arguments: str) -> str:
+async def write(service: str, *, keyed: bool = False, marked: bool = False, **arguments: str) -> str:
     """Send one write as a careful tool does, and translate the answer."""
     at = current_operation()
     key = at.key if keyed else ""
@@ -61,37 +63,37 @@ async def _write(service: str, *, keyed: bool = False, marked: bool = False, **a
             raise RuntimeError(f"the service answered {status}")
 
 
-def _verdict(found: Effect | None) -> Verdict[str]:
+def verdict(found: Effect | None) -> Verdict[str]:
+    """What reading one effect back proves."""
     return DidNotHappen() if found is None else Happened(found.value)
 
 
 def standard_tools(*, newer: bool = False) -> Mapping[str, Tool[Any, Any]]:
     """All tools. With `newer` as a deployment changed them: shorter promises."""
-    made = (*_keyed(newer), *_verified(newer), *_natural(), *_others())
+    from holdfast.testing.simulator.trips import trip_tools  # noqa: PLC0415 - trips are made with what stands here
+
+    made = (*_keyed(newer), *_verified(newer), *_natural(), *_others(), *trip_tools())
     return {one.name: one for one in made}
-
-
-_ANSWERS: Final[dict[str, Any]] = {"rejections": REFUSED, "not_sent": BUSY, "timeout": TIMEOUT, "retry": PATIENT}
 
 
 def _keyed(newer: bool) -> Iterable[Tool[Any, Any]]:
     """The service dedupes on the key: for a while, for ever, with a business key, with a webhook afterwards."""
 
-    @tool(idempotency=Key(ttl=timedelta(seconds=150 if newer else 180), stores="all"), **_ANSWERS)
+    @tool(idempotency=Key(ttl=timedelta(seconds=150 if newer else 180), stores="all"), **ANSWERS)
     async def charge(thing: str) -> str:
-        return await _write("charge", keyed=True, thing=thing)
+        return await write("charge", keyed=True, thing=thing)
 
-    @tool(idempotency=Key.forever(in_progress="blocks"), **_ANSWERS)
+    @tool(idempotency=Key.forever(in_progress="blocks"), **ANSWERS)
     async def pay(thing: str) -> str:
-        return await _write("pay", keyed=True, thing=thing)
+        return await write("pay", keyed=True, thing=thing)
 
-    @tool(idempotency=Key(ttl=timedelta(hours=24), mismatch="silent"), claim="thing", **_ANSWERS)
+    @tool(idempotency=Key(ttl=timedelta(hours=24), mismatch="silent"), claim="thing", **ANSWERS)
     async def book(thing: str) -> str:
-        return await _write("book", keyed=True, thing=thing)
+        return await write("book", keyed=True, thing=thing)
 
-    @tool(idempotency=Key.forever(), **_ANSWERS)
+    @tool(idempotency=Key.forever(), **ANSWERS)
     async def transfer(thing: str) -> str:
-        return await _write("transfer", keyed=True, thing=thing)
+        return await write("transfer", keyed=True, thing=thing)
 
     return charge, pay, book, transfer
 
@@ -99,25 +101,25 @@ def _keyed(newer: bool) -> Iterable[Tool[Any, Any]]:
 def _verified(newer: bool) -> Iterable[Tool[Any, Any]]:
     """The effect can be found again, after a while: by a marker, checked first, or always read back."""
 
-    @tool(**_ANSWERS)
+    @tool(**ANSWERS)
     async def mail(thing: str) -> str:
-        return await _write("mail", marked=True, thing=thing)
+        return await write("mail", marked=True, thing=thing)
 
     @mail.verify(settle_window=timedelta(seconds=90), every=timedelta(seconds=15))
     async def in_sent_folder(operation: Operation[str]) -> Verdict[str]:
-        return _verdict(await NETWORK.get().find("mail", marker=operation.marker))
+        return verdict(await NETWORK.get().find("mail", marker=operation.marker))
 
-    @tool(**_ANSWERS)
+    @tool(**ANSWERS)
     async def ticket(thing: str) -> str:
-        return await _write("ticket", marked=True, thing=thing)
+        return await write("ticket", marked=True, thing=thing)
 
     @ticket.verify(settle_window=timedelta(seconds=25 if newer else 30), every=timedelta(seconds=5), check_first=True)
     async def in_tracker(operation: Operation[str]) -> Verdict[str]:
-        return _verdict(await NETWORK.get().find("ticket", marker=operation.marker))
+        return verdict(await NETWORK.get().find("ticket", marker=operation.marker))
 
-    @tool(idempotency=Key.forever(), **_ANSWERS)
+    @tool(idempotency=Key.forever(), **ANSWERS)
     async def order(thing: str) -> str:
-        return await _write("order", keyed=True, thing=thing)
+        return await write("order", keyed=True, thing=thing)
 
     @order.expect
     def ordered(thing: str) -> dict[str, str]:
@@ -125,7 +127,7 @@ def _verified(newer: bool) -> Iterable[Tool[Any, Any]]:
 
     @order.verify(settle_window=timedelta(seconds=20), every=timedelta(seconds=5))
     async def in_orders(operation: Operation[str]) -> Verdict[str]:
-        return _verdict(await NETWORK.get().find("order", key=operation.key))
+        return verdict(await NETWORK.get().find("order", key=operation.key))
 
     del in_sent_folder, in_tracker, ordered, in_orders
     return mail, ticket, order
@@ -134,9 +136,9 @@ def _verified(newer: bool) -> Iterable[Tool[Any, Any]]:
 def _natural() -> Iterable[Tool[Any, Any]]:
     """Repeating changes nothing: where the state is observed and somebody else may set it too, and without."""
 
-    @tool(idempotency=Natural(), **_ANSWERS)
+    @tool(idempotency=Natural(), **ANSWERS)
     async def switch(thing: str) -> str:
-        return await _write("switch", thing=thing, value=f"set by {current_operation().id}")
+        return await write("switch", thing=thing, value=f"set by {current_operation().id}")
 
     @switch.observe
     async def switch_is(_operation: Operation[str], thing: str) -> str:
@@ -149,9 +151,9 @@ def _natural() -> Iterable[Tool[Any, Any]]:
             return Happened(state)
         return DidNotHappen() if state == (operation.observed or "") else Conflict(evidence=state)
 
-    @tool(idempotency=Natural(within=timedelta(minutes=5)), **_ANSWERS)
+    @tool(idempotency=Natural(within=timedelta(minutes=5)), **ANSWERS)
     async def note(thing: str) -> str:
-        return await _write("note", thing=thing, value=f"noted by {current_operation().id}")
+        return await write("note", thing=thing, value=f"noted by {current_operation().id}")
 
     del switch_is, switched
     return switch, note
@@ -160,9 +162,9 @@ def _natural() -> Iterable[Tool[Any, Any]]:
 def _others() -> Iterable[Tool[Any, Any]]:
     """A plain write, about which nothing is promised, and a read."""
 
-    @tool(**_ANSWERS)
+    @tool(**ANSWERS)
     async def ship(thing: str) -> str:
-        return await _write("ship", thing=thing)
+        return await write("ship", thing=thing)
 
     @tool(effect="read", timeout=TIMEOUT)
     async def look(thing: str) -> str:
