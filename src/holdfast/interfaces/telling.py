@@ -64,6 +64,7 @@ def written_text(operation: OperationState) -> str:
             extra += ", not read back in time" if operation.unverified else ""
             extra += f", incomplete: {', '.join(operation.missing)}" if operation.missing else ""
             shown = "done" if bytes(operation.result) == b"null" else stored(operation.result)
+            shown = f"{operation.intent.tool}: {shown}" if operation.intent.serves else shown
             return ("done, its result was lost" if operation.lost else shown) + extra
         case "cancelled" if operation.reused:
             return f"{stored(operation.result)} (from {operation.reused}; nothing was sent)"
@@ -218,6 +219,8 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
     match record:
         case r.RunSuspended():
             return "suspended", record.reason
+        case r.RunUndone():
+            return "undone", f"by {record.by}"
         case r.RunReopened():
             return "reopened", f"by {record.by}" + (f": {record.note}" if record.note else "")
         case r.RunCompleted():

@@ -28,6 +28,7 @@ from holdfast.model.run import RunHistory, is_about_operation
 Kind = Literal["write", "read", "decision", "value", "timer", "event", "run"]
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
+_TOLD: Final = {"promise": "held, and leaves at the commit"}
 _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
                                   "gated": "asks"}  # fmt: skip
 
@@ -201,7 +202,7 @@ class _Teller:
                 entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
-        text = f"that it is {record.told}" if isinstance(record, r.Delivered) else ""
+        text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
         note = Note(
             record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
         )

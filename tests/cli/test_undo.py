@@ -1,0 +1,70 @@
+"""`transaction` and `undo`: what belongs together is decided, and taken back, by a person."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.lab import Lab
+
+TRIP = Path(__file__).resolve().parents[2] / "examples" / "trip.py"
+
+
+@pytest.fixture
+def trips(holdfast: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("TRIP_WORLD", str(holdfast.directory / "world"))
+    given = json.dumps({"id": "17", "origin": "SFO", "city": "Lisbon", "nights": 3})
+    assert holdfast("run", f"{TRIP}:book_trip", given).status == 0
+    return holdfast
+
+
+def status_of(lab: Lab) -> dict[str, str]:
+    places = sorted((lab.directory / "world").glob("*.json"))
+    return {place.name.partition("-")[0]: json.loads(place.read_text())["status"] for place in places}
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(trips: Lab):
+    said = trips("undo", "trip-17", "--dry-run")
+    assert (said.status, [line.split()[1] for line in said.lines[:3]]) == (
+        0,
+        ["trip-17/book-trip/send_itinerary#1", "trip-17/book-trip/book_hotel#1", "trip-17/book-trip/book_flight#1"],
+    )
+    assert "stands: nothing undoes it" in said.lines[0]
+    assert "restored by cancel_hotel" in said.lines[1]
+    assert set(status_of(trips).values()) == {"booked"}
+
+
+def test_undo_compensates_and_lists_what_stands(trips: Lab):
+    said = trips("undo", "trip-17", "--by", "anna", "--why", "withdrew", "--json")
+    assert said.status == 0
+    assert said.json["undone"] == ["book-trip/book_flight#1", "book-trip/book_hotel#1"]
+    assert said.json["still_standing"] == ["book-trip/send_itinerary#1"]
+    assert status_of(trips) == {"flight": "cancelled", "hotel": "cancelled", "mail": "booked"}
+    assert trips("ps", "--json").json["runs"][0]["status"] == "undone"
+    story = trips("show", "trip-17").out
+    assert "the whole run: withdrew" in story
+    assert "undone" in story.splitlines()[-1]
+
+
+def test_what_is_undone_is_not_undone_again(trips: Lab):
+    assert trips("undo", "trip-17").status == 0
+    again = trips("undo", "trip-17")
+    assert again.status == 2
+    assert "undone already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("transaction", "trip-17/book-trip", "--retry"), "only a parked transaction waits for a person"),
+        (("transaction", "trip-17/book-trip", "--abort"), "is committed"),
+        (("transaction", "trip-17/nothing", "--accept"), "has no transaction nothing"),
+        (("transaction", "trip-17/book-trip"), "say one of"),
+        (("transaction", "trip-17/book-trip", "--retry", "--accept"), "say one of"),
+        (("undo", "nobody"), "no run nobody"),
+    ],
+)
+def test_orders_that_make_no_sense_are_refused(trips: Lab, arguments: tuple[str, ...], reason: str):
+    said = trips(*arguments)
+    assert said.status == 2
+    assert reason in said.err
