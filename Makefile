@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench sim mutants soak mutation docs fmt
+.PHONY: help demo test check bench examples sim mutants soak mutation docs fmt
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -13,6 +13,9 @@ help: ## list the targets
 
 demo: ## a refund desk that is killed again and again, with Holdfast and without
 	$(IN) demo holdfast demo $(ARGS)
+
+examples: ## run every example; one line each
+	$(IN) dev python -m examples $(ARGS)
 
 test: ## all tests, on all cores; installs the system packages they need where it may
 	@sh scripts/python scripts/system_packages.py

@@ -1,6 +1,6 @@
 """A deployment in a real git repository: where the service is not healthy afterwards, a revert commit takes it back.
 
-    python -m examples.deploy
+    python -m examples deploy
 
 Nothing here dedupes on a key. The commit carries the operation's marker as a trailer, so that it is found again when
 nobody knows whether it was made; the revert carries its own.
@@ -108,15 +108,10 @@ async def deploy(run: Run, given: dict[str, str]) -> str:
     return f"released as {commit[:8]}"
 
 
-def main() -> None:
-    """Deploy a version that runs and one that does not."""
+def tell() -> list[str]:
+    """Deploy a version that runs and one that does not; what came of it, and the history."""
     with tempfile.TemporaryDirectory() as place:
         repository = new_repository(Path(place, "service"))
         with Holdfast(Path(place, "deploy.db"), agents=[deploy]) as app:
-            for version in ("2", "3"):
-                print(f"version {version}: {app.run(deploy, {'repository': repository, 'version': version})}")
-        print(git(repository, "log", "--format=%s"))
-
-
-if __name__ == "__main__":
-    main()
+            said = [app.run(deploy, {"repository": repository, "version": version}) for version in ("2", "3")]
+        return [*said, git(repository, "log", "--format=%s").replace("\n", ", ")]

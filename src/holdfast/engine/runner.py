@@ -42,7 +42,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Busy, Claimed, RunChange
+from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
 from holdfast.model import records as r
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
@@ -362,8 +362,10 @@ async def _stop_drivers(instance: Instance) -> None:
 
 async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     """The run has ended already: give back the lease and say how it ended."""
-    status: Literal["completed", "stopped"] = "completed" if history.status == "completed" else "stopped"
+    status: RunStatus = "running" if history.status == "new" else history.status
     await instance.log.append((), RunChange(status, reason=history.reason, release=True))
+    if history.status == "undone":
+        return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:
         return Conclusion(history.run, "completed", result=bytes(history.completed.result))
     stopped = history.stopped

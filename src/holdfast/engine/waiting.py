@@ -17,10 +17,10 @@ _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still 
 async def wait(flight: Flight, move: m.Wait) -> None:
     """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
     instance = flight.instance
-    flight.reading = "unread"
     if move.why in {"retry", "verify"} and not move.drawn:
         await _schedule(flight, move)
         return
+    flight.reading = "unread"
     if move.why == "call":
         live = {call for call in flight.calls.values() if not call.done()}
         await asyncio.wait(live, timeout=instance.engine.settings.slice_ms / 1000)

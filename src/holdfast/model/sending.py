@@ -143,8 +143,13 @@ def _breaker(case: Case) -> Move | None:
 
 
 def _backoff(case: Case) -> Move | None:
-    """The pause before a further attempt: drawn once after each end, then waited out."""
+    """The pause before a further attempt: drawn once after each end, then waited out.
+
+    A pause until the next reading is one, too: drawing another would take its place, and nothing were ever read.
+    """
     operation = case.operation
+    if recorded(case, "verify") is not None:
+        return None
     if (pause := recorded(case, "retry")) is not None:
         return pause if pause.high_ms > 0 else None
     if not operation.attempts or operation.one_more:

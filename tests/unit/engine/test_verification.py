@@ -20,7 +20,9 @@ from holdfast import (
 )
 from holdfast.errors import OperationFailed, PreconditionsChanged, RunSuspended
 from holdfast.model import records as r
+from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_calls import one_call
 
 SECOND = timedelta(seconds=1)
 
@@ -351,3 +353,30 @@ async def test_a_found_result_that_cannot_be_stored_is_lost_and_the_effect_count
 
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "succeeded result lost"
+
+
+@virtual
+async def test_changed_preconditions_are_not_read_again_without_a_pause(lab: Lab):
+    """The pause until the next reading is waited out, and the world is read back after it."""
+    readings = iter(range(10**9))
+    looks: list[float] = []
+
+    @tool(idempotency=Natural(), retry=Retry(attempts=5, elapsed=timedelta(minutes=30)))
+    async def switch(to: str) -> str:
+        raise TimeoutError("no answer")
+
+    @switch.observe
+    def is_now(operation: Operation[str]) -> int:
+        return next(readings)
+
+    @switch.verify(settle_window=timedelta(seconds=30), every=timedelta(seconds=5), deadline=timedelta(minutes=10))
+    def look(operation: Operation[str]) -> Verdict[str]:
+        looks.append(lab.loop.time())
+        return CannotTell()
+
+    async with lab.app(desk := one_call(switch)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert len(looks) > 20
+    assert len(lab.of("r-ann", r.WaitScheduled)) < 3 * len(looks)
+    assert next(readings) < 4 * len(looks)

@@ -1,0 +1,39 @@
+"""Run every example and print one line each: `python -m examples [NAME]...`, or `make examples`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from examples import deploy, trip
+from holdfast import Holdfast
+
+
+def _trip() -> list[str]:
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["TRIP_WORLD"] = place
+        with Holdfast(Path(place, "trips.db"), agents=[trip.book_trip]) as app:
+            good = app.run(trip.book_trip, trip.Trip("17", "SFO", "Lisbon", 3))
+            bad = app.run(trip.book_trip, trip.Trip("18", "SFO", "Lisbon", 0))
+        return [good, bad]
+
+
+EXAMPLES: dict[str, Callable[[], list[str]]] = {"trip": _trip, "deploy": deploy.tell}
+
+
+def main() -> int:
+    """Run those that are named, or all."""
+    names = sys.argv[1:] or list(EXAMPLES)
+    if unknown := [name for name in names if name not in EXAMPLES]:
+        sys.stderr.write(f"no example {', '.join(unknown)}; there are: {', '.join(EXAMPLES)}\n")
+        return 2
+    for name in names:
+        sys.stdout.write(f"{name}: {'; '.join(EXAMPLES[name]())}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""A transaction whose process is really killed: at every occurrence of every point of its commit, its calling off
+and its undo. The airline, the hotel and the mailbox are files, and outlive the process.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = {
+    "commit": {"flight": "booked", "hotel": "booked", "mail": "booked"},
+    "abort": {"flight": "cancelled", "hotel": "cancelled"},
+    "undo": {"flight": "cancelled", "hotel": "cancelled", "mail": "booked"},
+}
+
+
+class Lives:
+    """The process that forks the lives of a trip."""
+
+    def __init__(self) -> None:
+        self._program = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.trips"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def live(self, scenario: str, place: Path, point: str = "", number: int = 0) -> int:
+        """One life; how its process ended."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        plan = [scenario, str(place / "trips.db"), str(place / "world"), point, number]
+        self._program.stdin.write(json.dumps(plan) + "\n")
+        self._program.stdin.flush()
+        return int(self._program.stdout.readline())
+
+    def end(self) -> None:
+        assert self._program.stdin is not None
+        self._program.communicate(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def lives():
+    program = Lives()
+    yield program
+    program.end()
+
+
+def world_of(place: Path) -> dict[str, str]:
+    """What really is the case, by kind of booking. Raises where something was done twice."""
+    found: dict[str, str] = {}
+    for file in sorted((place / "world").glob("*.json")):
+        kind = file.name.partition("-")[0]
+        assert kind not in found, f"two bookings of a {kind}"
+        found[kind] = json.loads(file.read_text())["status"]
+    return found
+
+
+def heard(place: Path) -> tuple[str, dict[str, int]]:
+    said, points = json.loads((place / "trips.db.heard").read_text())
+    return said, points
+
+
+def begin(lives: Lives, scenario: str, place: Path) -> None:
+    """A fresh world; to undo a trip, one has to have been made."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    if scenario == "undo":
+        assert lives.live("commit", place) == 0
+
+
+@pytest.mark.parametrize("scenario", sorted(EXPECTED))
+def test_a_kill_at_every_point_changes_nothing(lives: Lives, tmp_path: Path, scenario: str):
+    place = tmp_path / "trip"
+    begin(lives, scenario, place)
+    assert lives.live(scenario, place) == 0
+    undisturbed, points = heard(place)
+    assert world_of(place) == EXPECTED[scenario]
+    assert points["before_closing"] >= 2
+    kills = 0
+    for point, times in sorted(points.items()):
+        for number in range(1, times + 1):
+            begin(lives, scenario, place)
+            assert lives.live(scenario, place, point, number) == -9, f"{point} was not reached a {number}. time"
+            kills += 1
+            assert lives.live(scenario, place) == 0, f"{scenario}: nobody could go on after {point} {number}"
+            assert world_of(place) == EXPECTED[scenario], f"{scenario}: killed at {point} {number}"
+            said, _ = heard(place)
+            same = said.split(";")[0][:6] == undisturbed[:6] if scenario != "undo" else said in {"aborted", "undone"}
+            assert same, f"{scenario}: {said!r} was heard after {point} {number}"
+    assert kills > 20
