@@ -31,8 +31,8 @@ check: ## format, lint, types, the house rules and the unit tests
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
 
-sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42
-	$(IN) dev python -m holdfast.testing.simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(ARGS)
+sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42; JOURNAL=sqlite on real files
+	$(IN) dev python -m holdfast.testing.simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
 	$(IN) dev python -m holdfast.testing.simulator.planting $(ARGS)

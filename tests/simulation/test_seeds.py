@@ -13,7 +13,21 @@ def test_no_invariant_breaks(first: int):
         assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
 
 
-def test_the_same_seed_does_the_same_to_the_last_byte():
-    first, second = (simulate(draw(4), story=True) for _ in range(2))
+@pytest.mark.parametrize("seed", [4, 7])
+def test_the_same_seed_does_the_same_to_the_last_byte(seed: int):
+    first, second = (simulate(draw(seed), story=True) for _ in range(2))
+    assert first.log == second.log
+    assert first.digest == second.digest
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_no_invariant_breaks_on_real_files(first: int):
+    for seed in range(first, first + 8):
+        report = simulate(draw(seed), journal="sqlite")
+        assert not report.violations, f"make sim SEED={seed} JOURNAL=sqlite: {report.violations[0]}"
+
+
+def test_the_same_seed_does_the_same_on_real_files_to_the_last_byte():
+    first, second = (simulate(draw(5), story=True, journal="sqlite") for _ in range(2))
     assert first.log == second.log
     assert first.digest == second.digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.engine.closing import call_off, start_closing
@@ -58,7 +59,7 @@ async def unwind(instance: Instance) -> None:
     look_at(tasks)
 
 
-def look_at(tasks: set[asyncio.Task[object]]) -> None:
+def look_at(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Fetch what ended these tasks: nobody else will, and asyncio would report it as forgotten."""
     for task in tasks:
         if task.done() and not task.cancelled():

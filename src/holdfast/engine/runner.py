@@ -216,9 +216,10 @@ async def _branches_end(instance: Instance) -> None:
     """The agent is done: branches that nobody awaited are cancelled, as `asyncio.run` does with tasks."""
     cancelled: set[asyncio.Task[object]] = set()
     while (tasks := instance.root.tasks()) and not instance.ending.done():
-        for task in tasks - cancelled:
-            task.cancel()
-        cancelled |= tasks
+        for task in tasks:
+            if task not in cancelled:
+                task.cancel()
+        cancelled.update(tasks)
         instance.consider_rest()
         await asyncio.wait({*tasks, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
     look_at(cancelled)
@@ -347,14 +348,15 @@ async def _stop_drivers(instance: Instance) -> None:
     """Let attempts that are in flight end and be recorded, for the grace time; then abandon them."""
     instance.draining = True
     instance.wake()
-    drivers = set(instance.drivers.values())
+    drivers = list(instance.drivers.values())
     if drivers:
         _, late = await asyncio.wait(drivers, timeout=instance.engine.settings.grace_ms / 1000)
         for flight in list(instance.flights.values()):
             for number, call in flight.calls.items():
                 instance.engine.watch_late(flight, number, call)
-        for driver in late:
-            driver.cancel()
+        for driver in drivers:
+            if driver in late:
+                driver.cancel()
         if late:
             LOG.warning("run %s: %d calls were abandoned; their outcome is not known", instance.run, len(late))
             await asyncio.wait(late)

@@ -47,7 +47,7 @@ class Scope:
         self.counts: dict[str, int] = {}
         self.started = 0
         self.limits: list[TimeLimit] = []
-        self.children: set[Scope] = set()
+        self.children: dict[Scope, None] = {}  # in the order in which they began
         self.alive = True
         self.waiting = 0
         self.working = 0
@@ -75,7 +75,7 @@ class Scope:
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
         scope = Scope(self.instance, self._path_of(name), self.host)
-        self.host.children.add(scope)
+        self.host.children[scope] = None
         return scope
 
     def boundary(self, name: str) -> Scope:
@@ -115,14 +115,14 @@ class Scope:
             for child in self.children:
                 child.parent = self.parent
             self.parent.children |= self.children
-            self.parent.children.discard(self)
-            self.children = set()
+            self.parent.children.pop(self, None)
+            self.children = {}
         self.instance.consider_rest()
 
-    def tasks(self) -> set[asyncio.Task[Any]]:
-        """The tasks of this branch and of all below it that have not ended."""
-        below = {task for child in self.children for task in child.tasks()}
-        return below | {self.task} if self.task is not None and not self.task.done() else below
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks of this branch and of all below it that have not ended, in the order in which they began."""
+        own = [self.task] if self.task is not None and not self.task.done() else []
+        return own + [task for child in self.children for task in child.tasks()]
 
     def at_rest(self) -> bool:
         """Whether this branch and all below it wait for the runtime, for each other, or have ended."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from holdfast.journal.sqlite.batch import Item
 from holdfast.journal.sqlite.committer import Committer
@@ -16,6 +17,19 @@ from holdfast.journal.sqlite.committer import Committer
 TICK_S = 0.0025
 _IDLE_TICKS = 200
 _ANCHOR_MS = 1000
+
+
+class Behind(Protocol):
+    """What a group commit needs from behind: see `Background`."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def commit_soon(self) -> None: ...
+    def watch_rides(self) -> None: ...
+    def keep_house(self) -> None: ...
+
+
+MakeBehind = Callable[[Committer, Callable[[list[Item]], None]], Behind]
 
 
 class Background:

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.journal.port import Lease, Write
-from holdfast.journal.sqlite.background import Background
+from holdfast.journal.sqlite.background import Background, Behind, MakeBehind
 from holdfast.journal.sqlite.batch import Item
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database
@@ -26,11 +26,11 @@ _LONGEST_MONOLOGUE = 16
 class GroupCommit:
     """The asynchronous face of a committer. Belongs to the event loop on which it was made."""
 
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: Committer, behind: MakeBehind | None = None) -> None:
         self._committer = committer
         self._queue = committer.queue
         self._loop = asyncio.get_running_loop()
-        self._background = Background(committer, self._deliver_from_thread)
+        self._background: Behind = (behind or Background)(committer, self._deliver_from_thread)
         self._pass_is_due = False
         self._unheard = 0  # writes whose answer nobody waits for any more, or ever did, and has not come
         self._refused: dict[tuple[int, int], HoldfastError] = {}

@@ -61,6 +61,7 @@ class SqliteJournal:
         parts = parts or Parts()
         settings = Settings(self.path, place, mode, allow_network_filesystem, namespace, parts)
         self._here = parts.here
+        self._behind = parts.behind
         self._store = Store(settings)
         self._committer = Committer(self._store, Pace(parts.commits))
         self._roll = Roll(parts.here, lambda: self._store.identity.incarnation)
@@ -70,7 +71,7 @@ class SqliteJournal:
         if self._group is not None:
             return self._store.identity
         identity = await asyncio.to_thread(self._store.open)
-        self._group = GroupCommit(self._committer)
+        self._group = GroupCommit(self._committer, self._behind)
         return identity
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import JournalError
 from holdfast.journal import host
@@ -20,6 +20,9 @@ from holdfast.journal.sqlite.driver import Connect, Database, StandardDatabase
 from holdfast.journal.sqlite.here import Here, this_host
 from holdfast.journal.sqlite.pace import Way
 from holdfast.journal.sqlite.schema import Migration
+
+if TYPE_CHECKING:
+    from holdfast.journal.sqlite.background import MakeBehind
 
 Mode = Literal["auto", "wal", "rollback"]
 
@@ -34,7 +37,8 @@ _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 class Parts:
     """What a journal is made of. Tests put in another machine, another clock or a failing driver.
 
-    `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk.
+    `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk. `behind` makes
+    what stands in for the journal's thread; without it there is a real one.
     """
 
     commits: Way = "auto"
@@ -42,6 +46,7 @@ class Parts:
     here: Here = field(default_factory=this_host)
     entropy: Callable[[int], str] = secrets.token_hex
     migrations: Sequence[Migration] = field(default_factory=schema.shipped)
+    behind: MakeBehind | None = None
 
 
 @dataclass(frozen=True)

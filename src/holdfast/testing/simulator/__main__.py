@@ -5,6 +5,7 @@ Exit status: 0 where every invariant held and everything was reached, 1 where no
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -17,9 +18,13 @@ from holdfast.testing.simulator import campaign, page, story
 from holdfast.testing.simulator.draw import draw
 from holdfast.testing.simulator.plan import Plan
 from holdfast.testing.simulator.shrink import shrink
-from holdfast.testing.simulator.world import simulate
+from holdfast.testing.simulator.world import Journal, simulate
 
-AGAIN = "make sim SEED={}"
+AGAIN = {"memory": "make sim SEED={}", "sqlite": "make sim SEED={} JOURNAL=sqlite"}
+JOURNAL = click.option(
+    "--journal", type=click.Choice(["memory", "sqlite"]), default="memory", show_default=True,
+    help="Where records are kept: a simulated disk in memory, or real SQLite files.",
+)  # fmt: skip
 
 
 @click.group()
@@ -33,9 +38,17 @@ def main() -> None:
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Processes; all cores unless told.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page about what was reached and what fell.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
-def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_json: bool) -> None:
+@JOURNAL
+def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_json: bool, journal: Journal) -> None:
     """Simulate many seeds. The last line says how many broke an invariant, and how fast it went."""
-    sys.exit(_many(range(first, first + seeds), jobs, report, as_json=as_json))
+    done = _done(range(first, first + seeds), jobs, journal)
+    if report is not None:
+        report.write_text(page.page(done), encoding="utf-8")
+    if as_json:
+        click.echo(msgspec.json.encode(_figures(done)))
+    else:
+        _say(done, journal)
+    sys.exit(1 if done.fallen or done.holes else 0)
 
 
 @main.command(epilog="Example: python -m holdfast.testing.simulator one 42")
@@ -43,12 +56,13 @@ def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_js
 @click.option("--plan", type=click.Path(path_type=Path, exists=True), help="A saved plan instead of a seed.")
 @click.option("--save", type=click.Path(path_type=Path), help="Where to save the plan, as a regression test.")
 @click.option("--whole", is_flag=True, help="Do not make a failing plan smaller.")
-def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool) -> None:
+@JOURNAL
+def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool, journal: Journal) -> None:
     """Tell the story of one seed; one that breaks an invariant is made small first."""
     if (seed is None) == (plan is None):
         raise click.UsageError("give a seed, or --plan FILE")
     chosen = _loaded(plan) if plan is not None else draw(seed or 0)
-    sys.exit(_tell(chosen, save, whole=whole or plan is not None))
+    sys.exit(_tell(chosen, save, journal, whole=whole or plan is not None))
 
 
 def _loaded(saved: Path) -> Plan:
@@ -58,12 +72,12 @@ def _loaded(saved: Path) -> Plan:
         raise click.UsageError(f"{saved} is no saved plan: {error}") from error
 
 
-def _tell(plan: Plan, save: Path | None, *, whole: bool) -> int:
-    told = simulate(plan, story=True)
+def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> int:
+    told = simulate(plan, story=True, journal=journal)
     if told.violations and not whole:
         click.echo(f"seed {plan.seed} breaks invariant {told.violations[0].invariant}; making it small ...", err=True)
-        plan = shrink(plan, simulate)
-        told = simulate(plan, story=True)
+        plan = shrink(plan, functools.partial(simulate, journal=journal))
+        told = simulate(plan, story=True, journal=journal)
     click.echo(story.tell(told))
     if save is not None:
         save.write_bytes(story.save(plan))
@@ -71,7 +85,7 @@ def _tell(plan: Plan, save: Path | None, *, whole: bool) -> int:
     return 1 if told.violations else 0
 
 
-def _many(seeds: range, jobs: int | None, report: Path | None, *, as_json: bool) -> int:
+def _done(seeds: range, jobs: int | None, journal: Journal) -> campaign.Campaign:
     console = Console(stderr=True)
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[fell]}"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
@@ -80,19 +94,12 @@ def _many(seeds: range, jobs: int | None, report: Path | None, *, as_json: bool)
         def tick(done: int, fell: int) -> None:
             progress.update(task, completed=done, fell=f"{fell} fell" if fell else "")
 
-        done = campaign.run(seeds, jobs=jobs, tick=tick)
-    if report is not None:
-        report.write_text(page.page(done), encoding="utf-8")
-    if as_json:
-        click.echo(msgspec.json.encode(_figures(done)))
-    else:
-        _say(done)
-    return 1 if done.fallen or done.holes else 0
+        return campaign.run(seeds, jobs=jobs, tick=tick, journal=journal)
 
 
-def _say(done: campaign.Campaign) -> None:
+def _say(done: campaign.Campaign, journal: Journal) -> None:
     for one in done.fallen:
-        click.echo(f"invariant {one.invariant}: {one.what}\n  repeat: {AGAIN.format(one.seed)}")
+        click.echo(f"invariant {one.invariant}: {one.what}\n  repeat: {AGAIN[journal].format(one.seed)}")
     for hole in done.holes:
         click.echo(f"never reached: {hole}")
     click.echo(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import multiprocessing
 import os
@@ -13,7 +14,7 @@ import msgspec
 
 from holdfast.testing.simulator.draw import draw
 from holdfast.testing.simulator.reach import Reach
-from holdfast.testing.simulator.world import Report, simulate
+from holdfast.testing.simulator.world import Journal, Report, simulate
 
 BATCH = 20
 FULL = 2_000
@@ -65,12 +66,18 @@ class Campaign(Part):
         return self.reach.holes() if self.seeds >= FULL else []
 
 
-def run(seeds: range, *, jobs: int | None = None, tick: Callable[[int, int], None] | None = None) -> Campaign:
-    """Simulate all `seeds`. `tick` hears how many are done, and how many of them fell."""
+def run(
+    seeds: range,
+    *,
+    jobs: int | None = None,
+    tick: Callable[[int, int], None] | None = None,
+    journal: Journal = "memory",
+) -> Campaign:
+    """Simulate all `seeds` over that kind of journal. `tick` hears how many are done, and how many of them fell."""
     started = time.perf_counter()
     campaign = Campaign(first=seeds.start)
     batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    for part in _parts(batches, jobs or os.cpu_count() or 1):
+    for part in _parts(batches, jobs or os.cpu_count() or 1, journal):
         campaign.add(part)
         if tick is not None:
             tick(campaign.seeds, len(campaign.fallen))
@@ -78,21 +85,22 @@ def run(seeds: range, *, jobs: int | None = None, tick: Callable[[int, int], Non
     return campaign
 
 
-def _parts(batches: list[range], jobs: int) -> Iterator[Part]:
+def _parts(batches: list[range], jobs: int, journal: Journal) -> Iterator[Part]:
+    work = functools.partial(batch, journal=journal)
     if jobs == 1:
-        yield from map(batch, batches)
+        yield from map(work, batches)
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(batch, batches)
+        yield from pool.imap_unordered(work, batches)
 
 
-def batch(seeds: range) -> Part:
+def batch(seeds: range, journal: Journal = "memory") -> Part:
     """Some seeds, one after the other. Garbage is collected between them only."""
     part = Part()
     gc.disable()
     try:
         for seed in seeds:
-            _count(part, seed, simulate(draw(seed)))
+            _count(part, seed, simulate(draw(seed), journal=journal))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
             gc.collect()

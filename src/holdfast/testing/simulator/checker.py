@@ -317,7 +317,7 @@ class Checker:
                 self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")
 
     async def _at_the_end_of_records(self) -> None:
-        store = self._world.store
+        store = self._world.journal
         rows = {row.run: await store.read(row.run, limit=100_000) for row in await store.runs(limit=10_000)}
         for run, seq, head in self._acknowledged:
             if len(rows[run]) < seq or rows[run][seq - 1].hash != head:

@@ -94,6 +94,10 @@ class Disk:
         self.workers: list[str] = []
         self.broken = False
 
+    def die(self) -> None:
+        """Its process is dead, and what rode dies with it."""
+        self._riding.clear()
+
     async def open(self) -> Identity:
         """See `Journal.open`."""
         await self._reach("open")

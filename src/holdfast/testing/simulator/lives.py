@@ -17,7 +17,6 @@ from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended
 from holdfast.journal.port import Worker
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
-from holdfast.testing.simulator.disk import Disk
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
@@ -61,12 +60,12 @@ class Life:
         self.world = world
         self.plan = plan
         self.number = number
-        self.newer = world.newer
+        self.newer: bool = world.newer
         self.leaving = asyncio.Event()
         self.app: Holdfast | None = None
         """The app, while it is open."""
         self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
-        self.disk = Disk(world, self.actor, contained=plan.contained)
+        self.disk = world.disk_of(self.actor, contained=plan.contained)
 
     async def _main(self) -> None:
         """Open the app, ask for our runs until each has an answer, and serve until we are told to leave."""
@@ -89,10 +88,7 @@ class Life:
             world.tell(self.actor, f"gives up: {error.message}")
         self.app = None
         if self.actor.alive:
-            self.actor.die()
-            for worker in self.disk.workers:
-                world.store.kill(worker)
-            world.restart(self)
+            self.kill()
 
     def _worker(self, token: str) -> Worker:
         return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)
@@ -142,8 +138,9 @@ class Life:
     def kill(self) -> None:
         """SIGKILL, now."""
         self.actor.die()
+        self.disk.die()
         for worker in self.disk.workers:
-            self.world.store.kill(worker)
+            self.world.journal.kill(worker)
         self.world.restart(self)
 
 

@@ -103,6 +103,18 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, self._scheduled_so_far, handle, context.get(ACTOR, self.world)))
         return handle
 
+    def run_in_executor(  # type: ignore[override]  # as above
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """There are no threads here: it is done at once."""
+        del executor
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - whoever waits hears of it
+            future.set_exception(error)
+        return future
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """An error that nobody looked at is an accident, unless it is a death."""
         error = context.get("exception")

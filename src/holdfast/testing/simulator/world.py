@@ -10,14 +10,18 @@ import random
 import warnings
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
 
 import msgspec
 
 from holdfast.journal.port import Write
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.simulator.checker import Checker, Violation
-from holdfast.testing.simulator.disk import Store
+from holdfast.testing.simulator.disk import Disk, Store
+from holdfast.testing.simulator.files import Files
+from holdfast.testing.simulator.files_disk import SqliteDisk
 from holdfast.testing.simulator.lives import Life, settings_from
 from holdfast.testing.simulator.loop import Actor, Died, SimLoop, Stuck
 from holdfast.testing.simulator.nemesis import Nemesis
@@ -25,6 +29,9 @@ from holdfast.testing.simulator.plan import Plan, WorkerPlan
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.services import CATALOGUE, Effect, Service
 
+Journal = Literal["memory", "sqlite"]
+QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+"""Files in memory, where the system has such a place: nobody cuts the power here, and syncs take most of the time."""
 BOUND_S: Final = 6 * 3600.0
 """Virtual time in which every run has to come to rest."""
 
@@ -48,23 +55,29 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class World:
-    """A simulation of one plan. `story` keeps a log that a person can read."""
+    """A simulation of one plan. `story` keeps a log that a person can read.
 
-    def __init__(self, plan: Plan, *, story: bool = False) -> None:
+    With a `directory` the journal is a SQLite file in it, without one it is in memory.
+    """
+
+    def __init__(self, plan: Plan, *, story: bool = False, directory: Path | None = None) -> None:
         self.plan: Final = plan
         self.chance: Final = random.Random(f"world/{plan.seed}")  # noqa: S311 - a simulation is no secret
         self.loop: Final = SimLoop(self._pick)
         self.reach: Final = Reach()
         self.checker: Final = Checker(self)
         self.nemesis: Final = Nemesis(self, plan.faults)
+        self.boot = "boot"
+        self.skew_ms = plan.skew_ms
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
         self.store.stored = self.checker.stored
+        self._place: Final = f"{directory}/" if directory else ""
+        self.files: Final = Files(self, directory, plan.seed, self.checker.stored) if directory else None
+        self.journal: Final = self.files or self.store
         self.settings: Final = settings_from(
             {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
         )
-        self.boot = "boot"
-        self.skew_ms = plan.skew_ms
-        self.newer = False
+        self.newer: bool = False
         self.lives: dict[Actor, Life] = {}
         self.contained: dict[str, bool] = {}
         self.outages: dict[str, int] = {}
@@ -97,7 +110,7 @@ class World:
         )  # fmt: skip
 
     async def _main(self) -> None:
-        await self.store.open()
+        await self.journal.open()
         for worker in self.plan.workers:
             self._start(worker)
         while not await self._at_rest():
@@ -118,7 +131,7 @@ class World:
 
     async def _restless(self) -> list[str]:
         """The runs that have not come to rest: to an end, or to a person."""
-        listed = {row.run: row for row in await self.store.runs()}
+        listed = {row.run: row for row in await self.journal.runs()}
         found: list[str] = []
         for script in self.plan.scripts:
             row = listed.get(script.id)
@@ -173,6 +186,12 @@ class World:
         """The time that a message takes."""
         await asyncio.sleep(0.001 + self.chance.random() * 0.02)
 
+    def disk_of(self, actor: Actor, *, contained: bool) -> Disk | SqliteDisk:
+        """The journal as a new process sees it."""
+        if self.files is not None:
+            return SqliteDisk(self.files, actor, contained=contained)
+        return Disk(self, actor, contained=contained)
+
     def disk_s(self) -> float:
         """How long the disk takes, in seconds."""
         slow = 500 if self.now_ms() < self.slow_until else 1
@@ -203,6 +222,8 @@ class World:
     def tell(self, actor: Actor | None, what: str) -> None:
         """A line for the story, and for the digest that two equal seeds must share."""
         line = f"{self.loop.time():10.3f} {actor.name if actor else 'world'}: {what}"
+        if self._place:
+            line = line.replace(self._place, "")  # it differs each time
         self._noise.update(line.encode())
         if self._log is not None:
             self._log.append(line)
@@ -239,7 +260,7 @@ class World:
                 return max(actors, key=_priority)
 
     def _digest(self) -> str:
-        for part in self.store.everything():
+        for part in self.journal.everything():
             self._noise.update(part)
         return self._noise.hexdigest()
 
@@ -248,13 +269,26 @@ def _priority(actor: Actor) -> float:
     return actor.priority
 
 
-def simulate(plan: Plan, *, story: bool = False) -> Report:
+def simulate(plan: Plan, *, story: bool = False, journal: Journal = "memory") -> Report:
     """Simulate one plan. The product's own log is silent meanwhile: what it warns of is done to it on purpose."""
     log = logging.getLogger("holdfast")
     before, log.disabled = log.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
-            return World(plan, story=story).simulate()
+            if journal == "memory":
+                return World(plan, story=story).simulate()
+            with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
+                return _on_files(World(plan, story=story, directory=Path(place)))
     finally:
         log.disabled = before
+
+
+def _on_files(world: World) -> Report:
+    assert world.files is not None, "it was made for files"
+    try:
+        return world.simulate()
+    finally:
+        for life in world.lives.values():
+            life.disk.die()
+        world.files.close()
