@@ -213,6 +213,42 @@ class TransactionAborted(RunError):
         self.still_standing = still_standing
 
 
+# --- plans -------------------------------------------------------------------------------------------
+
+
+class PlanRefused(UsageError):
+    """A plan cannot run as it is; `faults` lists everything that is wrong with it. Nothing was recorded or sent."""
+
+    def __init__(self, message: str, *, faults: tuple[str, ...]) -> None:
+        super().__init__(message, next_step="mend every fault and give the plan again")
+        self.faults = faults
+
+
+class PlanError(RunError):
+    """A plan came to an end before its last step. `plan` and `step` say where."""
+
+    def __init__(self, message: str, *, run: str, plan: str, step: str = "") -> None:
+        super().__init__(message, run=run)
+        self.plan = plan
+        self.step = step
+
+
+class PlanAborted(PlanError):
+    """A condition of the plan, or a person, called it off."""
+
+
+class PlanStepFailed(PlanError):
+    """A step and all its fallbacks are proven to have failed."""
+
+
+class NewPlanNeeded(PlanError):
+    """What a step relies on has changed, so the plan has to be made anew. `results` is what is known so far."""
+
+    def __init__(self, message: str, *, run: str, plan: str, step: str, results: dict[str, object]) -> None:
+        super().__init__(message, run=run, plan=plan, step=step)
+        self.results = results
+
+
 # --- the journal -------------------------------------------------------------------------------------
 
 

@@ -11,12 +11,14 @@ from uuid import UUID
 
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
+from holdfast.agent.planning import PlanResult, execute
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import timers, values
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
 from holdfast.model.outcome import Outcome
+from holdfast.model.plan import Plan
 from holdfast.model.records_transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
@@ -77,6 +79,16 @@ class Run:
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
         """Hold an effect for the commit of the outermost transaction; outside of one it leaves now."""
         return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
+
+    async def execute(self, plan: Plan, given: Any = None, *, approve: bool = False) -> PlanResult:
+        """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
+
+        `given` is what conditions know as `input`. With `approve` it waits until a person has approved exactly this
+        plan: `holdfast signal RUN approve --key DIGEST --payload true`. Raises `PlanRefused` with all its faults
+        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` where a precondition went stale;
+        in a plan whose steps belong together these come as the cause of `TransactionAborted`.
+        """
+        return await execute(self.scope(), plan, given, approve=approve)
 
     # --- branches ----------------------------------------------------------------------------------------
 

@@ -322,10 +322,13 @@ async def _hold(flight: Flight) -> None:
     instance, step, transaction = flight.instance, flight.step, flight.operation.intent.hold
     stamp, tool = instance.stamp(), flight.tool
     assert tool is not None, step
+    if flight.contract().observes and flight.reading == "unread":
+        await observe(flight)  # what it relies on now is what the commit compares with
     known: tuple[r.Record, ...] = ()
     if not flight.recorded:
         known = (*instance.contract_record(tool), flight.planned("its transaction"))
-    held = r.OperationHeld(step=step, transaction=transaction, intent=flight.intent, **stamp)
+    intent = msgspec.structs.replace(flight.intent, observed=flight.observed)
+    held = r.OperationHeld(step=step, transaction=transaction, intent=intent, **stamp)
     promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
     try:
         await instance.append(*known, held, promise, posts=taking_posts(flight))

@@ -192,7 +192,9 @@ def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
     intent = record.intent or operation.intent
-    return replace(operation, intent=intent, phase="held", waits_for=f"the commit of {record.transaction}")
+    observed = intent.observed if intent.observed != r.NOTHING else operation.observed
+    waits_for = f"the commit of {record.transaction}"
+    return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for)
 
 
 def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:

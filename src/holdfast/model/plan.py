@@ -1,0 +1,121 @@
+"""A plan as a value: steps with what to try first, what to try then, and when to stop. JSON, and nothing else.
+
+A plan is proposed by a model or written by a person, checked whole before anything runs, and executed without
+either. It holds no code: conditions are expressions over earlier results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+REFERENCE: Final = "$result"
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One call of a tool. An argument `{"$result": "flight.code"}` is a part of an earlier step's result."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """One step.
+
+    `fallbacks` are tried in order, each only when what came before is proven to have failed. It begins when the
+    steps it refers to and those in `after` are over; `when` decides whether it is needed. `abort_if` are conditions
+    on what is known after it that call the plan off. `ask_if` is a condition under which a person has to agree
+    first. `timeout_s` limits one call, `attempts` how often one call is tried. `hold` keeps an irreversible effect
+    until everything else has succeeded.
+    """
+
+    id: str
+    primary: Call
+    fallbacks: tuple[Call, ...] = ()
+    after: tuple[str, ...] = ()
+    when: str = ""
+    abort_if: tuple[str, ...] = ()
+    ask_if: str = ""
+    timeout_s: float | None = None
+    attempts: int | None = None
+    hold: bool = False
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """What is tried, in order."""
+        return (self.primary, *self.fallbacks)
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """Steps towards a goal. `together`: they are one transaction, which an abort compensates."""
+
+    goal: str
+    steps: tuple[PlanStep, ...]
+    name: str = "plan"
+    together: bool = True
+
+    @property
+    def digest(self) -> str:
+        """Sixteen characters that name exactly this plan: what an approval is bound to."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+
+    def step(self, name: str) -> PlanStep:
+        """The step of that id. Raises `KeyError`."""
+        return next(step for step in self.steps if step.id == name)
+
+    def waits_for(self, step: PlanStep) -> tuple[str, ...]:
+        """The steps that have to be over before this one begins, in the plan's order."""
+        wanted = {*step.after, *(name for call in step.calls for name, _ in references(call.arguments))}
+        return tuple(one.id for one in self.steps if one.id in wanted)
+
+    def before(self, step: PlanStep) -> frozenset[str]:
+        """Every step whose result is known when this one begins, directly or not: what its conditions may use."""
+        found: set[str] = set()
+        left = list(self.waits_for(step))
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left.extend(self.waits_for(self.step(name)))
+        return frozenset(found)
+
+
+def references(value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The results that an argument refers to: the step, and the path inside its result."""
+    match value:
+        case {"$result": str() as text} if len(cast("dict[str, object]", value)) == 1:
+            step, *path = text.split(".")
+            yield step, tuple(path)
+        case dict():
+            for item in cast("dict[str, object]", value).values():
+                yield from references(item)
+        case list() | tuple():
+            for item in cast("list[object]", value):
+                yield from references(item)
+        case _:
+            return
+
+
+def resolved(value: Any, results: Mapping[str, Any]) -> Any:
+    """An argument with every reference replaced. Raises `LookupError` for a part that a result does not have."""
+    match value:
+        case {"$result": str() as text} if len(cast("dict[str, object]", value)) == 1:
+            step, *path = text.split(".")
+            return _part(results[step], path)
+        case dict():
+            return {name: resolved(item, results) for name, item in cast("dict[str, object]", value).items()}
+        case list() | tuple():
+            return [resolved(item, results) for item in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _part(value: Any, path: list[str]) -> Any:
+    """The part of a result at that path. Raises `LookupError` where it has none."""
+    for part in path:
+        listed = cast("list[object] | dict[str, object]", value)
+        value = listed[int(part)] if isinstance(listed, list) else listed[part]
+    return value
