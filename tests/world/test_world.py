@@ -120,7 +120,7 @@ def test_exploring_a_careless_agent_names_the_field_that_is_missing(world: World
     with pytest.raises(AssertionError, match="takes no key and declares no verify") as caught:
         world.explore(careless, "17")
     assert "ship#1 is left unknown, and a person is asked" in str(caught.value)
-    assert all(len(line) <= 100 for line in str(caught.value).splitlines())
+    assert all(len(line) <= 80 for line in str(caught.value).splitlines())
     assert world.explore(careless, "17", allow_unknown=True).boundaries > 5
 
 
@@ -146,3 +146,31 @@ def test_an_effect_outside_of_tools_is_found(world: World):
     with pytest.raises(AssertionError, match="happens 2 times") as caught:
         world.explore(naive, "17")
     assert "made outside tools" in str(caught.value)
+
+
+@pytest.fixture
+def fickle_story(world: World) -> str:
+    """What is told of an agent whose arguments are others each time its code is run."""
+    asked: list[str] = []
+
+    @agent(run_id="fickle-{order}", tools=[refund])
+    async def fickle(run: Run, order: str) -> str:
+        asked.append(order)
+        return await refund(f"{order}, wording {len(asked)}")
+
+    with pytest.raises(AssertionError) as caught:
+        world.explore(fickle, "17")
+    lines = str(caught.value).splitlines()
+    assert 70 < max(map(len, lines)) <= 80
+    return " ".join(str(caught.value).split())
+
+
+def test_divergence_is_told_as_divergence(fickle_story: str):
+    assert "the run stops as diverged" in fickle_story
+    assert "came back as another call" in fickle_story
+    assert "never happens" not in fickle_story
+
+
+def test_changed_arguments_are_told_as_such_and_not_as_a_duplicate(fickle_story: str):
+    assert "wording 2') happens instead of refund(order='17, wording 1')" in fickle_story
+    assert "happens 1 times" not in fickle_story

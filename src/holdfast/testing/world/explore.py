@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.agent.tool import Tool
+from holdfast.errors import ReplayDiverged
 from holdfast.testing.world.stage import Ended
 
 AnyTools = Iterable[Tool[Any, Any]]
+WIDTH: Final = 80
+"""The longest line of a story, in characters; only a word that is longer stands out."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -24,9 +28,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """As a person reads it."""
-        return f"a crash at boundary {self.boundary} ({self.where}):\n    {self.what}" + (
-            f"\n    {self.why}" if self.why else ""
-        )
+        told = [_wrapped(f"a crash at boundary {self.boundary} ({self.where}):", "  ")]
+        return "\n".join(told + [_wrapped(line, "    ") for line in (self.what, self.why) if line])
 
 
 class Exploration(msgspec.Struct, frozen=True):
@@ -39,19 +42,20 @@ class Exploration(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """What was tried and what was found, grouped where a crash does the same at several boundaries."""
         if not self.findings:
-            return f"{self.boundaries} boundaries, a crash at each: the effects are always {_listed(self.undisturbed)}"
+            always = f"the effects are always {_listed(self.undisturbed)}"
+            return _wrapped(f"{self.boundaries} boundaries, a crash at each: {always}", "")
         groups: dict[tuple[str, str], list[Finding]] = {}
         for finding in self.findings:
             groups.setdefault((finding.what, finding.why), []).append(finding)
         lines = [
             f"{len(self.findings)} of {self.boundaries} boundaries change what the world sees.",
-            f"Undisturbed, the effects are {_listed(self.undisturbed)}.",
+            _wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.", ""),
         ]
         for same in groups.values():
-            lines += ["", f"  {same[0]}"]
+            lines += ["", str(same[0])]
             if len(same) > 1:
-                others = ", ".join(str(one.boundary) for one in same[1:9])
-                lines.append(f"    the same at {others}{' and more' if len(same) > 9 else ''}")
+                others = ", ".join(f"{one.boundary} ({one.where})" for one in same[1:9])
+                lines.append(_wrapped(f"the same at {others}{' and more' if len(same) > 9 else ''}", "    "))
         return "\n".join(lines)
 
 
@@ -64,8 +68,15 @@ def judge(
     by_name = {tool.name: tool for tool in tools}
     more, less = Counter(effects) - Counter(expected), Counter(expected) - Counter(effects)
     unknown = _unknown(end)
+    if end.stopped == "diverged" or isinstance(end.error, ReplayDiverged):
+        what = "the run stops as diverged: after the crash its code does not come back to what is recorded"
+        return Finding(number, where, what, end.reason)
     if more:
         line = next(iter(more))
+        former = next((one for one in less if _is_call(line, by_name) and _tool_of(one) == _tool_of(line)), "")
+        if former:
+            what = f"{line} happens instead of {former}"
+            return Finding(number, where, what, "the arguments depend on something that is not journaled")
         return Finding(number, where, f"{line} happens {effects.count(line)} times", _why(by_name, _tool_of(line)))
     if unknown and allow_unknown:
         return None
@@ -74,7 +85,7 @@ def judge(
         return Finding(number, where, what, _why(by_name, unknown.partition("#")[0].rpartition("/")[2]))
     if less:
         line = next(iter(less))
-        return Finding(number, where, f"{line} never happens ({end.status}: {end.reason or 'no reason'})")
+        return Finding(number, where, f"{line} never happens: the run is {end.status}", end.reason)
     if end.status != calm_end.status:
         return Finding(number, where, f"the run ends as {end.status} instead of {calm_end.status}", end.reason)
     if end.result != calm_end.result:
@@ -91,6 +102,10 @@ def _unknown(end: Ended) -> str:
 
 def _tool_of(line: str) -> str:
     return line.partition("(")[0]
+
+
+def _is_call(line: str, tools: dict[str, Tool[Any, Any]]) -> bool:
+    return _tool_of(line) in tools
 
 
 def _why(tools: dict[str, Tool[Any, Any]], name: str) -> str:
@@ -114,3 +129,9 @@ def _why(tools: dict[str, Tool[Any, Any]], name: str) -> str:
 
 def _listed(effects: Sequence[str]) -> str:
     return ", ".join(effects) if effects else "none"
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

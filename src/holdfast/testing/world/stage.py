@@ -33,12 +33,13 @@ UNHURRIED: Final = Settings(poll_ms=300_000, recover_every_ms=300_000, lease_ms=
 
 
 class Ended(msgspec.Struct):
-    """How a run ended. `boundaries` are the points it came by, in order."""
+    """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did."""
 
     status: str = "never began"
     result: Any = None
     error: BaseException | None = None
     reason: str = ""
+    stopped: str = ""
     asks: str = ""
     boundaries: list[str] = []
     history: RunHistory | None = None
@@ -159,11 +160,12 @@ class Stage:
 
     async def _ask(self, ask: Callable[[], Any]) -> None:
         ended = self.ended
-        ended.result, ended.error, ended.reason = None, None, ""
+        ended.result, ended.error, ended.reason, ended.stopped = None, None, "", ""
         try:
             ended.result = await ask()
         except (RunSuspended, RunStopped) as error:
             ended.reason = str(error)
+            ended.stopped = error.reason if isinstance(error, RunStopped) else ""
         except HoldfastError as error:
             ended.error, ended.reason = error, str(error)
         except Exception as error:  # noqa: BLE001 - whatever the agent raised is what the test wants to see
