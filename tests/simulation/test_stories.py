@@ -119,3 +119,12 @@ def test_a_failing_plan_is_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "somebody stood still" in story.tell(intolerant(small))
     (tmp_path / "story.json").write_bytes(story.save(small))
     assert story.load((tmp_path / "story.json").read_bytes()) == small
+
+
+def test_a_call_whose_caller_left_does_not_end_unheard_when_the_journal_fails():
+    """The mail is refused for a while, its caller has given up, and the disk is full when it is tried again."""
+    steps = (Step("hurry", "letter"), Step("ship", "box"))
+    faults = (Fault("busy", 1, "mail", 6_209),)
+    told = Plan(7, (Script("run-0", steps),), (A,), faults)
+    for at in range(1, checked(told).points + 1):
+        checked(Plan(7, told.scripts, (A,), (*faults, Fault("disk_full", at, ms=17_000))))

@@ -20,7 +20,7 @@ from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import JournalError
+from holdfast.errors import JournalError, JournalUnavailable, LeaseLost
 from holdfast.model import records as r
 from holdfast.model.closing import (
     Amend,
@@ -54,6 +54,8 @@ def start_flight(instance: Instance, flight: Flight) -> None:
             await drive(flight)
         except asyncio.CancelledError:
             raise
+        except (LeaseLost, JournalUnavailable) as error:
+            instance.fail(error)  # its caller may have left, and then nobody would hear of it
         except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
             instance.failures[flight.step] = error
         finally:

@@ -94,12 +94,26 @@ class Checker:
         self._tokens: dict[str, int] = {}
         self._residue: set[tuple[str, int]] = set()
         self._acknowledged: list[tuple[str, int, bytes]] = []
+        self._canary: Final = world.canary.encode()
+        self._decided: defaultdict[str, set[str]] = defaultdict(set)
+        self._claims: dict[str, tuple[str, frozenset[str]]] = {}
 
     def broken(self, invariant: int, what: str) -> None:
         """Note a violation, and end the simulation."""
         self.violations.append(Violation(invariant, what, self._world.now_ms()))
         self._world.tell(None, f"INVARIANT {invariant} BROKEN: {what}")
         self._world.loop.halted = True
+
+    def leaked(self, where: str) -> None:
+        """The value of a secret was found where it has no business."""
+        if not any(one.invariant == 23 for one in self.violations):
+            self.broken(23, f"the value of a secret stands in {where}")
+
+    def asked(self, run: str, step: str, workers: list[str]) -> None:
+        """A model is asked. Whoever took the run after the answer was on record has no reason to."""
+        owner, known = self._claims.get(run, ("", frozenset[str]()))
+        if owner in workers and step in known:
+            self.broken(13, f"run {run} asked its model again for {step}, and had the answer on record")
 
     # --- events: requests ------------------------------------------------------------------------------------
 
@@ -123,8 +137,11 @@ class Checker:
             self.broken(1, f"{request.operation} attempt {request.attempt} arrived and is not on record")
             return
         assert operation.intent is not None, request
-        recorded = msgspec.json.decode(operation.intent.arguments, type=dict[str, str])
+        arguments = msgspec.json.decode(operation.intent.arguments, type=dict[str, Any])
+        recorded = {name: value for name, value in arguments.items() if isinstance(value, str)}
         sent = {name: value for name, value in request.arguments.items() if name in recorded}
+        if request.service == "sign" and request.arguments["password"] != self._world.canary:
+            self.broken(8, f"{request.operation} was sent without its secret")
         if sent != recorded:
             self.broken(8, f"{request.operation} was sent with {sent}, and recorded with {recorded}")
         self.trips.arrived(request)
@@ -171,6 +188,8 @@ class Checker:
         """Records became durable."""
         run = write.lease.run
         for row in write.rows:
+            if self._canary in row.body:
+                self.leaked(f"record {row.seq} of run {run}")
             if row.token < self._tokens.get(run, 0):
                 self.broken(7, f"run {run}: record {row.seq} was written under token {row.token} after a newer one")
             self._tokens[run] = row.token
@@ -179,6 +198,7 @@ class Checker:
     def _record(self, run: str, record: r.Record) -> None:
         self._world.reach.records[type(record).__name__] += 1
         self.trips.heard(run, record)
+        self._decisions(run, record)
         step = getattr(record, "step", "")
         if not step:
             self._of_run(run, record)
@@ -207,6 +227,13 @@ class Checker:
                 known.settled = None if word == "retry" else record
             case _:
                 return
+
+    def _decisions(self, run: str, record: r.Record) -> None:
+        """Which answers are on record, and which of them were when the run was last taken."""
+        if isinstance(record, r.DecisionRecorded):
+            self._decided[run].add(record.step)
+        elif isinstance(record, r.Claimed):
+            self._claims[run] = (record.worker, frozenset(self._decided[run]))
 
     def _of_run(self, run: str, record: r.Record) -> None:
         if isinstance(record, r.RunStopped) and record.reason in {"error", "diverged"}:
@@ -301,6 +328,8 @@ class Checker:
         self._at_the_end_of_operations()
         self.trips.at_the_end()
         await self._at_the_end_of_records()
+        if any(self._canary in part for part in self._world.journal.everything()):
+            self.leaked("the journal")
         for accident in self._world.loop.accidents:
             self.broken(19, f"an error that nobody handled: {accident}")
 

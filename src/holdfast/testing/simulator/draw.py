@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from holdfast.testing.simulator.plan import KINDS, PARTS, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.plan import EXTRAS, KINDS, PARTS, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
@@ -37,15 +37,16 @@ CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key or CATALOGUE[service].natural else ()))
-    for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send")
+    for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send", "sign")
 }
-"""The same for what trips are made of."""
+"""The same for what trips are made of, and for the write with a secret."""
 
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
     chance = random.Random(f"plan/{seed}")  # noqa: S311 - a simulation is no secret
     scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), random.Random(f"trips/{seed}"))  # noqa: S311 - as above
+    scripts = _with_extras(scripts, random.Random(f"extras/{seed}"))  # noqa: S311 - as above
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
         seed, scripts, workers, _faults(chance, scripts), _schedule(chance), _settings(chance),
@@ -76,6 +77,16 @@ def _trip(chance: random.Random, number: int) -> Step:
     return Step("trip", f"r{number}", parts=tuple(parts), fails=chance.random() < 0.4)
 
 
+def _with_extras(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents begin with a question to a model, a secret or a time limit in the place of their first step."""
+    return tuple(
+        Script(script.id, (Step(chance.choice(EXTRAS), f"{script.id}-first"), *script.steps[1:]))
+        if chance.random() < 0.35
+        else script
+        for script in scripts
+    )
+
+
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -91,8 +102,9 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
             points = (point for point in range(1, MOST_POINTS) if chance.random() < rate)
             faults.extend(Fault(kind, point, ms=chance.randint(low, high)) for point in points)
     used = {kind for script in scripts for step in script.steps for kind in (step.kind, *step.parts)}
-    travels = TRIP_FAULTS.keys() if used & set(PARTS) else set[str]()
-    for service in sorted((used & CALL_FAULTS.keys()) | travels):
+    used |= {"mail"} if "hurry" in used else set()
+    travels = TRIP_FAULTS.keys() - {"sign"} if used & set(PARTS) else set[str]()
+    for service in sorted((used & (CALL_FAULTS.keys() | {"sign"})) | travels):
         rate = 10 ** chance.uniform(-1.5, 0)
         chosen = [kind for kind in _faults_of(service) if chance.random() < 0.5]
         calls = [call for call in range(1, 16) if chosen and chance.random() < rate]

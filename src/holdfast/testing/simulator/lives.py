@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agent.agent import Agent, agent
@@ -16,6 +17,7 @@ from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended
 from holdfast.journal.port import Worker
+from holdfast.model.secret import Secret
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
@@ -79,6 +81,7 @@ class Life:
         )
         try:
             async with app:
+                app.engine.resolver = world.secret
                 self.app = app
                 asking = [asyncio.create_task(self._ask(app, world.plan.scripts[n])) for n in self.plan.scripts]
                 await self.leaving.wait()
@@ -171,6 +174,14 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         text, gone = await make_trip(run, tools, step)
         LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
         return text
+    if step.kind == "think":
+        return await run.options(step=f"think {step.thing}").decide(think, run.id, step.thing)
+    if step.kind == "hurry":
+        return await _hurry(run, tools, step)
+    if step.kind == "sign":
+        signed = await tools["sign"].outcome(step.thing, Secret("vault"))
+        LIFE.get().world.checker.told(LIFE.get().actor, signed)
+        return f"sign {step.thing}: {signed.status}"
     if step.by_model:
         outcome = await run.call(step.kind, {"thing": step.thing})
     else:
@@ -183,6 +194,27 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         event = await run.wait_for("settled", str(value))
         told += f", settled {event}"
     return told
+
+
+async def think(run: str, thing: str) -> str:
+    """A model that never says the same twice."""
+    life = LIFE.get()
+    life.world.checker.asked(run, f"think {thing}", life.disk.workers)
+    life.world.point(life.actor, "ask the model")
+    await life.world.travel()
+    return f"about {thing}: {life.world.chance.getrandbits(32):x}"
+
+
+async def _hurry(run: Run, tools: Any, step: Step) -> str:
+    """A mail under a time limit: where that ends first, the call goes on without its caller."""
+    try:
+        async with run.timeout(timedelta(seconds=3)):
+            outcome = await tools["mail"].outcome(step.thing)
+    except TimeoutError:
+        LIFE.get().world.tell(LIFE.get().actor, f"waits no longer for mail {step.thing}")
+        return f"hurry {step.thing}: gave up"
+    LIFE.get().world.checker.told(LIFE.get().actor, outcome)
+    return f"hurry {step.thing}: {outcome.status}"
 
 
 def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:

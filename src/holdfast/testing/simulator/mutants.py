@@ -273,6 +273,18 @@ MUTANTS: Final = (
         "engine.meetings:_waited_ms",
         twists.always(0),
     ),
+    Mutant(
+        "secrets stored",
+        "the value of a secret is written down with its name",
+        "model.canonical_forms:_EXACT_FORMS",
+        twists.secrets_revealed,
+    ),
+    Mutant(
+        "model asked again",
+        "a recorded decision is not looked at",
+        "agent.decisions:decide",
+        twists.asked_again,
+    ),
     # Transactions.
     Mutant("held leaves at once", "a held effect does not wait", "engine.steps:_holder_of", twists.always("")),
     Mutant(

@@ -28,6 +28,11 @@ PARTS: Final = ("seat", "room", "gift", "both", "post", "send")
 """What a trip may be made of: see `trips.py`."""
 
 
+EXTRAS: Final = ("sign", "think", "hurry")
+"""Steps besides the tools: a write with a secret among its arguments, a question to a model whose answer differs each
+time, and a mail under a time limit."""
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 

@@ -22,7 +22,7 @@ EXPECTED_RECORDS: Final = (
     "RunCompleted", "OperationPlanned", "AttemptStarted", "AttemptEnded", "LateReport", "Verified", "Reobserved",
     "WaitScheduled", "OperationSettled", "OutcomeReused", "TransactionOpened", "TransactionCommitting",
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
-    "HoldReleased", "CompensationLinked", "Delivered",
+    "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 

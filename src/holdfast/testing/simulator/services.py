@@ -61,6 +61,7 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("gift_back", key=True),
         Capabilities("post", key=True, late_ms=5_000),
         Capabilities("send"),
+        Capabilities("sign", key=True, late_ms=5_000),
     )
 }
 

@@ -12,6 +12,7 @@ from holdfast.engine.current import current_operation
 from holdfast.errors import KeyInProgress, NotSent, Rejected
 from holdfast.model.contract import Key, Natural
 from holdfast.model.outcome import Conflict, DidNotHappen, Happened, Verdict
+from holdfast.model.secret import Secret
 from holdfast.model.view import Operation
 from holdfast.policies import Retry
 from holdfast.testing.simulator.services import Effect, Reply, Request
@@ -160,7 +161,7 @@ def _natural() -> Iterable[Tool[Any, Any]]:
 
 
 def _others() -> Iterable[Tool[Any, Any]]:
-    """A plain write, about which nothing is promised, and a read."""
+    """A plain write, about which nothing is promised, a read, and a write that needs a secret."""
 
     @tool(**ANSWERS)
     async def ship(thing: str) -> str:
@@ -170,4 +171,8 @@ def _others() -> Iterable[Tool[Any, Any]]:
     async def look(thing: str) -> str:
         return await NETWORK.get().state("switch", thing)
 
-    return ship, look
+    @tool(idempotency=Key.forever(), **ANSWERS)
+    async def sign(thing: str, password: Secret) -> str:
+        return await write("sign", keyed=True, thing=thing, password=password.reveal())
+
+    return ship, look, sign

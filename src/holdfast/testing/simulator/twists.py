@@ -19,6 +19,7 @@ from holdfast.model import records as r
 from holdfast.model.case import EVIDENCE
 from holdfast.model.moves import Attempt, Settle
 from holdfast.model.outcome import RETURNED
+from holdfast.model.secret import Secret
 
 Twist = Callable[[Any], Any]
 """From the original (a function, a method, a tuple of rules) to what stands in its place."""
@@ -305,3 +306,19 @@ def knocks_in_vain(_original: object) -> Any:
         return True
 
     return knock
+
+
+def secrets_revealed(original: Any) -> Any:
+    def revealed(_walk: object, value: Secret) -> Any:
+        life = import_module("holdfast.testing.simulator.lives").LIFE.get()
+        return {"$secret": value.name, "value": life.world.secret(value.name)}
+
+    return {**original, Secret: revealed}
+
+
+def asked_again(original: Any) -> Any:
+    async def decide(scope: Any, settings: Any, *question: Any) -> Any:
+        scope.instance.history.answers.pop(settings.step, None)
+        return await original(scope, settings, *question)
+
+    return decide

@@ -63,6 +63,8 @@ class World:
     def __init__(self, plan: Plan, *, story: bool = False, directory: Path | None = None) -> None:
         self.plan: Final = plan
         self.chance: Final = random.Random(f"world/{plan.seed}")  # noqa: S311 - a simulation is no secret
+        secret = random.Random(f"secret/{plan.seed}")  # noqa: S311 - as above
+        self.canary: Final = f"canary-{secret.getrandbits(96):024x}"
         self.loop: Final = SimLoop(self._pick)
         self.reach: Final = Reach()
         self.checker: Final = Checker(self)
@@ -182,6 +184,11 @@ class World:
         """Let something happen outside of all processes, after `ms`."""
         self.loop.call_later(ms / 1000, what, context=self._context)
 
+    def secret(self, name: str) -> str:
+        """The value behind the name of a secret."""
+        assert name == "vault", name
+        return self.canary
+
     async def travel(self) -> None:
         """The time that a message takes."""
         await asyncio.sleep(0.001 + self.chance.random() * 0.02)
@@ -222,6 +229,8 @@ class World:
     def tell(self, actor: Actor | None, what: str) -> None:
         """A line for the story, and for the digest that two equal seeds must share."""
         line = f"{self.loop.time():10.3f} {actor.name if actor else 'world'}: {what}"
+        if self.canary in line:
+            self.checker.leaked("what the simulation tells")
         if self._place:
             line = line.replace(self._place, "")  # it differs each time
         self._noise.update(line.encode())

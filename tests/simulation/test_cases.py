@@ -1,0 +1,99 @@
+"""Traps of `hard_cases/test_every_case.py` that are about time and death: each played through at every point."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.testing.simulator import story
+from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.world import Journal, Report, simulate
+
+WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
+
+
+def of(*steps: Step, faults: tuple[Fault, ...] = ()) -> Plan:
+    return Plan(11, (Script("run", steps),), WORKERS, faults)
+
+
+def checked(told: Plan, journal: Journal = "memory") -> Report:
+    report = simulate(told, story=True, journal=journal)
+    assert not report.violations, story.tell(report)
+    return report
+
+
+def struck_everywhere(told: Plan, kind: str, ms: int = 0, journal: Journal = "memory") -> Iterator[Report]:
+    """The plan with one more fault, at each of its points in turn."""
+    for at in range(1, checked(told, journal).points + 1):
+        yield checked(replace(told, faults=(*told.faults, Fault(kind, at, ms=ms))), journal)
+
+
+def ended(report: Report) -> set[str]:
+    return {" ".join(name.split()[:2]) for name in report.reach.endings}
+
+
+def test_an_unknown_write_is_told_to_nobody_and_sent_once():
+    told = of(Step("ship", "box"), Step("charge", "card"), faults=(Fault("reply_lost", 1, "ship"),))
+    for report in struck_everywhere(told, "kill"):
+        assert "ship failed" not in ended(report)
+        assert "charge succeeded" not in ended(report), "another write went past an unknown one"
+
+
+@pytest.mark.parametrize("parts", [("seat", "room"), ("gift", "both", "post")], ids=" ".join)
+def test_a_trip_that_failed_stays_failed_wherever_its_process_dies(parts: tuple[str, ...]):
+    for report in struck_everywhere(of(Step("trip", "rome", parts=parts, fails=True)), "kill"):
+        assert report.reach.records["TransactionAborted"] == 1
+        assert not report.reach.records["TransactionCommitting"]
+
+
+@pytest.mark.parametrize("kind", ["charge", "pay", "mail", "order"])
+@pytest.mark.parametrize("fault", ["error_after", "garbage"])
+def test_an_error_after_the_effect_is_no_refusal(fault: str, kind: str):
+    assert ended(checked(of(Step(kind, "it"), faults=(Fault(fault, 1, kind),)))) <= {
+        f"{kind} succeeded",
+        f"{kind} unknown",
+    }
+
+
+def test_branches_that_finish_in_another_order_keep_their_names():
+    steps = (Step("mail", "slow", group=1), Step("pay", "quick", group=1), Step("ticket", "after"))
+    for report in struck_everywhere(of(*steps, faults=(Fault("late", 1, "mail", 5_000),)), "kill"):
+        assert report.reach.records["RunCompleted"] == 1
+
+
+def test_a_late_owner_changes_nothing_on_real_files():
+    told = of(Step("mail", "letter"), Step("charge", "card"))
+    for report in struck_everywhere(told, "pause", ms=120_000, journal="sqlite"):
+        assert ended(report) == {"mail succeeded", "charge succeeded"}
+
+
+def test_a_caller_that_leaves_does_not_take_its_call_with_it():
+    told = of(Step("hurry", "letter"), Step("charge", "card"), faults=(Fault("late", 1, "mail", 15_000),))
+    left = 0
+    for report in struck_everywhere(told, "kill"):
+        assert ended(report) == {"mail succeeded", "charge succeeded"}
+        left += report.reach.records["CallerLeft"]
+    assert left, "nobody left"
+
+
+def test_a_secret_is_found_again_by_whoever_goes_on_and_is_written_nowhere():
+    told = of(Step("sign", "deed"), faults=(Fault("reply_lost", 1, "sign"),))
+    for report in struck_everywhere(told, "kill"):
+        assert ended(report) == {"sign succeeded"}
+
+
+def test_newer_code_with_shorter_promises_goes_on_carefully():
+    told = of(Step("charge", "card"), Step("ticket", "bug"), faults=(Fault("late", 1, "ticket", 9_000),))
+    for report in struck_everywhere(told, "deploy"):
+        assert "ticket failed" not in ended(report)
+
+
+def test_a_model_that_never_says_the_same_twice_is_asked_once_for_each_answer_on_record():
+    told = of(Step("think", "refund"), Step("charge", "card"))
+    for report in struck_everywhere(told, "kill"):
+        assert report.reach.records["DecisionRecorded"] == 1
+
+
+def test_what_a_plain_write_did_is_durable_before_anybody_hears_it():
+    for report in struck_everywhere(of(Step("ship", "box")), "kill"):
+        assert ended(report) <= {"ship succeeded", "ship unknown"}
