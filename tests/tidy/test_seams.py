@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast.interfaces.sources import aliases
 from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 
 CLOCK = {
@@ -61,30 +62,15 @@ def banned(name: str) -> set[str]:
 
 def reached(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Every dotted name that the module uses or imports, aliases resolved to what they stand for."""
-    aliases = dict(_aliases(tree))
+    known = dict(aliases(tree))
     for node in ast.walk(tree):
         match node:
             case ast.Attribute() | ast.Name():
                 first, _, rest = ast.unparse(node).partition(".")
-                if first in aliases:
-                    yield node.lineno, f"{aliases[first]}.{rest}".rstrip(".")
+                if first in known:
+                    yield node.lineno, f"{known[first]}.{rest}".rstrip(".")
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 yield from ((node.lineno, f"{module}.{alias.name}") for alias in names)
-            case _:
-                continue
-
-
-def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    yield (
-                        alias.asname or alias.name.split(".")[0],
-                        alias.name if alias.asname else alias.name.split(".")[0],
-                    )
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in names)
             case _:
                 continue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,6 @@ from holdfast.model.run import RunHistory
 from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
-LATE: Final = "late"
 Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
 About: TypeAlias = r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
 
@@ -39,9 +38,8 @@ def command_stream(run: str) -> str:
     return f"run/{run}"
 
 
-def command_post(run: str, word: Word, body: bytes, key: str = "") -> Post:
+def command_post(run: str, body: bytes, key: str = "") -> Post:
     """An order as a ledger entry. `key` makes it one of a kind."""
-    del word  # it stands in the body; named here so that a reader of the caller sees it
     return Post(command_stream(run), key, body)
 
 
@@ -138,8 +136,7 @@ def checked_resolution(history: RunHistory, step: str, word: str, *, with_result
             f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
             next_step=f"holdfast why {history.run}/{step}",
         )
-    maybe = any(a.standing(operation.absent_through) in {"ambiguous", "open"} for a in operation.attempts)
-    if word == "happened" and not operation.attempts and not maybe:
+    if word == "happened" and not operation.attempts:
         raise UsageError(
             f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
             next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",

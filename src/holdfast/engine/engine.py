@@ -13,7 +13,7 @@ from weakref import WeakSet
 import msgspec
 
 from holdfast.engine.breaker import Breakers
-from holdfast.engine.commands import LATE, command_post
+from holdfast.engine.commands import command_post
 from holdfast.engine.company import Company
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
@@ -242,7 +242,7 @@ class Engine:
         is offered again until it does.
         """
         body = msgspec.json.encode({"record": report})
-        post = command_post(run, LATE, body, f"late/{report.step}/{report.number}/{report.up}")
+        post = command_post(run, body, f"late/{report.step}/{report.number}/{report.up}")
         try:
             await self.journal.post(post)
         except JournalUnavailable as error:

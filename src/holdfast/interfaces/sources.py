@@ -53,12 +53,28 @@ def source_of(function: Callable[..., Any]) -> Source | None:
     return Source(code.co_filename, seen, frozenset(names))
 
 
+def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """What each imported name of a file stands for, as a dotted name; relative imports are left out."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield (
+                        alias.asname or alias.name.split(".")[0],
+                        alias.name if alias.asname else alias.name.split(".")[0],
+                    )
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in names)
+            case _:
+                continue
+
+
 class _Module:
     """One parsed file: its functions, its variables, and what its imported names stand for."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self.aliases = dict(_aliases(tree))
+        self.aliases = dict(aliases(tree))
         self.functions = {node.name: node for node in tree.body if isinstance(node, Definition)}
         self.variables = dict(_variables(tree))
 
@@ -149,20 +165,5 @@ def _variables(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 yield name, value
-            case _:
-                continue
-
-
-def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    yield (
-                        alias.asname or alias.name.split(".")[0],
-                        alias.name if alias.asname else alias.name.split(".")[0],
-                    )
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in names)
             case _:
                 continue

@@ -31,7 +31,7 @@ def restore(stored: bytes, types: Mapping[str, object]) -> dict[str, object]:
     """The arguments whose stored form this is; `types` holds the parameters' resolved annotations.
 
     Raises ArgumentError, naming the parameter, where the values cannot be had again: redacted, a secret that was
-    held in memory only, or a class that has gone from the annotation.
+    held in memory only, a class that has gone from the annotation, or a stored form that is damaged.
     """
     plain = _unescaped(msgspec.json.decode(stored, type=dict[str, Any]))
     return {name: _restored(name, value, types.get(name, Any)) for name, value in plain.items()}
@@ -42,6 +42,9 @@ def _restored(name: str, value: Any, annotation: object) -> object:
         return _value(value, classes_of(annotation) if isinstance(value, dict | list) else {})
     except _RestoreError as why:
         raise argument_error(name, str(why), why.todo, _KNOWN) from None
+    except (ValueError, TypeError, ArithmeticError, AttributeError) as damaged:
+        todo = "Look for damage with holdfast verify; resolve the operation by hand."
+        raise argument_error(name, f"its stored form cannot be read ({damaged})", todo, _KNOWN) from damaged
 
 
 class _RestoreError(Exception):
