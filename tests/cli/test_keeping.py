@@ -50,6 +50,24 @@ def test_a_removed_record_is_noticed(asking: Lab):
     assert said.json["broken"][0]["record"] == 3
 
 
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("delete from record where id = (select max(id) from record)", "records"),
+        ("delete from ledger where id = (select max(id) from ledger)", "ledger entries"),
+    ],
+)
+def test_an_end_that_only_the_anchor_remembers_is_damage(asking: Lab, statement: str, what: str):
+    asking("signal", "ticket-1", "approved")
+    tamper(asking, statement)
+    said = asking("verify", "--json")
+    assert said.status == 4
+    assert [broken["chain"] for broken in said.json["broken"]] == ["the end of the journal"]
+    said = asking("verify")
+    assert said.status == 4
+    assert f"{what}, and this file ends at" in said.out
+
+
 def test_a_changed_order_is_noticed(asking: Lab):
     asking("resolve", "ticket-1/restock#1", "--happened", "--by", "bea")
     tamper(asking, "update ledger set body = replace(body, 'bea', 'eve') where body like '%bea%'")

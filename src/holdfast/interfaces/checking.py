@@ -12,8 +12,9 @@ from holdfast.errors import HoldfastError
 from holdfast.interfaces.looking import PAGE, Looking
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
-from holdfast.journal.sqlite import ledger
+from holdfast.journal.sqlite import anchor, ledger
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.opening import tails_at
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 
@@ -49,7 +50,9 @@ async def check(looking: Looking, path: Path) -> Checked:
         found.records += records
         if broken is not None:
             found.broken.append(broken)
-    streams, unlisted = _tables(path)
+    streams, unlisted, cut = _tables(path)
+    if cut:
+        found.broken.append(Broken("the end of the journal", found.records + 1, cut))
     for stream, entry in streams:
         found.streams += 1
         if entry is not None:
@@ -89,19 +92,21 @@ async def _unclaimed(looking: Looking, operation: OperationState) -> bool:
     return len(entries) < (2 if operation.phase == "succeeded" else 1)
 
 
-def _tables(path: Path) -> tuple[list[tuple[str, int | None]], list[int]]:
-    """Each ledger stream with its first broken entry, and the first record of each run that is not listed.
+def _tables(path: Path) -> tuple[list[tuple[str, int | None]], list[int], str]:
+    """Each ledger stream with its first broken entry, the first record of each unlisted run, and what is cut off.
 
+    A chain that lost its last records is a chain that holds: only the anchor knows how far it went.
     Raises nothing: a ledger that cannot be read is broken itself.
     """
     database = StandardDatabase(path, True)
     try:
         streams = [str(stream) for (stream,) in database.rows("select distinct stream from ledger order by stream")]
         unlisted = database.rows("select min(id) from record where run not in (select id from run) group by run")
-        return [(stream, ledger.first_broken(database, stream)) for stream in streams], [
-            int(str(n)) for (n,) in unlisted
-        ]
+        kept = anchor.load(anchor.beside(path))
+        cut = anchor.lost_tail(kept, tails_at(database, kept)) if kept is not None else ""
+        checked = [(stream, ledger.first_broken(database, stream)) for stream in streams]
+        return checked, [int(str(n)) for (n,) in unlisted], cut
     except DatabaseFailure:
-        return [("(unreadable)", 0)], []
+        return [("(unreadable)", 0)], [], ""
     finally:
         database.close()

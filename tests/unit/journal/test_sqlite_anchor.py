@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Identity, Worker
+from holdfast.journal.port import Identity, Post, Worker
 from holdfast.journal.sqlite import SqliteJournal, anchor
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
 
@@ -71,6 +71,32 @@ def test_a_backup_that_grew_another_history_is_distrusted(tmp_path: Path) -> Non
     connection.commit()
     connection.close()
     assert session(sqlite(tmp_path)).trust == "distrustful"
+
+
+def test_a_ledger_that_lost_its_end_is_distrusted(tmp_path: Path) -> None:
+    async def order(journal: SqliteJournal, _: Identity) -> None:
+        await journal.post(Post("run/r", "", b'{"word":"pause"}'))
+        await journal.post(Post("run/r", "", b'{"word":"cancel"}'))
+
+    session(sqlite(tmp_path), order)
+    connection = sqlite3.connect(tmp_path / "journal.db")
+    for (trigger,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+        connection.execute(f"drop trigger {trigger}")
+    connection.execute("delete from ledger where id = 2")
+    connection.commit()
+    connection.close()
+    identity = session(sqlite(tmp_path))
+    assert identity.trust == "distrustful"
+    assert "the anchor knows 2 ledger entries, and this file ends at 1" in identity.reason
+
+
+def test_an_anchor_of_an_older_release_knows_nothing_of_the_ledger(tmp_path: Path) -> None:
+    session(sqlite(tmp_path), write_one)
+    path = tmp_path / "journal.db.anchor"
+    mark = json.loads(path.read_text())
+    del mark["entry"], mark["entry_hash"]
+    path.write_text(json.dumps(mark))
+    assert session(sqlite(tmp_path)).trust == "trusted"
 
 
 @pytest.mark.parametrize("suffixes", [("",), ("", ".anchor"), ("", ".anchor", "-wal")])

@@ -19,7 +19,8 @@ async def verify(call: Call) -> int:
     """Check the hash chains of all runs and of the ledger.
 
     A record that was changed, removed or moved after it was written is named, and
-    the exit status is 4.
+    so is an end that only the anchor beside the journal remembers; the exit status
+    is 4.
     """
     async with call.looking() as looking:
         found = await check(looking, existing_journal(call.journal))
@@ -31,7 +32,7 @@ async def verify(call: Call) -> int:
     read = f"{count(found.runs, 'run')}, {count(found.records, 'record')}, {count(found.streams, 'ledger stream')}"
     if not found.broken:
         call.screen.line(("All chains hold", "bold green"), f": {read}.")
-        if doubt:  # a chain that lost its last records holds; only the anchor knows how long it was
+        if doubt:  # a copy, say: nothing is missing, and yet nobody knows whether it is the newest
             call.screen.note(f"But {doubt}. Next: holdfast doctor")
         return status
     call.screen.line((f"{count(len(found.broken), 'chain')} broken", "bold red"), f", of {read}:")

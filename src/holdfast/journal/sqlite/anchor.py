@@ -18,7 +18,8 @@ from holdfast.errors import JournalUnavailable
 class Mark(msgspec.Struct, frozen=True):
     """How far the journal had come. `record` is the largest stored record id, `hash` its chain hash in hex.
 
-    Device numbers may change with each boot, so `device` counts only within one `boot`.
+    `entry` and `entry_hash` are the same of the ledger; an anchor of an older release has none. Device numbers
+    may change with each boot, so `device` counts only within one `boot`.
     """
 
     incarnation: str
@@ -28,6 +29,22 @@ class Mark(msgspec.Struct, frozen=True):
     device: int
     machine: str
     boot: str
+    entry: int = 0
+    entry_hash: str = ""
+
+
+class Tails(msgspec.Struct, frozen=True):
+    """How far a file goes, and the chain hashes that it has where its anchor ends; None: there is nothing any more."""
+
+    record: int = 0
+    entry: int = 0
+    record_hash: str | None = None
+    entry_hash: str | None = None
+
+
+def beside(journal: Path) -> Path:
+    """Where the anchor of a journal lies unless another place is named."""
+    return journal.with_name(journal.name + ".anchor")
 
 
 def load(path: Path) -> Mark | None:
@@ -62,11 +79,10 @@ def save(path: Path, mark: Mark) -> None:
         ) from error
 
 
-def doubt(kept: Mark | None, found: Mark, hash_at_mark: str | None) -> str:
+def doubt(kept: Mark | None, found: Mark, tails: Tails) -> str:
     """Why the journal cannot be trusted, in a sentence; empty when anchor and file agree.
 
-    `found` describes the file as it is; `hash_at_mark` is the hash of the record that the anchor
-    names, None where the file has no such record.
+    `found` describes the file as it is; `tails` is what it has at the record and the entry that the anchor names.
     """
     if kept is None:
         if not found.record:
@@ -78,10 +94,20 @@ def doubt(kept: Mark | None, found: Mark, hash_at_mark: str | None) -> str:
         return "the anchor was written for another file: this is a copy or a restored backup"
     if kept.incarnation != found.incarnation:
         return "the anchor belongs to another incarnation of this journal: one of the two was restored"
-    if kept.record and hash_at_mark != kept.hash:
+    return lost_tail(kept, tails)
+
+
+def lost_tail(kept: Mark, tails: Tails) -> str:
+    """What the anchor knows and the file does not have any more, in a sentence; empty where nothing is missing."""
+    if kept.record and tails.record_hash != kept.hash:
         return (
-            f"the anchor knows {kept.record} records, and this file ends at {found.record} or differs:"
+            f"the anchor knows {kept.record} records, and this file ends at {tails.record} or differs:"
             " it was rolled back or restored"
+        )
+    if kept.entry and tails.entry_hash != kept.entry_hash:
+        return (
+            f"the anchor knows {kept.entry} ledger entries, and this file ends at {tails.entry} or differs:"
+            " it was rolled back, restored, or cut"
         )
     return ""
 

@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
+from holdfast.journal.sqlite import anchor as anchor_file
 from holdfast.journal.sqlite import hints, ledger, runs
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
@@ -57,7 +58,7 @@ class SqliteJournal:
         parts: Parts | None = None,
     ) -> None:
         self.path = Path(path).absolute()
-        place = Path(anchor).absolute() if anchor else self.path.with_name(self.path.name + ".anchor")
+        place = Path(anchor).absolute() if anchor else anchor_file.beside(self.path)
         parts = parts or Parts()
         settings = Settings(self.path, place, mode, allow_network_filesystem, namespace, parts)
         self._here = parts.here

@@ -123,7 +123,7 @@ def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
     found = measure(reader, settings, meta["incarnation"])
     kept = anchor.load(settings.anchor)
-    reason = anchor.doubt(kept, found, _hash_at(reader, kept.record) if kept else None)
+    reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.Tails())
     trust: Trust = "distrustful"
     if not reason:
         trust, reason = ("doubtful", meta["reason"]) if meta["trust"] == "doubtful" else ("trusted", "")
@@ -139,13 +139,19 @@ def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]
 
 def measure(database: Database, settings: Settings, incarnation: str) -> anchor.Mark:
     """The anchor that this file should have now."""
-    last = database.rows("select id, hash from record order by id desc limit 1")
-    number, digest = last[0] if last else (0, b"")
-    assert isinstance(number, int)
-    assert isinstance(digest, bytes)
+    number, digest = _last(database, "record")
+    entry, entry_digest = _last(database, "ledger")
     # Never opened: closing any descriptor of a file drops the locks that SQLite holds on it here.
     stat, here = settings.path.stat(), settings.parts.here
-    return anchor.Mark(incarnation, number, digest.hex(), stat.st_ino, stat.st_dev, here.machine, here.boot)
+    return anchor.Mark(
+        incarnation, number, digest, stat.st_ino, stat.st_dev, here.machine, here.boot, entry, entry_digest
+    )
+
+
+def tails_at(reader: Database, kept: anchor.Mark) -> anchor.Tails:
+    """How far the file goes, and what it has at the record and the ledger entry that its anchor names."""
+    (record, _), (entry, _) = _last(reader, "record"), _last(reader, "ledger")
+    return anchor.Tails(record, entry, _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry))
 
 
 def _create_private(path: Path) -> bool:
@@ -217,8 +223,17 @@ def _grow_log(writer: Database, path: Path) -> None:
     anchor.sync_directory(path.absolute().parent)
 
 
-def _hash_at(reader: Database, record: int) -> str | None:
-    found = reader.rows("select hash from record where id = ?", (record,))
+def _last(database: Database, table: Literal["record", "ledger"]) -> tuple[int, str]:
+    """The largest number of a table and its chain hash in hex; zero and nothing where it is empty."""
+    last = database.rows(f"select id, hash from {table} order by id desc limit 1")  # noqa: S608 -- one of two names
+    number, digest = last[0] if last else (0, b"")
+    assert isinstance(number, int)
+    assert isinstance(digest, bytes)
+    return number, digest.hex()
+
+
+def _hash_at(reader: Database, table: Literal["record", "ledger"], number: int) -> str | None:
+    found = reader.rows(f"select hash from {table} where id = ?", (number,))  # noqa: S608 -- one of two names
     if not found:
         return None
     ((digest,),) = found
