@@ -318,6 +318,11 @@ def _answer(conclusion: Conclusion) -> str:
     if person is not None:
         words = "--happened | --did-not-happen" if person.sent else "--did-not-happen --retry | --give-up"
         return f"holdfast resolve {conclusion.run}/{person.step} {words}, then holdfast resume {conclusion.run}"
+    question = next((wait for wait in conclusion.waits if wait.kind == "question"), None)
+    if question is not None:
+        return (
+            f"holdfast answer {conclusion.run}/{question.step} VALUE --by NAME, then holdfast resume {conclusion.run}"
+        )
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
+from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.planning import PlanResult, execute
@@ -19,6 +20,7 @@ from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
+from holdfast.model.question import Scalar
 from holdfast.model.records_transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
@@ -28,6 +30,7 @@ T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
+A = TypeVar("A", bound=Scalar)
 
 
 class Run:
@@ -89,6 +92,49 @@ class Run:
         in a plan whose steps belong together these come as the cause of `TransactionAborted`.
         """
         return await execute(self.scope(), plan, given, approve=approve)
+
+    # --- people ------------------------------------------------------------------------------------------
+
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        choices: Sequence[A],
+        timeout: timedelta | None = None,
+        default: A | None = None,
+        step: str | None = None,
+    ) -> Coroutine[Any, Any, A]: ...
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        returns: type[A],
+        timeout: timedelta | None = None,
+        default: A | None = None,
+        step: str | None = None,
+    ) -> Coroutine[Any, Any, A]: ...
+    @overload
+    def ask(
+        self, text: str, *, timeout: timedelta | None = None, default: str | None = None, step: str | None = None
+    ) -> Coroutine[Any, Any, str]: ...
+    def ask(
+        self,
+        text: str,
+        *,
+        choices: Sequence[Any] = (),
+        returns: type[Any] = str,
+        timeout: timedelta | None = None,
+        default: Any = None,
+        step: str | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask a person, and wait without holding a process: `holdfast answer RUN/STEP VALUE --by NAME`.
+
+        The answer is one of `choices`, or any value of `returns` (str, int, float or bool); the first is final. At
+        the end of `timeout` the default stands in for it. Raises `TimeoutError` where there is no default.
+        """
+        return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
 
     # --- branches ----------------------------------------------------------------------------------------
 

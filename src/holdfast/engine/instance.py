@@ -67,7 +67,9 @@ class Instance:
             *history.left,
         }
         # Pauses and decisions that are on record without an answer, and that code has not come back to.
-        self.begun: set[str] = (set(history.timers) | set(history.decisions_begun)) - set(history.answers)
+        self.begun: set[str] = (set(history.timers) | set(history.questions) | set(history.decisions_begun)) - set(
+            history.answers
+        )
         self.seen_by_models: dict[str, bytes] = {}
         self.failures: dict[str, BaseException] = {}
         self.resting: dict[str, Pause] = {}

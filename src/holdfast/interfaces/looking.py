@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import JournalError, UnknownRun, UsageError
 from holdfast.journal.codec import decode
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus
+from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.records import Record
@@ -94,6 +95,21 @@ class Looking:
                 next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
             )
         return history, history.operations[step]
+
+    async def question(self, name: str) -> r.QuestionAsked:
+        """A question that a run asked, by RUN/STEP. Raises `UnknownRun` or `UsageError`."""
+        run, step = split_operation_id(name)
+        history = await self.history(run)
+        if step not in history.questions:
+            open_ones = [one for one in history.questions if one not in history.answers]
+            raise UsageError(
+                f"run {run} asks no question {step}",
+                known=f"its open questions: {', '.join(open_ones) or 'none'}",
+                next_step=f"holdfast show {run}",
+            )
+        if history.status in {"completed", "stopped", "undone"}:
+            raise UsageError(f"run {run} is {history.status}: nobody waits for an answer")
+        return history.questions[step]
 
     async def has_used(self, tool: str, *, runs: int = 200) -> bool:
         """Whether one of the first `runs` of the listing has used a tool of that name."""

@@ -11,6 +11,7 @@ from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
+from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
 from holdfast.interfaces.looking import PAUSES, Looking
@@ -21,6 +22,7 @@ from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunSt
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
+from holdfast.model.question import Answered, Scalar
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
 
@@ -153,6 +155,26 @@ class Service:
         entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, msgspec.json.encode(payload)))
         await self._apply(run)
         return entry
+
+    async def answer(self, question: str, value: Scalar, *, by: str) -> Scalar:
+        """A person's answer to a run's question (RUN/STEP). The first one is final, a deadline's default included.
+
+        Text is read as the question's type. Raises `UsageError` where it does not answer, or comes second.
+        """
+        run, step = split_operation_id(question)
+        asked = await self.looking.question(question)
+        if not by:
+            raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+        answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
+        entry = await self._engine.journal.post(answer_post(run, step, Answered(answer, by)))
+        if not entry.fresh:
+            first = msgspec.json.decode(entry.body, type=Answered)
+            raise UsageError(
+                f"{question} was already answered by {first.by or 'its deadline'}", known=f"the answer: {first.value}",
+                next_step=f"holdfast show {run}",
+            )  # fmt: skip
+        await self._apply(run)
+        return answer
 
     async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
         """Let a stopped run go on under the same id after a fix. Its outcomes hold."""

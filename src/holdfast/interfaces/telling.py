@@ -10,6 +10,7 @@ import msgspec
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
+from holdfast.model.question import Answered
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo"}
@@ -144,6 +145,13 @@ def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
     if record.ms >= 1000:
         facts.append(f"{record.ms / 1000:.1f} s")
     return [*notes, ("model", ", ".join(facts))] if facts else notes
+
+
+def answered_text(answer: Answered) -> str:
+    """Who gave which answer to a question."""
+    if answer.by:
+        return f"{answer.value}, says {answer.by}"
+    return "nobody answered in time" if answer.late else f"{answer.value}: nobody answered in time"
 
 
 def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:

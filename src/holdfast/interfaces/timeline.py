@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.interfaces.telling import (
+    answered_text,
     decision_notes,
     end_text,
     moment,
@@ -23,9 +24,10 @@ from holdfast.interfaces.telling import (
 )
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
+from holdfast.model.question import Answered
 from holdfast.model.run import RunHistory, is_about_operation
 
-Kind = Literal["write", "read", "decision", "value", "timer", "event", "run"]
+Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
 _TOLD: Final = {"promise": "held, and leaves at the commit"}
@@ -172,6 +174,8 @@ class _Teller:
                 entry.name, entry.text, entry.result = record.what, stored(record.value), record.value
             case r.TimerSet() | r.TimerFired() | r.EventReceived():
                 self._timer(record)
+            case r.QuestionAsked():
+                self._asked(record)
             case r.Delivered() | r.CallerLeft():
                 self._delivery(record)
             case _:
@@ -197,9 +201,23 @@ class _Teller:
             case r.TimerFired():
                 entry.mark, entry.status = "ok", "over"
                 entry.text = f"the time was over, after {max(0, record.at - entry.at) / 1000:.1f} s"
+            case r.EventReceived() if record.step in self.history.questions:
+                answer = msgspec.json.decode(record.payload, type=Answered)
+                entry.mark, entry.status, entry.notes = "ok", "answered", []
+                entry.text = f"{self.history.questions[record.step].question.text} {answered_text(answer)}"
             case r.EventReceived():
                 entry.mark, entry.status, entry.result = "ok", "received", record.payload
                 entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
+
+    def _asked(self, record: r.QuestionAsked) -> None:
+        entry = self._entry(record.step, record.at, "question")
+        entry.mark, entry.status = "asks", "asked"
+        entry.text = f"{record.question.text} ({record.question.expected})"
+        if record.until:
+            entry.text += f", until {moment(record.until)}"
+        entry.notes.append(
+            Note(record.at, "answer with", f"holdfast answer {self.history.run}/{record.step} VALUE --by NAME")
+        )
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
         text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""

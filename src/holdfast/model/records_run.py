@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 from holdfast.model.records_transaction import TransactionRecord
 
@@ -98,6 +99,15 @@ class TimerFired(Stamped, frozen=True):
     step: str
 
 
+class QuestionAsked(Stamped, frozen=True):
+    """The run asks a person, until a time limit; then `default` stands in. The answer is an `EventReceived`."""
+
+    step: str
+    question: Question
+    until: int = 0
+    default: Scalar | None = None
+
+
 class EventReceived(Stamped, frozen=True):
     """A ledger entry reached the code that waited for it."""
 
@@ -179,6 +189,7 @@ RunRecord: TypeAlias = (
     | ValueRecorded
     | TimerSet
     | TimerFired
+    | QuestionAsked
     | EventReceived
     | Delivered
     | CallerLeft

@@ -79,6 +79,7 @@ class RunHistory:
         self.operations: dict[str, OperationState] = {}
         self.answers: dict[str, Answer] = {}
         self.timers: dict[str, r.TimerSet] = {}
+        self.questions: dict[str, r.QuestionAsked] = {}
         self.decisions_begun: dict[str, int] = {}
         self.deliveries: dict[str, Delivery] = {}
         self.given = 0
@@ -158,6 +159,7 @@ class RunHistory:
             del self.operations[step]
         self.answers.pop(step, None)
         self.timers.pop(step, None)
+        self.questions.pop(step, None)
         self.decisions_begun.pop(step, None)
 
     def _kept(self, step: str) -> bool:
@@ -251,7 +253,7 @@ class RunHistory:
             for step in [step for step in self.deliveries if encloses(name, step)]:
                 self.dropped.add(self.deliveries.pop(step).index)
             self.former.update({step: one for step, one in self.operations.items() if encloses(name, step)})
-            for steps in (self.operations, self.answers, self.timers, self.decisions_begun):
+            for steps in (self.operations, self.answers, self.timers, self.questions, self.decisions_begun):
                 for step in [step for step in steps if encloses(name, step)]:
                     del steps[step]
 
@@ -268,6 +270,8 @@ class RunHistory:
                 self.decisions_begun[record.step] = record.number
             case r.TimerSet():
                 self.timers[record.step] = record
+            case r.QuestionAsked():
+                self.questions[record.step] = record
             case r.Delivered():
                 (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
                 self._deliver(record.step, record.told, record.detail)

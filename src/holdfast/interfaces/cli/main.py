@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resolve": ("ordering", "Say what happened to an operation that no rule could decide."),
     "transaction": ("undoing", "Decide about a parked transaction, or call one off."),
     "undo": ("undoing", "Undo a finished run: compensate what it did."),
+    "answer": ("answering", "Answer a question that a run asks."),
     "signal": ("ordering", "Give a run the event that it waits for."),
     "cancel": ("ordering", "Call a run off: nothing more is sent."),
     "pause": ("ordering", "Let a run or a tool rest."),

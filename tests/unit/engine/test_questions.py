@@ -1,0 +1,147 @@
+"""`run.ask`: a run waits for a person without a process; the first answer is final, a deadline's included."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Run, agent
+from holdfast.errors import ReplayDiverged, RunSuspended, UsageError
+from holdfast.interfaces.timeline import timeline
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+CITIES = ("Paris", "Rome")
+DAY = timedelta(days=1)
+
+
+def asking(**settings: Any):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> object:
+        try:
+            return await run.ask("Which city?", **settings)
+        except TimeoutError as late:
+            return str(late)
+
+    return desk
+
+
+@virtual
+async def test_it_waits_without_a_process_and_goes_on_with_the_answer(lab: Lab):
+    desk = asking(choices=CITIES)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match=r"Which city\? \(one of: Paris, Rome; holdfast answer r-ann/ask#1"):
+            await app.run(desk, "ann")
+    async with lab.app(desk) as app:
+        assert await app.service.answer("r-ann/ask#1", "Rome", by="bea") == "Rome"
+        assert await app.run(desk, "ann") == "Rome"
+    told = timeline("r-ann", lab.records("r-ann")).entries
+    assert [one.text for one in told if one.kind == "question"] == ["Which city? Rome, says bea"]
+
+
+@virtual
+async def test_only_what_answers_is_taken_and_only_the_first(lab: Lab):
+    desk = asking(choices=CITIES)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        with pytest.raises(UsageError, match="one of: Paris, Rome"):
+            await app.service.answer("r-ann/ask#1", "Oslo", by="bea")
+        with pytest.raises(UsageError, match="its open questions: ask#1"):
+            await app.service.answer("r-ann/ask#2", "Rome", by="bea")
+        both = await asyncio.gather(
+            app.service.answer("r-ann/ask#1", "Rome", by="bea"),
+            app.service.answer("r-ann/ask#1", "Paris", by="cid"),
+            return_exceptions=True,
+        )
+        refused = [one for one in both if isinstance(one, UsageError)]
+        assert len(refused) == 1
+        assert "was already answered by" in str(refused[0])
+        assert await app.run(desk, "ann") in both
+
+
+@pytest.mark.parametrize(
+    ("returns", "written", "value"),
+    [(str, "007", "007"), (int, "7", 7), (float, "7", 7.0), (bool, "no", False), (bool, "TRUE", True)],
+)
+def test_an_answer_has_the_type_that_was_asked_for(returns: type, written: str, value: object):
+    @virtual
+    async def check(lab: Lab) -> None:
+        desk = asking(returns=returns)
+        async with lab.app(desk) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(desk, "ann")
+            await app.service.answer("r-ann/ask#1", written, by="bea")
+            answer = await app.run(desk, "ann")
+            assert (answer, type(answer)) == (value, type(value))
+
+    check()
+
+
+@virtual
+async def test_at_the_deadline_the_default_is_the_answer_and_nobody_changes_it(lab: Lab):
+    desk = asking(choices=CITIES, timeout=DAY, default="Paris")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert (await app.service.row("r-ann")).due_ms == lab.clock.wall_ms() + 86_400_000
+        await lab.pass_time(days=1)
+        assert await app.run(desk, "ann") == "Paris"
+        with pytest.raises(UsageError):
+            await app.service.answer("r-ann/ask#1", "Rome", by="bea")
+
+
+@virtual
+async def test_an_answer_after_the_deadline_counts_while_the_run_has_not_looked(lab: Lab):
+    desk = asking(choices=CITIES, timeout=DAY, default="Paris")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(days=2)
+        await app.service.answer("r-ann/ask#1", "Rome", by="bea")
+        assert await app.run(desk, "ann") == "Rome"
+
+
+@virtual
+async def test_without_a_default_the_deadline_is_an_error_that_code_can_catch(lab: Lab):
+    desk = asking(timeout=DAY)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(days=1)
+        assert str(await app.run(desk, "ann")).startswith("nobody answered 'Which city?'")
+
+
+@virtual
+async def test_another_question_at_the_same_step_is_a_divergence(lab: Lab):
+    asked = ["Which city?"]
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await run.ask(asked[0])
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        asked[0] = "Which country?"
+        await app.service.answer("r-ann/ask#1", "Rome", by="bea")
+        with pytest.raises(ReplayDiverged, match="asks something else"):
+            await app.run(desk, "ann")
+
+
+@virtual
+async def test_questions_that_nobody_can_answer_are_refused_before_they_are_asked(lab: Lab):
+    for number, (settings, problem) in enumerate(
+        (
+            ({"default": "Paris"}, "nothing leads to"),
+            ({"choices": CITIES, "timeout": DAY, "default": "Oslo"}, "does not answer"),
+            ({"choices": ("a", 1)}, "no single plain type"),
+            ({"returns": dict}, "no single plain type"),
+        )
+    ):
+        desk = asking(**settings)
+        async with lab.app(desk) as app:
+            with pytest.raises(UsageError, match=problem):
+                await app.run(desk, str(number))
+        assert not lab.of(f"r-{number}", r.QuestionAsked)
