@@ -20,7 +20,7 @@ from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
-from holdfast.errors import ArgumentError, HoldfastError, JournalError, LeaseLost, LedgerTaken
+from holdfast.errors import ArgumentError, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
@@ -170,7 +170,7 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     if flight.journaled and not engine.lease_is_fresh(now.up):
         await engine.renew_lease(flight.instance)
         now = flight.instance.now()
-    started = _started(flight, operation, now)
+    started, recorded = _started(flight, operation, now), flight.recorded
     engine.seams.crash.reached("before_intent")
     flight.started = started
     try:
@@ -180,6 +180,10 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
         flight.started = None
         await look_elsewhere(flight)
         return
+    except RecordRefused:
+        flight.started = None
+        flight.instance.withdraw(flight.step, operation if recorded else None)
+        raise
     engine.seams.crash.reached("after_intent")
     await _ended(flight, started.number, await call_tool(flight, started))
     flight.started = None

@@ -20,6 +20,7 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
 from holdfast.model import records as r
+from holdfast.model.operation import OperationState
 from holdfast.model.run import Delivery, RunHistory
 from holdfast.model.situation import Now, Situation
 
@@ -142,6 +143,11 @@ class Instance:
         self.history.check(records)
         await self.log.append(bodies, change, posts)
         self._add(records)
+
+    def withdraw(self, step: str, before: OperationState | None) -> None:
+        """The journal refused an attempt of `step`, so there is none: the history is as it was before."""
+        self.history.withdraw(step, before)
+        self._stored_contracts &= self.history.contracts.keys()
 
     async def settle_writes(self) -> None:
         """Return when everything that this instance has recorded is durable."""

@@ -142,6 +142,20 @@ class RunHistory:
                 before = trial.get(record.step, self.operations.get(record.step))
                 trial[record.step] = apply(before, record, self.boot)
 
+    def withdraw(self, step: str, before: OperationState | None) -> None:
+        """Take back a record that was added and could not be stored, where it began or went on with `step`.
+
+        `before` is the operation as it was, None where that record was its first: a contract that came with it is
+        then unknown again, unless another operation uses it.
+        """
+        if before is not None:
+            self.operations[step] = before
+            return
+        contract = self.operations.pop(step).contract
+        self.spans.pop(step, None)
+        if all(operation.contract != contract for operation in self.operations.values()):
+            self.contracts.pop(contract, None)
+
     def open_operations(self) -> list[OperationState]:
         """Operations without a final outcome, in order of their first record."""
         return [operation for operation in self.operations.values() if operation.phase not in FINAL]

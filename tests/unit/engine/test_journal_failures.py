@@ -4,6 +4,7 @@ The n-th call fails, for every n, before or after its work was done; then the di
 """
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import HoldfastError, JournalUnavailable, OperationFailed, RunSuspended
+from holdfast.errors import HoldfastError, JournalUnavailable, OperationFailed, RecordRefused, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
@@ -304,3 +305,84 @@ async def test_agent_code_cannot_swallow_a_journal_that_fails(lab: Lab):
             await app.run(desk, "ann")
     assert caught == []
     assert lab.sent == []
+
+
+@virtual
+async def test_an_attempt_that_the_journal_refused_is_in_no_history(lab: Lab):
+    @tool
+    async def send(to: str) -> None:
+        lab.sent.append(to)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        lab.journal.fail_next(1, RecordRefused("this record does not fit"))
+        await send(name)
+        return "sent"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RecordRefused):
+            await app.run(desk, "ann")
+        assert lab.sent == []
+        (stopped,) = lab.of(RUN, r.RunStopped)
+        assert (stopped.reason, stopped.open) == ("error", ())
+        assert (await app.service.row(RUN)).status == "stopped"
+        assert lab.of(RUN, r.AttemptStarted) == []
+
+
+@virtual
+async def test_agent_code_may_go_another_way_after_a_refused_record(lab: Lab):
+    @tool
+    async def send(to: str) -> None:
+        lab.sent.append(to)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        lab.journal.fail_next(1, RecordRefused("this record does not fit"))
+        try:
+            await send(name)
+        except RecordRefused:
+            await send("fallback")
+        return "sent"
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "sent"
+    assert lab.sent == ["fallback"]
+    assert [attempt.step for attempt in lab.of(RUN, r.AttemptStarted)] == ["send#2"]
+    assert len(lab.of(RUN, r.ContractStored)) == 1, "it came with the first attempt that was stored"
+
+
+async def refused_after_an_attempt(lab: Lab, n: int) -> list[tuple[int, int]]:
+    """How many attempts the history has, and how many were sent, where the n-th call after a first one is refused."""
+    refused: list[tuple[int, int]] = []
+    apps: list[Holdfast] = []
+
+    @tool(idempotency=Key.forever())
+    async def pay(cents: int) -> None:
+        lab.sent.append(current_operation().key)
+        if len(lab.sent) == 1:
+            lab.journal.fail_next(n, RecordRefused("this record does not fit"))
+            raise TimeoutError("no answer")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        try:
+            await pay(1)
+        except RecordRefused:
+            history = apps[0].engine.instances[RUN].history
+            refused.append((len(history.operations["pay#1"].attempts), len(lab.sent)))
+            raise
+
+    app = lab.make(desk)
+    apps.append(app)
+    await app.open()
+    with contextlib.suppress(HoldfastError):
+        await app.run(desk, "ann")
+    await app.aclose()
+    return refused
+
+
+@virtual
+async def test_a_refused_retry_leaves_the_attempts_that_are_on_record(lab: Lab):
+    found = [one for n in range(1, 12) for one in await refused_after_an_attempt(Lab(), n)]
+    assert (1, 1) in found
+    assert (2, 1) not in found
