@@ -208,3 +208,12 @@ def test_help_shows_examples_and_fits(holdfast: Lab, command: str):
     assert f"  holdfast {command}" in said.out
     assert "--json" in said.out
     assert not [line for line in said.lines if len(line) > 88], "lines of examples may be a little longer"
+
+
+def test_a_run_whose_process_died_is_listed_as_abandoned(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    (run,) = holdfast("ps", "--json").json["runs"]
+    assert (run["status"], run["abandoned"], run["driven"]) == ("running", True, False)
+    said = holdfast("ps").out
+    assert "abandoned" in said
+    assert "nobody drives it: holdfast worker" in " ".join(said.split())

@@ -13,7 +13,7 @@ from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.story import show_state, show_timeline
 from holdfast.interfaces.cli.words import ago
 from holdfast.interfaces.explaining import Explanation, explain
-from holdfast.interfaces.looking import Waiting, waits_of
+from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.states import state_at
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import RunRow, RunStatus
@@ -38,6 +38,7 @@ class Listed(msgspec.Struct, frozen=True):
     created_ms: int
     updated_ms: int
     waits: list[Waiting]
+    abandoned: bool
 
 
 @command("ps", examples=("holdfast ps", "holdfast ps --status suspended", "holdfast ps --json | jq -r '.runs[].run'"))
@@ -48,37 +49,47 @@ async def ps(call: Call, status: RunStatus | None, limit: int, after: str) -> No
     """List the runs by name: their state, and what they wait for."""
     async with call.looking() as looking:
         rows = await looking.runs(status=status, limit=limit + 1, after=after)
+        abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
     more, rows = len(rows) > limit, rows[:limit]
     if call.screen.as_json:
-        call.screen.document({"runs": [_listed(row) for row in rows], "more": more})
+        call.screen.document({"runs": [_listed(row, abandoned=row.run in abandoned) for row in rows], "more": more})
         return
     if not rows:
         call.screen.line("No runs" + (f" are {status}." if status else " yet."))
         return
     now = SystemClock().wall_ms()
-    call.screen.show(grid([_run_line(call.screen, row, now) for row in rows], (1,)))
+    call.screen.show(grid([_run_line(call.screen, row, now, abandoned=row.run in abandoned) for row in rows], (1,)))
     if more:
         call.screen.note(f"There are more: holdfast ps --after {rows[-1].run}")
 
 
-def _listed(row: RunRow) -> Listed:
+async def _is_abandoned(looking: Looking, row: RunRow) -> bool:
+    """Whether whoever drove the run is gone: its process is dead, or silent for longer than its lease."""
+    if row.owner is None:
+        return row.status == "running"
+    state = await looking.journal.fate(row.owner)
+    return state.fate == "dead" or state.silent_ms > 0
+
+
+def _listed(row: RunRow, *, abandoned: bool) -> Listed:
+    driven = row.owner is not None and not abandoned
     return Listed(
-        row.run, row.agent, row.status, row.reason, row.due_ms, row.owner is not None, row.created_ms, row.updated_ms,
-        waits_of(row),
+        row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
+        waits_of(row), abandoned,
     )  # fmt: skip
 
 
-def _run_line(screen: Screen, row: RunRow, now_ms: int) -> tuple[RenderableType, ...]:
+def _run_line(screen: Screen, row: RunRow, now_ms: int, *, abandoned: bool) -> tuple[RenderableType, ...]:
     detail = row.reason if row.status in {"suspended", "stopped"} else ""
     if row.status == "suspended" and row.due_ms is not None:
         detail += f" (due {ago(row.due_ms, now_ms)})"
-    if row.status == "running" and row.owner is None:
+    if abandoned:
         detail = "nobody drives it: holdfast worker, or holdfast resume"
     return (
         screen.mark(_MARKS[row.status]),
         phrase((row.run, "bold")),
         phrase(row.agent),
-        phrase(row.status),
+        phrase("abandoned" if abandoned else row.status),
         phrase((ago(row.updated_ms, now_ms), "dim")),
         phrase(detail),
     )
