@@ -10,6 +10,7 @@ from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
 from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.operation import OperationState
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives
 
@@ -32,13 +33,20 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         due = flight.operation.wait.until if flight.operation.wait else None
-        asks = f"{flight.id}: {flight.operation.reason or move.rule}"
+        asks = f"{flight.id}: {_question(flight.operation, move.rule)}"
         pause = Pause("person", flight.step, due, asks, sent=bool(flight.operation.attempts))
     else:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
     slice_ms = _LOOK_AGAIN_MS if move.why == "end" else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
+
+
+def _question(operation: OperationState, rule: str) -> str:
+    """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
+    reason = operation.reason or rule
+    end = operation.attempts[-1].end if operation.attempts else None
+    return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 
 
 async def _schedule(flight: Flight, move: m.Wait) -> None:

@@ -41,6 +41,7 @@ async def test_a_plain_write_without_an_answer_suspends_and_names_the_command(la
         with pytest.raises(RunSuspended) as suspended:
             await app.run(desk, "ann")
         assert "holdfast resolve r-ann/send#1 --happened | --did-not-happen" in str(suspended.value)
+        assert "r-ann/send#1: an attempt may have landed (ConnectionResetError: the line" in str(suspended.value)
         assert "ConnectionResetError: the line went dead" in str(lab.records("r-ann"))
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
