@@ -11,6 +11,7 @@ from holdfast.app import Holdfast
 from holdfast.engine.current import current_operation
 from holdfast.errors import (
     Ambiguous,
+    Deferred,
     HoldfastError,
     NotSent,
     OperationFailed,
@@ -27,6 +28,7 @@ __all__ = [
     "Ambiguous",
     "CannotTell",
     "Conflict",
+    "Deferred",
     "DidNotHappen",
     "Happened",
     "Holdfast",

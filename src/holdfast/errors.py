@@ -2,11 +2,12 @@
 
 A message says what happened, what is known, and what to do next; the parts are kept so that a
 command line and a console can lay them out. Errors that a tool raises to tell the runtime how its
-call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`) stand first.
+call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`, `Deferred`) stand first.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +57,23 @@ class Ambiguous(HoldfastError):
 
 class KeyInProgress(Ambiguous):
     """The system answers that another request with our idempotency key is still being worked on."""
+
+
+class Deferred(HoldfastError):
+    """The system's word that it accepted, and that its answer comes later ("confirmation within 24 hours").
+
+    `within` is the deadline for the answer, counted from now. `key` is the name under which the answer will come
+    (a confirmation number, say); it must stand for this one effect. Left empty, it is the operation's own
+    idempotency key. Until the answer comes the operation is pending and nothing is sent again; when the deadline
+    passes it is verified, and else a person is asked. Time alone never makes it `failed`.
+    """
+
+    def __init__(self, evidence: str = "accepted", *, within: timedelta = timedelta(days=1), key: str = "") -> None:
+        if within <= timedelta(0):
+            raise ValueError(f"an answer is awaited for longer than no time: within={within}")
+        super().__init__(evidence)
+        self.within = within
+        self.key = key
 
 
 class OperationFailed(HoldfastError):

@@ -11,7 +11,7 @@ import holdfast
 from tests.tidy.tree import parsed, python_files, shown
 
 PUBLIC = [
-    "Ambiguous", "CannotTell", "Conflict", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
+    "Ambiguous", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
     "NotSent", "Once", "Operation", "OperationFailed", "Outcome", "Receipt", "Rejected", "Run", "RunSuspended", "Secret",
     "TransactionAborted", "Verdict", "agent", "current_operation", "tool",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Reco
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
     if isinstance(record, r.LateReport):
-        return (applied, _dated(record, stamp))
+        return (applied, _dated(record, stamp), *_contradiction(operation, record, stamp))
     return (applied, replace(record, entry=entry.id, **stamp))
 
 
@@ -76,6 +76,17 @@ def _about_transaction(
         return (applied, replace(record, entry=applied.entry, **stamp))
     members = tuple(operation.step for operation in history.members(record.transaction))
     return (applied, replace(record, participants=members, **stamp))
+
+
+def _contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
+    """News that speaks against a final outcome: the outcome stays, and a person looks at both."""
+    said = report.end.kind
+    if not operation.final or said not in {"returned", "rejected"}:
+        return ()
+    if (said == "returned") == (operation.phase == "succeeded"):
+        return ()
+    evidence = f"attempt {report.number} reported late: {said} {report.end.why}".strip()
+    return (r.Contradicted(step=report.step, evidence=evidence, **stamp),)
 
 
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:

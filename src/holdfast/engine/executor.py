@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.elsewhere import undone_posts
@@ -20,7 +21,7 @@ from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
-from holdfast.errors import ArgumentError, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
@@ -55,6 +56,7 @@ async def drive(flight: Flight) -> OperationState:
             break  # the caller is to be told now that nobody knows
         if operation.attempts:
             await _account_for_owner(flight)
+            await collect(flight)
             operation = flight.operation
         now = instance.now()
         move = decide(operation, flight.situation(operation), now)
@@ -224,6 +226,9 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     instance, tool, now = flight.instance, flight.tool, flight.instance.now()
     assert tool is not None, flight.step
     flight.reading = "unread"
+    if isinstance(answer.error, Deferred) and flight.journaled:
+        await defer(flight, number, answer.error, answer)
+        return
     end = (
         end_of_value(tool.codec, answer.value)
         if answer.error is None

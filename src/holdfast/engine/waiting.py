@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from holdfast.engine.awaiting import how_to_answer
 from holdfast.engine.flight import Flight
 from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
@@ -12,7 +13,7 @@ from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 
-_LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives
+_LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
 
 
 async def wait(flight: Flight, move: m.Wait) -> None:
@@ -35,9 +36,11 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         due = flight.operation.wait.until if flight.operation.wait else None
         asks = f"{flight.id}: {_question(flight.operation, move.rule)}"
         pause = Pause("person", flight.step, due, asks, sent=bool(flight.operation.attempts))
+    elif move.why == "answer":
+        pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:
         pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
-    slice_ms = _LOOK_AGAIN_MS if move.why == "end" else instance.engine.settings.slice_ms
+    slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
 

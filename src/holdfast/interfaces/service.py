@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.engine.awaiting import Arrival, arrived_stream, forward
 from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, posts_for, records_for
 from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
@@ -33,6 +34,15 @@ class Applied(msgspec.Struct, frozen=True):
     run: str
     at_once: bool
     note: str = ""
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What became of a message. `fresh`: it was not here before; `operation` is empty while nobody waits for it."""
+
+    key: str
+    fresh: bool
+    operation: str = ""
+    applied: Applied | None = None
 
 
 class Service:
@@ -175,6 +185,22 @@ class Service:
             )  # fmt: skip
         await self._apply(run)
         return answer
+
+    async def deliver(self, key: str, arrival: Arrival) -> Delivered:
+        """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
+
+        The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
+        `UsageError` where another message came under the same id.
+        """
+        entry = await self._engine.journal.post(Post(arrived_stream(key), arrival.id, msgspec.json.encode(arrival)))
+        if not entry.fresh and msgspec.json.decode(entry.body, type=Arrival) != arrival:
+            raise UsageError(
+                f"another message came under the id {arrival.id} for {key}; this one is not taken",
+                next_step="a sender gives each message an id of its own, and repeats it unchanged",
+            )
+        operation = await forward(self._engine.journal, key)
+        applied = await self._apply(split_operation_id(operation)[0]) if operation else None
+        return Delivered(key, entry.fresh, operation, applied)
 
     async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
         """Let a stopped run go on under the same id after a fix. Its outcomes hold."""

@@ -93,6 +93,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
     wait: Wait | None = None
     waits_for: str = ""
+    answer_key: str = ""
     planned_boot: str = ""
     planned_up: int = 0
     approval: str = ""

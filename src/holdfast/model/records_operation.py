@@ -150,6 +150,9 @@ class OperationDeferred(Stamped, frozen=True):
     number: int
     until: int
     evidence: str = ""
+    key: str = ""  # under which the answer will come; empty: only a reading or a person can bring it
+    key_read: bool = True
+    cost: float = 0
 
 
 class OperationParked(Stamped, frozen=True):

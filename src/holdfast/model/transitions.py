@@ -202,11 +202,14 @@ def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) ->
 
 
 def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str) -> OperationState:
-    end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}")
+    why = f"accepted, answer later: {record.evidence}"
+    end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost)
     ms = max(0, record.until - record.at)
     wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
-    return replace(operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer")
+    return replace(
+        operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key
+    )
 
 
 def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:

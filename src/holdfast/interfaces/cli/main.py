@@ -26,6 +26,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "undo": ("undoing", "Undo a finished run: compensate what it did."),
     "answer": ("answering", "Answer a question that a run asks."),
     "signal": ("ordering", "Give a run the event that it waits for."),
+    "deliver": ("awaiting", "Bring the answer that an operation waits for."),
+    "pending": ("awaiting", "List what is awaited, with deadlines."),
     "cancel": ("ordering", "Call a run off: nothing more is sent."),
     "pause": ("ordering", "Let a run or a tool rest."),
     "unpause": ("ordering", "Let a paused run or tool go on."),

@@ -1,0 +1,145 @@
+"""Deferred outcomes: what was accepted and is answered later, by whoever brings the answer.
+
+The answer comes under a key. Two ledger streams meet there: `arrived/KEY` keeps everything that came, and
+`awaited/KEY` names the one operation that waits for it. Whoever is second finds what the first has left, so an
+answer may come before our own response, in any order, and as often as its sender likes. Each one that says how
+it ended becomes one order to the run, as a report about the attempt; what it proves is decided there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.commands import Command, command_stream, take_commands
+from holdfast.engine.ends import clean
+from holdfast.errors import Deferred, LeaseLost, LedgerTaken
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast.model import records as r
+from holdfast.model.ids import split_operation_id, stream
+from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.engine.calls import Answer
+    from holdfast.engine.flight import Flight
+
+_OWNER: Final = "owner"
+
+
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message about something awaited.
+
+    `id` is its sender's name for it: the same id is the same message, however often it comes. `pending` says
+    that nothing is final yet. `result` is what the tool would have returned, as JSON.
+    """
+
+    id: str
+    status: Literal["succeeded", "failed", "pending"] = "succeeded"
+    result: r.Raw = r.NOTHING
+    why: str = ""
+    code: str = ""
+    source: str = ""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The operation and the attempt that wait under a key."""
+
+    operation: str
+    number: int
+
+
+def arrived_stream(key: str) -> str:
+    """The ledger stream of everything that came under this key."""
+    return stream("arrived", key)
+
+
+def awaited_stream(key: str) -> str:
+    """The ledger stream that names who waits for this key."""
+    return stream("awaited", key)
+
+
+async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> None:
+    """Record that the answer comes later, and under which key. One key stands for one operation only."""
+    instance, stamp = flight.instance, flight.instance.stamp()
+    key = clean(said.key) or flight.key
+    record = r.OperationDeferred(
+        step=flight.step,
+        number=number,
+        until=stamp["at"] + milliseconds(said.within),
+        evidence=clean(said.message),
+        key=key,
+        key_read=answer.key_read,
+        cost=answer.cost,
+        **stamp,
+    )
+    owner = Owner(flight.id, number)
+    crash = instance.engine.seams.crash
+    crash.reached("before_outcome")
+    try:
+        await flight.note(record, posts=(Post(awaited_stream(key), _OWNER, msgspec.json.encode(owner)),))
+    except LedgerTaken as taken:
+        await flight.note(_without_the_key(record, flight.id, taken))
+    except LeaseLost:
+        end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}", key_read=answer.key_read)
+        await instance.engine.file_late(
+            instance.run, r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
+        )
+        raise
+    crash.reached("after_outcome")
+    if not answer.key_read:
+        instance.engine.report_unread_key(flight.operation.intent.tool)
+
+
+def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerTaken) -> r.OperationDeferred:
+    """The record where the key is taken: by an earlier attempt of ours it serves us still, else it proves nothing."""
+    holder = msgspec.json.decode(taken.body, type=Owner).operation
+    if holder == operation:
+        return record
+    return replace(record, key="", evidence=f"{record.evidence} (an answer under {record.key} belongs to {holder})")
+
+
+async def collect(flight: Flight) -> None:
+    """Turn what came for an operation that awaits its answer into orders, and apply them."""
+    operation, instance = flight.operation, flight.instance
+    key = operation.answer_key if operation.phase == "awaiting" else ""
+    if key and await forward(instance.engine.journal, key):
+        await take_commands(instance)
+
+
+async def forward(journal: Journal, key: str) -> str:
+    """Order the run that waits for `key` to look at everything final that came for it, each message once.
+
+    The operation that waits; empty where nothing came, or where nobody waits yet: what came is kept.
+    """
+    arrived = await journal.entries(arrived_stream(key))
+    owners = await journal.entries(awaited_stream(key)) if arrived else []
+    if not owners:
+        return ""
+    owner = msgspec.json.decode(owners[0].body, type=Owner)
+    for entry in arrived:
+        if (order := _order(owner, key, entry)) is not None:
+            await journal.post(order)
+    return owner.operation
+
+
+def _order(owner: Owner, key: str, entry: Entry) -> Post | None:
+    """What a message means for the operation that waits: how its attempt ended, if it says so."""
+    arrival = msgspec.json.decode(entry.body, type=Arrival)
+    if arrival.status == "pending":
+        return None
+    run, step = split_operation_id(owner.operation)
+    why = arrival.why or f"the answer {arrival.id} came"
+    end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
+    report = r.LateReport(step=step, number=owner.number, end=end)
+    body = msgspec.json.encode(Command("late", arrival.source, f"{arrival.id} under {key}", report))
+    return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", body)
+
+
+def how_to_answer(flight: Flight) -> str:
+    """What is awaited, for a person."""
+    operation = flight.operation
+    said = operation.attempts[-1].end
+    told = f"{flight.id}: {said.why}" if said is not None else flight.id
+    return f"{told} (holdfast deliver {operation.answer_key})" if operation.answer_key else told

@@ -1,0 +1,93 @@
+"""Commands about what is awaited: `deliver` and `pending`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+import msgspec
+
+from holdfast.engine.awaiting import Arrival
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.inputs import any_json
+from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.looking import waits_of
+from holdfast.model.ids import operation_id, split_operation_id
+from holdfast.model.records import NOTHING, Raw
+
+Status = Literal["succeeded", "failed", "pending"]
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """One answer that is awaited, as `pending --json` lists it. `due_ms`: the deadline on the wall clock."""
+
+    operation: str
+    asks: str
+    due_ms: int | None
+
+
+@command(
+    "deliver",
+    examples=(
+        """holdfast deliver INV-9 --id evt-1 --result '"paid"'""",
+        "holdfast deliver INV-9 --id evt-2 --status failed --why 'the card was refused'",
+    ),
+)
+@click.argument("key")
+@click.option("--id", "message", required=True, metavar="ID", help="The message's own name: again, it changes nothing.")
+@click.option("--result", default=None, metavar="JSON", help="What the call would have returned.")
+@click.option("--status", type=click.Choice(["succeeded", "failed", "pending"]), default="succeeded", show_default=True)
+@click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
+@by_option
+async def deliver(call: Call, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
+    """Bring the answer under KEY that an operation waits for. One that comes early is kept.
+
+    The message is recorded under its id, once. `failed` is a refusal: nothing landed. `pending` is only kept.
+    """
+    if result is not None and status != "succeeded":
+        raise UsageError("--result is what a call returned: it goes with --status succeeded")
+    stored = NOTHING if result is None else Raw(msgspec.json.encode(any_json(result)))
+    arrival = Arrival(message, status, stored, said["why"], source=said["by"])
+    async with call.serving() as service:
+        done = await service.deliver(key, arrival)
+    if call.screen.as_json:
+        call.screen.document(done)
+        return
+    call.screen.line("Recorded." if done.fresh else "It was here already; nothing was added.")
+    if not done.operation:
+        call.screen.line(f"Nothing waits for {safe(key)} yet: it is kept until something does.")
+        return
+    call.screen.line(("Next: ", "dim"), f"holdfast resume {split_operation_id(done.operation)[0]}")
+
+
+@command("pending", examples=("holdfast pending", "holdfast pending --json"))
+async def pending(call: Call) -> None:
+    """List the answers that resting runs wait for, the next deadline first.
+
+    When a deadline passes the operation is verified, and else a person is asked.
+    """
+    async with call.looking() as looking:
+        awaited = [
+            Awaited(operation_id(row.run, wait.step), wait.asks, wait.due)
+            async for row in looking.every_run(status="suspended")
+            for wait in waits_of(row)
+            if wait.kind == "answer"
+        ]
+    awaited.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0, one.operation))
+    if call.screen.as_json:
+        call.screen.document(awaited)
+        return
+    now = SystemClock().wall_ms()
+    for one in awaited:
+        call.screen.line(f"{_left(one.due_ms, now):>10}  {safe(one.asks)}")
+    if not awaited:
+        call.screen.line("Nothing is awaited.")
+
+
+def _left(due: int | None, now: int) -> str:
+    if due is None:
+        return "-"
+    minutes = max(0, due - now) // 60_000
+    return f"{minutes // 60} h {minutes % 60:02} m" if due > now else "overdue"

@@ -1,0 +1,62 @@
+"""`holdfast deliver` and `holdfast pending`, on a journal on disk."""
+
+from tests.cli.lab import Lab
+
+HOTEL = """
+from datetime import timedelta
+
+from holdfast import Deferred, Rejected, Run, agent, tool
+
+@tool
+async def book(room: str) -> str:
+    with open("asked", "a") as asked:
+        asked.write(room + "\\n")
+    raise Deferred("the hotel confirms", within=timedelta(hours=24), key=f"B-{room}")
+
+@agent(run_id="stay-{room}")
+async def stay(run: Run, room: str) -> str:
+    try:
+        return await book(room)
+    except Rejected as no:
+        return f"refused: {no.message}"
+"""
+
+
+def asked(holdfast: Lab) -> list[str]:
+    return (holdfast.directory / "asked").read_text().split()
+
+
+def waiting(holdfast: Lab, room: str) -> None:
+    holdfast.write("hotel.py", HOTEL)
+    assert holdfast("run", "hotel.py:stay", f'"{room}"').status == 3
+
+
+def test_what_is_awaited_is_listed_with_its_deadline_and_settled_by_the_answer(holdfast: Lab):
+    waiting(holdfast, "7")
+    (awaited,) = holdfast("pending", "--json").json
+    assert awaited["operation"] == "stay-7/book#1"
+    assert awaited["due_ms"]
+    assert "23 h 59 m  stay-7/book#1" in holdfast("pending").out.replace("24 h 00 m", "23 h 59 m")
+    said = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+    assert said.lines == ["Recorded.", "Next: holdfast resume stay-7"]
+    assert holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"').lines[0].startswith("It was here already")
+    assert holdfast("resume", "stay-7").out == '"room 7"\n'
+    assert holdfast("pending").lines == ["Nothing is awaited."]
+    assert asked(holdfast) == ["7"]
+
+
+def test_an_answer_that_comes_first_is_kept_and_a_refusal_is_told(holdfast: Lab):
+    waiting(holdfast, "7")
+    early = holdfast("deliver", "B-8", "--id", "m1", "--status", "failed", "--why", "full")
+    assert early.lines == ["Recorded.", "Nothing waits for B-8 yet: it is kept until something does."]
+    assert holdfast("run", "hotel.py:stay", '"8"').out == '"refused: full"\n'
+    assert asked(holdfast) == ["7", "8"]
+
+
+def test_a_refusal_carries_no_result_and_an_id_names_one_message(holdfast: Lab):
+    waiting(holdfast, "7")
+    assert holdfast("deliver", "B-7", "--id", "m1", "--status", "failed", "--result", "1").status == 2
+    holdfast("deliver", "B-7", "--id", "m1", "--status", "pending")
+    refused = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+    assert "another message came under the id m1" in refused.err
+    assert holdfast("resume", "stay-7").status == 3

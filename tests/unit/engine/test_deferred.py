@@ -1,0 +1,235 @@
+"""Deferred outcomes: accepted now, answered later, under a key; nothing is repeated meanwhile."""
+
+import itertools
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from holdfast import (
+    DidNotHappen,
+    Happened,
+    Operation,
+    OperationFailed,
+    Rejected,
+    Run,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
+from holdfast.engine.awaiting import Arrival
+from holdfast.errors import Deferred, RunSuspended, UsageError
+from holdfast.model import records as r
+from holdfast.model.records import Raw
+from tests.unit.engine.lab import Lab, virtual
+
+DAY = timedelta(days=1)
+
+
+def result(value: object) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def booking(lab: Lab, key: str = "B-7"):
+    @tool
+    async def book(room: str) -> str:
+        lab.sent.append(room)
+        raise Deferred("the hotel confirms by mail", within=DAY, key=key)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await book(name)
+        except Rejected as no:
+            return f"refused: {no.message}"
+
+    return desk
+
+
+@virtual
+async def test_a_deferred_operation_holds_no_process_and_is_settled_by_its_answer(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="holdfast deliver B-7"):
+            await app.run(desk, "ann")
+        row = await app.service.row("r-ann")
+        assert row.due_ms is not None
+        assert abs(row.due_ms - lab.clock.wall_ms() - 86_400_000) < 5_000
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        done = await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        assert done.operation == "r-ann/book#1"
+        assert await app.run(desk, "ann") == "room 12"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_refusal_that_comes_later_fails_it(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("B-7", Arrival("m1", "failed", why="fully booked"))
+        assert await app.run(desk, "ann") == "refused: fully booked"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_an_answer_that_comes_before_our_own_response_is_kept_for_it(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        early = await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        assert (early.fresh, early.operation) == (True, "")
+        assert await app.run(desk, "ann") == "room 12"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_without_a_key_of_its_own_the_answer_comes_under_the_idempotency_key(lab: Lab):
+    keys: list[str] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        keys.append(current_operation().key)
+        raise Deferred
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver(keys[0], Arrival("m1", result=result("paid")))
+        assert await app.run(desk, "ann") == "paid"
+
+
+@virtual
+async def test_an_answer_wakes_a_run_whose_process_died_after_it_was_accepted(lab: Lab):
+    desk = booking(lab)
+    first = lab.make(desk)
+    process = lab.processes[-1]
+    await first.open()
+    with pytest.raises(RunSuspended):
+        await first.run(desk, "ann")
+    await lab.bury(first, process)
+    async with lab.app(desk, recover=True) as app:
+        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        await lab.pass_time(seconds=30)
+        assert (await app.service.row("r-ann")).status == "completed"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_no_answer_is_never_a_failure_by_time_alone(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(days=2)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        _, operation = await app.service.operation("r-ann/book#1")
+        assert operation.phase == "unknown"
+        # It comes after all: late is evidence.
+        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        assert await app.run(desk, "ann") == "room 12"
+    assert lab.sent == ["ann"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+@virtual
+async def test_when_the_deadline_passes_the_world_is_read_back(lab: Lab, there: bool):
+    looks: list[str] = []
+
+    @tool
+    async def book(room: str) -> str:
+        lab.sent.append(room)
+        raise Deferred("confirmation comes", within=DAY, key="B-7")
+
+    @book.verify(settle_window=timedelta(0))
+    async def in_the_book(operation: Operation[str], room: str) -> Verdict[str]:
+        looks.append(room)
+        return Happened("room 12") if there else DidNotHappen()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await book(name)
+        except OperationFailed:
+            return "it is proven absent"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert looks == []
+        await lab.pass_time(days=1, seconds=10)
+        assert await app.run(desk, "ann") == ("room 12" if there else "it is proven absent")
+    assert looks
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_one_key_stands_for_one_operation(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        for name in ("ann", "bob"):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        assert await app.run(desk, "ann") == "room 12"
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "bob")
+        _, operation = await app.service.operation("r-bob/book#1")
+    assert operation.phase == "awaiting"
+    assert operation.answer_key == ""
+    (deferred,) = lab.of("r-bob", r.OperationDeferred)
+    assert "belongs to r-ann/book#1" in deferred.evidence
+
+
+@virtual
+async def test_another_message_under_a_known_id_is_refused_and_has_no_effect(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        await app.service.deliver("B-7", Arrival("m1", "pending"))
+        with pytest.raises(UsageError, match="another message"):
+            await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+
+
+@virtual
+async def test_news_against_a_final_outcome_opens_a_review(lab: Lab):
+    desk = booking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("B-7", Arrival("m1", "failed", why="fully booked"))
+        assert await app.run(desk, "ann") == "refused: fully booked"
+        await app.service.deliver("B-7", Arrival("m2", result=result("room 12")))
+        _, operation = await app.service.operation("r-ann/book#1")
+    assert operation.phase == "failed"
+    assert len(operation.contradicted) == 1
+
+
+EVENTS = (Arrival("m1", "pending"), Arrival("m2", result=result("room 12")), Arrival("m3", "pending"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("before", [0, 1, 3])
+@virtual
+async def test_any_order_and_repetition_of_messages_ends_the_same(lab: Lab, order: tuple[int, ...], before: int):
+    desk = booking(lab)
+    queue = [EVENTS[place] for place in order for _ in range(2)]
+    async with lab.app(desk) as app:
+        for arrival in queue[:before]:
+            await app.service.deliver("B-7", arrival)
+        app.start(desk, "ann")
+        await lab.pass_time(minutes=1)
+        for arrival in queue[before:]:
+            await app.service.deliver("B-7", arrival)
+        assert await app.run(desk, "ann") == "room 12"
+        _, operation = await app.service.operation("r-ann/book#1")
+    assert (operation.phase, operation.contradicted) == ("succeeded", ())
+    assert lab.sent == ["ann"]
