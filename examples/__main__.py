@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from examples import deploy, trip
+from examples import deploy, planned, trip
 from holdfast import Holdfast
 
 
@@ -21,7 +21,16 @@ def _trip() -> list[str]:
         return [good, bad]
 
 
-EXAMPLES: dict[str, Callable[[], list[str]]] = {"trip": _trip, "deploy": deploy.tell}
+def _planned() -> list[str]:
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["TRIP_WORLD"] = place
+        with Holdfast(Path(place, "trips.db"), agents=[planned.planned_trip]) as app:
+            good = app.run(planned.planned_trip, trip.Trip("17", "SFO", "Full Lisbon", 3))
+            bad = app.run(planned.planned_trip, trip.Trip("18", "SFO", "Lisbon", 0))
+        return [good, bad]
+
+
+EXAMPLES: dict[str, Callable[[], list[str]]] = {"trip": _trip, "planned": _planned, "deploy": deploy.tell}
 
 
 def main() -> int:

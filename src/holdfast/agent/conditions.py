@@ -1,8 +1,8 @@
 """Conditions: expressions in CEL, the Common Expression Language. They compute, and cannot do anything else.
 
-This is the only module that knows the library behind them (the `rules` extra). An expression may be five hundred
-characters long and use two macros over collections; with the bound on what it is given, one evaluation stays below a
-million steps.
+This is the only module that knows the library behind them (the `rules` extra). The library has no limit of its own
+and does not give the event loop back while it computes, so an expression that could cost too much is not begun: each
+macro over a collection may run once for every item of the longest one, and each time look at everything it is given.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
 
 LONGEST: Final = 500
 MOST_MACROS: Final = 2
 LARGEST: Final = 100_000
-"""How many characters of JSON an expression is given at most."""
+"""How many characters of values an expression is given at most."""
+COST_LIMIT: Final = 20_000_000
+"""Characters looked at, times the rounds of all macros: measured, that is below a second."""
 
-_MACRO: Final = re.compile(r"\.(all|exists|exists_one|map|filter)\s*\(")
+_MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(?:([A-Za-z_]\w*)\s*,)?")
 _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
+_FUNCTIONS: Final = frozenset(
+    {
+        "size", "contains", "startsWith", "endsWith", "matches", "has", "int", "uint", "double", "string", "bytes",
+        "duration", "timestamp", "type", "dyn", "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek",
+        "getDayOfYear", "getHours", "getMinutes", "getSeconds", "getMilliseconds",
+    }
+)  # fmt: skip
 
 
 class ConditionError(UsageError, ValueError):
@@ -31,8 +40,11 @@ class ConditionError(UsageError, ValueError):
 def _program(text: str) -> Any:  # the library types its programs loosely
     if len(text) > LONGEST:
         raise ConditionError(f"it has {len(text)} characters, and {LONGEST} are allowed")
-    if len(_MACRO.findall(text)) > MOST_MACROS:
+    macros = len(_MACRO.findall(text))
+    if macros > MOST_MACROS:
         raise ConditionError(f"it uses more than {MOST_MACROS} of all, exists, exists_one, map and filter")
+    if macros and "matches" in text:
+        raise ConditionError("it uses matches together with all, exists, exists_one, map or filter")
     try:
         import cel  # noqa: PLC0415 - an extra, and half of a command's time to import
     except ModuleNotFoundError as error:
@@ -47,20 +59,46 @@ def _program(text: str) -> Any:  # the library types its programs loosely
 
 def steps_used(text: str) -> frozenset[str]:
     """Parse a condition; the steps whose results it uses. Raises `ConditionError`."""
-    unknown = sorted(set(_program(text).variables()) - {"results", "input"})
+    program = _program(text)
+    unknown = sorted(set(program.variables()) - {"results", "input", *_MACRO.findall(text)})
     if unknown:
         raise ConditionError(f"it uses {', '.join(unknown)}; there are: results, input")
+    named = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
+    if named - _FUNCTIONS:
+        raise ConditionError(f"there is no function {', '.join(sorted(named - _FUNCTIONS))}")
     return frozenset(dotted or quoted for dotted, quoted in _USED.findall(text))
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
     """Whether the condition holds for these values. Raises `ConditionError` where that has no answer."""
-    if len(repr(values)) > LARGEST:
-        raise ConditionError(f"{text!r} was given more than {LARGEST} characters of values")
+    program = _program(text)
+    _affordable(text, values)
     try:
-        answer = _program(text).execute(dict(values))
-    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        answer = program.execute(dict(values))
+    except (LookupError, ArithmeticError, TypeError, ValueError, RuntimeError) as error:
         raise ConditionError(f"{text!r} has no answer here: {error}") from error
     if not isinstance(answer, bool):
         raise ConditionError(f"{text!r} gave {answer!r}, which is neither true nor false")
     return answer
+
+
+def _affordable(text: str, values: Mapping[str, Any]) -> None:
+    """Raise `ConditionError` where the condition could cost more than `COST_LIMIT` for these values."""
+    size = len(repr(values))
+    if size > LARGEST:
+        raise ConditionError(f"{text!r} was given {size} characters of values, and {LARGEST} are allowed")
+    rounds = max(_widest(values), len(text)) ** len(_MACRO.findall(text))
+    if rounds * size > COST_LIMIT:
+        raise ConditionError(f"{text!r} could take {rounds} rounds over {size} characters: give it less")
+
+
+def _widest(value: Any) -> int:
+    """How many items the longest collection in a value has."""
+    match value:
+        case dict():
+            inside = list(cast("dict[str, object]", value).values())
+        case list() | tuple():
+            inside = list(cast("list[object]", value))
+        case _:
+            return 0
+    return max(len(inside), *map(_widest, inside)) if inside else 0

@@ -8,6 +8,7 @@ before their step for certain, so they give the same answer on replay.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from holdfast.agent.calling import outcome_of
-from holdfast.agent.conditions import holds, steps_used
-from holdfast.agent.transactions import Held, Transaction, on_commit
+from holdfast.agent.conditions import ConditionError, holds, steps_used
+from holdfast.agent.transactions import Transaction, on_commit
 from holdfast.engine import timers, values
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 PRIMARY: Final = "primary"
 SKIPPED: Final = "skipped"
+STALE: Final = "stale"
 
 
 class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done about one step: `primary`, `fallback 1`, ... or `skipped`, and why."""
+    """What was done about one step: `primary`, `fallback 1`, ..., `skipped`, `stale` or `failed`; and why."""
 
     step: str
     chosen: str
@@ -73,17 +75,16 @@ async def execute(scope: Scope, plan: Plan, given: Any, *, approve: bool) -> Pla
     await _same_plan(scope, plan)
     if approve:
         await _approved(scope, plan, plan.digest, f"the plan {plan.name} ({plan.digest})")
-    course = _Course(scope, plan, tools, given)
     if not plan.together:
-        return await course.perform()
+        return await _Course(scope.boundary(plan.name), plan, tools, given).perform()
     async with Transaction(scope, plan.name, "one"):
-        return await course.perform()
+        return await _Course(_here(), plan, tools, given).perform()
 
 
 async def _same_plan(scope: Scope, plan: Plan) -> None:
     """The plan is on record whole: a replay that comes back with another one is no silent replay."""
     text = msgspec.json.encode(plan, order="deterministic").decode()
-    recorded = await values.value(scope, "plan", lambda: text, f"plan:{plan.name}")
+    recorded = await values.value(scope, f"plan:{plan.name}", lambda: text)
     if recorded != text:
         scope.instance.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
         raise scope.instance.divergence(f"the plan {plan.name} differs from the recorded one")
@@ -91,7 +92,7 @@ async def _same_plan(scope: Scope, plan: Plan) -> None:
 
 async def _approved(scope: Scope, plan: Plan, key: str, what: str) -> None:
     """Wait for a person's word on exactly this. Raises `PlanAborted` where it is no."""
-    received = await timers.wait_for_event(scope, "approve", key, None, f"approve:{key}")
+    received = await timers.wait_for_event(scope, "approve", key, None)
     assert received is not None, key
     if msgspec.json.decode(received.payload) is not True:
         raise PlanAborted(f"{what} was not approved", run=scope.instance.run, plan=plan.name)
@@ -107,89 +108,121 @@ class _Course:
         self._given = given
         self._results: dict[str, Any] = {}
         self._chosen: dict[str, Chosen] = {}
-        self._held: dict[str, Held[Any]] = {}
+        self._stopped = False
 
     async def perform(self) -> PlanResult:
-        """Begin every step as soon as what it waits for is over; the first failure ends the others."""
-        plan = self._plan
+        """Begin every step as soon as what it waits for is over.
+
+        After a failure nothing begins any more, and what is under way is waited for: its effects may land, and which
+        of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
+        """
         over: set[str] = set()
-        running: dict[asyncio.Task[None], str] = {}
+        running: dict[str, asyncio.Task[None]] = {}
+        ended: asyncio.Queue[str] = asyncio.Queue()
+        failure: BaseException | None = None
         try:
-            while len(over) < len(plan.steps):
-                self._begin(over, running)
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in sorted(done, key=lambda one: running[one]):
-                    over.add(running.pop(task))
-                    task.result()
+            self._begin(over, running, ended)
+            while running:
+                name = await self._next(running, ended)
+                over.add(name)
+                error = running.pop(name).exception()
+                failure = failure or error
+                self._stopped = failure is not None
+                if failure is None:
+                    self._begin(over, running, ended)
         finally:
-            for task in running:
+            for task in running.values():
                 task.cancel()
             if running:
-                await asyncio.wait(running)
-        return PlanResult(plan.name, self._results, tuple(self._chosen[step.id] for step in plan.steps))
+                await asyncio.wait(running.values())
+        if failure is not None:
+            raise failure
+        return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
 
-    def _begin(self, over: set[str], running: dict[asyncio.Task[None], str]) -> None:
-        scope = SCOPE.get() or self._scope
+    def _begin(self, over: set[str], running: dict[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> None:
         for step in self._plan.steps:
-            begun = step.id in over or step.id in running.values()
-            if not begun and set(self._plan.waits_for(step)) <= over:
-                running[branch_task(scope.child(step.id), self._step(step))] = step.id
+            if step.id not in over | running.keys() and over.issuperset(self._plan.waits_for(step)):
+                task = branch_task(self._scope.child(step.id), self._step(step))
+                task.add_done_callback(functools.partial(_tell, ended, step.id))
+                running[step.id] = task
+
+    async def _next(self, running: Mapping[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> str:
+        """The step that ended next: as it is recorded, however fast the others are this time."""
+        first = await ended.get()
+        while first not in running:  # it was taken already, when the record named it before its turn here
+            first = await ended.get()
+        name = await values.value(self._scope, "over", lambda: first)
+        if name != first:
+            ended.put_nowait(first)
+            await asyncio.wait([running[name]])
+        return name
 
     # --- one step ----------------------------------------------------------------------------------------------
 
     async def _step(self, step: PlanStep) -> None:
-        if step.when and not holds(step.when, self._seen(step)):
-            await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
+        if step.when and not self._holds(step, step.when):
             self._results[step.id] = None
+            await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
             return
-        if step.ask_if and holds(step.ask_if, self._seen(step)):
-            await _approved(_here(), self._plan, step.id, f"step {step.id}")
+        if step.ask_if and self._holds(step, step.ask_if):
+            await _approved(_here(), self._plan, f"{self._plan.digest}.{step.id}", f"step {step.id}")
         await self._try_in_order(step)
         for condition in step.abort_if:
-            if holds(condition, self._seen(step, after=True)):
+            if self._holds(step, condition, after=True):
+                why = f"called off: {condition}"
+                await self._chose(msgspec.structs.replace(self._chosen[step.id], why=why))
                 raise PlanAborted(f"step {step.id}: {condition}", run=self._scope.instance.run, plan=self._plan.name)
+
+    def _holds(self, step: PlanStep, condition: str, *, after: bool = False) -> bool:
+        try:
+            return holds(condition, self._seen(step, after=after))
+        except ConditionError as error:
+            raise self._failed(step, str(error)) from error
+
+    def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
+        run, plan = self._scope.instance.run, self._plan.name
+        return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
 
     async def _try_in_order(self, step: PlanStep) -> None:
         """The primary; then a fallback, only where what came before is proven to have failed."""
         reasons: list[str] = []
         for number, call in enumerate(step.calls):
+            if reasons and await values.value(_here(), "stopped", lambda: int(self._stopped)):
+                reasons.append("no fallback was tried, since another step has failed")
+                break
             chosen = PRIMARY if number == 0 else f"fallback {number}"
+            try:
+                tool, arguments = self._ready(step, call)
+            except ArgumentError as error:  # nothing was sent: the next call may be tried
+                reasons.append(error.message)
+                continue
             if step.hold:
-                await self._hold(step, call)
-                await self._chose(Chosen(step.id, chosen, call.tool, "held until the commit"))
+                self._results[step.id] = None
+                await on_commit(_here(), tool, arguments)
+                await self._chose(Chosen(step.id, chosen, call.tool, "; ".join([*reasons, "held until the commit"])))
                 return
-            outcome = await self._call(step, call)
+            outcome = await outcome_of(tool, arguments, None)
             if outcome.status == "succeeded":
                 self._results[step.id] = self._stored(call, outcome)
                 await self._chose(Chosen(step.id, chosen, call.tool, "; ".join(reasons)))
                 return
             reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
             if outcome.code == "stale":
+                await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))
                 raise NewPlanNeeded(
                     f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.instance.run,
                     plan=self._plan.name, step=step.id, results=dict(self._results),
                 )  # fmt: skip
         await self._chose(Chosen(step.id, "failed", why="; ".join(reasons)))
-        raise PlanStepFailed(
-            f"step {step.id}: {'; '.join(reasons)}", run=self._scope.instance.run, plan=self._plan.name, step=step.id
-        )
+        raise self._failed(step, "; ".join(reasons))
 
-    async def _call(self, step: PlanStep, call: Call) -> Outcome[Any]:
-        tool = self._configured(step, call)
-        return await outcome_of(tool, self._arguments(tool, call), None)
-
-    async def _hold(self, step: PlanStep, call: Call) -> None:
-        tool = self._configured(step, call)
-        self._held[step.id] = await on_commit(_here(), tool, self._arguments(tool, call))
-        self._results[step.id] = None
-
-    def _configured(self, step: PlanStep, call: Call) -> AnyTool:
+    def _ready(self, step: PlanStep, call: Call) -> tuple[AnyTool, dict[str, Any]]:
         tool = self._tools[call.tool]
-        if step.timeout_s is None and step.attempts is None:
-            return tool
         timeout = None if step.timeout_s is None else timedelta(seconds=step.timeout_s)
         retry = None if step.attempts is None else Retry(attempts=step.attempts)
-        return tool.options(timeout=timeout, retry=retry)
+        if timeout is not None or retry is not None:
+            tool = tool.options(timeout=timeout, retry=retry)
+        return tool, self._arguments(tool, call)
 
     def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
         try:
@@ -214,6 +247,10 @@ class _Course:
         text = msgspec.json.encode(chosen).decode()
         recorded = await values.value(_here(), "chose", lambda: text)
         self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
+
+
+def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
+    ended.put_nowait(name)
 
 
 def _here() -> Scope:

@@ -81,6 +81,8 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], tools: Mapping[str, Know
         yield f"attempts is {step.attempts}, and has to be at least 1"
     if step.hold and not plan.together:
         yield "it is held, and there is no transaction whose commit it could wait for"
+    if step.hold and step.fallbacks:
+        yield "it is held, and what leaves at the commit has no fallback"
     for number, call in enumerate(step.calls):
         place = "" if number == 0 else f"fallback {number}: "
         yield from (place + what for what in _of_call(plan, step, call, ids, tools))
@@ -129,6 +131,9 @@ def _as_reference(source: str, path: tuple[str, ...]) -> dict[str, str]:
 def _of_reference(
     plan: Plan, tools: Mapping[str, Known], source: str, path: tuple[str, ...], wanted: Any
 ) -> Iterator[str]:
+    if plan.step(source).hold:
+        yield f"{source} is held: its result is known only after the commit"
+        return
     for call in plan.step(source).calls:
         tool = tools.get(call.tool)
         if tool is None:

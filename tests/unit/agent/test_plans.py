@@ -20,6 +20,7 @@ from holdfast import (
     current_operation,
     tool,
 )
+from holdfast.agent.conditions import ConditionError, holds, steps_used
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep, PlanStepFailed, plan_schema
@@ -142,6 +143,8 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
             step("e", "book", {"code": {"$result": "c.price"}}),
             step("f", "mail", {"to": "a", "text": "b"}),
             step("f", "search", {"city": "x"}),
+            step("g", "mail", {"to": "a", "text": "b"}, hold=True, fallbacks=(Call("search", {"city": "x"}),)),
+            step("h", "search", {"city": {"$result": "g"}}),
         ),
     )
     ran = world.run(planner, plan)
@@ -159,6 +162,8 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
         "c.price is int, and str is wanted",
         "mail cannot be undone: inside a transaction it needs hold",
         "there are 2 steps of this id",
+        "step g: it is held, and what leaves at the commit has no fallback",
+        "g is held: its result is known only after the commit",
     ):
         assert part in listed, part
 
@@ -171,6 +176,9 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
         ("price > 1", "it uses price"),
         ("x" * 600, "characters"),
         ("[1].all(a,[1].all(b,[1].all(c, true)))", "more than 2"),
+        ("[1]. all (a,[1]./**/all(b,[1].\nall(c, true)))", "more than 2"),
+        ("['a'].all(x, x.matches('a'))", "matches together with"),
+        ("spend(1)", "no function spend"),
     ],
 )
 def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: str, reason: str):
@@ -178,6 +186,63 @@ def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: st
     ran = world.run(planner, Plan(goal="g", name="odd", steps=steps))
     assert isinstance(ran.error, PlanRefused)
     assert reason in ran.error.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("1 / results.n == 1", "division by zero"),
+        ("results.absent > 1", "no answer"),
+        ("results.n + 9223372036854775807 + 1 > 0", "overflow"),
+        ("results.n", "neither true nor false"),
+        ("results.many.all(x, results.many.all(y, true))", "rounds"),
+        ("results.large == ''", "characters of values"),
+    ],
+)
+def test_a_condition_without_an_answer_says_so_and_one_that_costs_too_much_is_not_begun(condition: str, reason: str):
+    values = {"results": {"n": 0, "many": list(range(9000))}}
+    if "large" in condition:
+        values = {"results": {"large": "x" * 200_000}}
+    with pytest.raises(ConditionError, match=reason):
+        holds(condition, values)
+
+
+def test_a_condition_may_look_at_every_item():
+    assert steps_used("results.find.exists(one, one.price < 400)") == {"find"}
+    assert holds("results.find.exists(one, one.price < 400)", {"results": {"find": [{"price": 500}, {"price": 300}]}})
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_run_can_execute_a_plan_of_the_same_name_again(world: World, together: bool):
+    @agent(run_id="twice-{given.name}", tools=TOOLS)
+    async def again(run: Run, given: Plan) -> list[str]:
+        first = await run.execute(given)
+        second = await run.execute(given)
+        return [done.results["seat"]["code"] for done in (first, second)]
+
+    plan = Plan(goal="g", name="t", together=together, steps=(step("seat", "book", {"code": "A1"}),))
+    ran = world.run(again, plan)
+    assert ran.result == ["A1", "A1"]
+    world.explore(again, plan)
+
+
+@virtual
+async def test_what_a_step_asks_is_bound_to_its_plan(lab: Lab):
+    plan = Plan(goal="g", name="careful", steps=(step("seat", "book", {"code": "A1"}, ask_if="input.cents > 5"),))
+
+    @agent(run_id="b-{given}", tools=TOOLS)
+    async def asking(run: Run, given: str) -> Any:
+        return (await run.execute(plan, {"cents": 9})).results["seat"]["code"]
+
+    async with lab.app(asking) as app:
+        with pytest.raises(RunSuspended, match=f"{plan.digest}.seat"):
+            await app.run(asking, "x")
+        await app.service.signal("b-x", "approve", key="seat", payload=True)
+        with pytest.raises(RunSuspended):
+            await app.resume("b-x")
+        await app.service.signal("b-x", "approve", key=f"{plan.digest}.seat", payload=False)
+        with pytest.raises(TransactionAborted, match="not approved"):
+            await app.resume("b-x")
 
 
 def test_steps_that_wait_for_each_other_are_a_fault(world: World):
@@ -214,7 +279,7 @@ async def test_no_fallback_while_the_primary_is_unknown(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(payer, "x")
         assert lab.sent == ["pay 1"]
-        await app.service.resolve("p-x/pay/pay#1", "did_not_happen", by="ann")
+        await app.service.resolve("p-x/plan/pay/pay#1", "did_not_happen", by="ann")
         assert await app.resume("p-x") == "paid"
     assert lab.sent == ["pay 1", "pay 2"]
     chosen = [v for v in lab.of("p-x", r.ValueRecorded) if v.what == "chose"]

@@ -131,10 +131,10 @@ class Lab:
         """The process of `app` dies now: what it holds in memory is dropped without a last word."""
         process.die()
         mine = asyncio.current_task()
-        loose = [task for task in asyncio.all_tasks() if task is not mine and not task.done()]
-        for task in loose:
-            task.cancel()
-        await asyncio.gather(*loose, return_exceptions=True)
+        while loose := [task for task in asyncio.all_tasks() if task is not mine and not task.done()]:
+            for task in loose:
+                task.cancel()
+            await asyncio.wait(loose, timeout=1)  # a boundary that is cancelled asks the journal first: cancelled again
         stop_numbering(self.loop)
         app._running.clear()
 

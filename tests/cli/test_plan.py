@@ -1,0 +1,40 @@
+"""`plan`: a plan is looked at before it runs, and nothing is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.lab import Lab
+
+PLANNED = f"{Path(__file__).resolve().parents[2] / 'examples' / 'planned.py'}:planned_trip"
+FLIGHT = {"id": "flight", "primary": {"tool": "book_flight", "arguments": {"origin": "SFO", "city": "Lisbon"}}}
+
+
+@pytest.fixture
+def world(holdfast: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRIP_WORLD", str(holdfast.directory / "world"))
+    return holdfast.directory / "world"
+
+
+def written(lab: Lab, *steps: object) -> str:
+    place = lab.directory / "plan.json"
+    place.write_text(json.dumps({"goal": "go", "name": "trip", "steps": steps}))
+    return str(place)
+
+
+@pytest.mark.parametrize("word", ["show", "dry-run"])
+def test_a_plan_is_described_with_what_its_tools_promise(holdfast: Lab, world: Path, word: str):
+    said = holdfast("plan", word, written(holdfast, FLIGHT), PLANNED)
+    assert said.status == 0
+    assert 'book_flight {"origin":"SFO","city":"Lisbon"}' in said.out
+    assert "undone by cancel_flight" in said.out
+    assert not world.exists()
+
+
+def test_every_fault_is_listed(holdfast: Lab, world: Path):
+    mail = {"id": "mail", "primary": {"tool": "send_itinerary", "arguments": {"to": "a", "text": 5}}}
+    said = holdfast("plan", "check", written(holdfast, FLIGHT, mail, {**FLIGHT, "after": ["hotel"]}), PLANNED, "--json")
+    assert said.status == 2
+    assert {fault["step"] for fault in said.json["faults"]} == {"flight", "mail"}
+    assert len(said.json["faults"]) == 4
