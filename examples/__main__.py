@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from examples import deploy, planned, trip
-from holdfast import Holdfast
+from examples import deploy, flight, planned, trip
+from holdfast import Holdfast, RunSuspended
 
 
 def _trip() -> list[str]:
@@ -30,7 +30,24 @@ def _planned() -> list[str]:
         return [good, bad]
 
 
-EXAMPLES: dict[str, Callable[[], list[str]]] = {"trip": _trip, "planned": _planned, "deploy": deploy.tell}
+def _flight() -> list[str]:
+    request, lines = flight.Request("7", "Book me a flight to NYC tomorrow"), list[str]()
+    with tempfile.TemporaryDirectory() as place, Holdfast(Path(place, "flights.db"), agents=[flight.travel]) as app:
+        for step, answer in (("round-1/ask#1", "LaGuardia"), ("round-2/ask#1", "8am"), ("round-4/ask#1", "9am")):
+            try:
+                app.run(flight.travel, request)
+            except RunSuspended:
+                app.wait(app.service.answer(f"flight-7/{step}", answer, by="traveller"))
+                lines.append(answer)
+        return [*lines, app.run(flight.travel, request)]
+
+
+EXAMPLES: dict[str, Callable[[], list[str]]] = {
+    "trip": _trip,
+    "planned": _planned,
+    "deploy": deploy.tell,
+    "flight": _flight,
+}
 
 
 def main() -> int:

@@ -56,6 +56,16 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.planning.check_plan",
         "holdfast.agent.plan_schema.plan_schema",
     ),
+    "`holdfast.observation`": (
+        "holdfast.agent.observing.Facts",
+        "holdfast.agent.production.Need",
+        "holdfast.agent.production.ProductionLoop",
+        "holdfast.model.facts.Fact",
+        "holdfast.model.facts.Guess",
+        "holdfast.model.facts.Stakes",
+        "holdfast.model.facts.Correction",
+        "holdfast.model.facts.without",
+    ),
     "`holdfast.testing`": (
         "holdfast.testing.operation.operation",
         "holdfast.testing.fixtures.replay_fixture",

@@ -14,6 +14,7 @@ FLOORS = {
     "journal": 1,
     "engine": 2,
     "agent": 3,
+    "observation": 3,
     "plans": 3,
     "interfaces": 4,
     "integrations": 5,

@@ -12,6 +12,7 @@ from uuid import UUID
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
+from holdfast.agent.observing import Facts
 from holdfast.agent.planning import PlanResult, execute
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
@@ -38,6 +39,7 @@ class Run:
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
+        self._facts = Facts(self.scope)
 
     @property
     def id(self) -> str:
@@ -48,6 +50,11 @@ class Run:
     def tools(self) -> ToolBox:
         """The tools of this app, for a model: `run.tools.schemas("openai")`."""
         return ToolBox(self._root.instance.engine.tools)
+
+    @property
+    def facts(self) -> Facts:
+        """What this run knows of the world, what it infers, and what relies on that."""
+        return self._facts
 
     # --- models ------------------------------------------------------------------------------------------
 

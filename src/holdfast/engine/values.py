@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
 
-T = TypeVar("T", int, float, str)
+T = TypeVar("T", int, float, str, dict[str, Any])
 
 
 @sealing

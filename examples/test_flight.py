@@ -1,0 +1,59 @@
+"""The flight, told as it goes: what is missing, guessed, slow, corrected, sold out, and booked after all."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from examples import flight
+from holdfast import Holdfast, RunSuspended
+from holdfast.interfaces.timeline import Entry, timeline
+
+REQUEST = flight.Request("7", "Book me a flight to NYC tomorrow")
+
+
+@pytest.fixture(autouse=True)
+def airline(monkeypatch: pytest.MonkeyPatch) -> flight.Airline:
+    """A fresh airline."""
+    fresh = flight.Airline()
+    monkeypatch.setattr(flight, "AIRLINE", fresh)
+    return fresh
+
+
+async def told(place: Path, *answers: str) -> tuple[str, list[str], list[Entry]]:
+    """The run's result, what it asked, and its story: each time from the start, as a new process would."""
+    asked: list[str] = []
+    for answer in (*answers, ""):
+        async with Holdfast(place, agents=[flight.travel]) as app:
+            try:
+                result = await app.run(flight.travel, REQUEST)
+            except RunSuspended:
+                history = await app.service.history("flight-7")
+                step = next(one for one in history.questions if one not in history.answers)
+                asked.append(history.questions[step].question.text)
+                await app.service.answer(f"flight-7/{step}", answer, by="traveller")
+                continue
+            records = [record async for _, record in app.service.looking.records("flight-7")]
+            return result, asked, timeline("flight-7", records).entries
+    raise AssertionError(f"still asks: {asked[-1]}")
+
+
+def test_the_story(tmp_path: Path, airline: flight.Airline) -> None:
+    result, asked, story = asyncio.run(told(tmp_path / "flights.db", "LaGuardia", "8am", "9am"))
+    assert asked == [
+        "JFK: 7am $290, 10am $310. Which one?",
+        "LGA: 8am $300, 9am $312. Which one?",
+        "The 8am flight just sold out. 9am is available, $12 more. Book it?",
+    ]
+    assert result == "LGA 9am for $312"
+    assert list(airline.sold.values()) == ["LGA 9am"]
+    assert airline.searches == 4, "one timed out and was tried again; two cities' fares, and once more when sold out"
+    said = {entry.name: entry.text for entry in story}
+    assert '"chosen":"infer"' in said["weighed:origin"]
+    assert '"inferring":0.9' in said["weighed:airport"].replace("0.9000000000000001", "0.9")
+    corrected = [entry.text for entry in story if entry.name == "corrected:airport"]
+    assert len(corrected) == 1
+    assert '"invalidated":["fares"]' in corrected[0]
+    assert '"executed":["1/search"]' in corrected[0]

@@ -1,0 +1,95 @@
+"""`run.facts`: what a run knows, what it only infers, and what it has to ask. Each step of it is journaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.engine import values
+from holdfast.engine.scopes import Scope
+from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
+from holdfast.model.question import Scalar
+from holdfast.policies import milliseconds
+
+T = TypeVar("T")
+
+
+class Facts:
+    """The facts of one run. On replay they are what they were."""
+
+    def __init__(self, scope: Callable[[], Scope]) -> None:
+        self._scope = scope
+        self._known: Final = Known()
+
+    def get(self, name: str) -> Fact | None:
+        """The fact of that name, known or inferred; None where it is missing."""
+        return self._known.facts.get(name)
+
+    def values(self) -> dict[str, Any]:
+        """Every fact's value by name: what a model is shown."""
+        return {name: fact.value for name, fact in self._known.facts.items()}
+
+    async def learn(
+        self, name: str, value: Any, *, source: str, inferred_from: Sequence[str] = (), confidence: float = 1.0
+    ) -> Correction:
+        """Take what somebody said, a tool read, or an effect changed on the side.
+
+        A new value of a known fact is a correction: what it did away with is returned. `inferred_from` names the
+        facts that this one follows from. The value has a JSON form.
+        """
+        inferred = bool(inferred_from) or confidence < 1
+        fact = Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred)
+        clock = self._scope().instance.engine.seams.clock
+        recorded = await self._journaled(
+            f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
+        )
+        correction = self._known.learn(recorded)
+        if correction != Correction(name):
+            await self._journaled(f"corrected:{name}", lambda: correction, Correction)
+        return correction
+
+    async def ask_or_infer(
+        self,
+        name: str,
+        question: str,
+        *,
+        guess: Guess | None = None,
+        stakes: Stakes = Stakes(),  # noqa: B008 - a frozen value
+        choices: Sequence[Scalar] = (),
+    ) -> Fact:
+        """The fact, at the smaller expected cost: inferred, or asked of a person. The figures are journaled."""
+        weighed = weigh(name, guess, stakes)
+        recorded = await self._journaled(f"weighed:{name}", lambda: weighed, type(weighed))
+        if recorded.chosen == "infer" and guess is not None:
+            await self.learn(
+                name, guess.value, source=guess.source, inferred_from=guess.inferred_from, confidence=guess.confidence
+            )
+        else:
+            answer = await ask(self._scope(), question_of(question, choices, str), Limit(), None)
+            await self.learn(name, answer, source="a person's answer")
+        return self._known.facts[name]
+
+    async def fresh(self, name: str, within: timedelta) -> Fact | None:
+        """The fact, unless it is missing or was learned longer ago: then it has to be read again."""
+        fact = self.get(name)
+        now_ms: int = await values.value(self._scope(), "now", self._scope().instance.engine.seams.clock.wall_ms)
+        return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
+
+    def rely(self, step: str, *names: str) -> None:
+        """Note that a step, of a plan or of code, is decided on these facts. Raises `UsageError` for a missing one."""
+        self._known.rely(step, names)
+
+    def executed(self, *steps: str) -> None:
+        """Note that steps were executed: a correction then lists them as `executed`, no longer as `dropped`."""
+        self._known.executed.update(steps)
+
+    async def _journaled(self, what: str, fresh: Callable[[], T], kind: type[T]) -> T:
+        def text() -> dict[str, Any]:
+            plain: dict[str, Any] = msgspec.to_builtins(fresh())
+            return plain
+
+        return msgspec.convert(await values.value(self._scope(), what, text), kind)

@@ -1,0 +1,77 @@
+"""`ProductionLoop`: observe, ask or infer, think, gate, act with recovery, verify, record."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from holdfast.agent.planning import PlanResult
+from holdfast.agent.run import Run
+from holdfast.errors import PlanError, TransactionAborted, UsageError
+from holdfast.model.facts import Guess, Stakes
+from holdfast.model.plan import Plan
+from holdfast.model.question import Scalar
+
+G = TypeVar("G")
+
+
+class Need:
+    """A fact without which nobody should think on, the question that asks for it, and what might be inferred."""
+
+    def __init__(
+        self, name: str, question: str, guess: Guess | None = None, stakes: Stakes | None = None,
+        choices: tuple[Scalar, ...] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.question, self.guess, self.choices = name, question, guess, choices
+        self.stakes = stakes or Stakes()
+
+
+class ProductionLoop(Generic[G]):
+    """Parts of an agent, put together: `await loop(run, goal)` inside any agent.
+
+    - `observe(run, goal, trouble)` learns what it can, and gives what is needed besides.
+    - `think(goal, facts, trouble)` is any async function that returns a `Plan`; it is journaled by `run.decide`.
+      `trouble` lists why earlier plans failed.
+    - `gate(plan, facts)` says whether a person has to approve the plan first.
+    - `verify(run, result)` records what came of it in `run.facts`, and says whether the goal is reached.
+    """
+
+    def __init__(
+        self, observe: Callable[[Run, G, list[str]], Awaitable[Iterable[Need]]], think: Callable[..., Awaitable[Plan]],
+        verify: Callable[[Run, PlanResult], Awaitable[bool]],
+        gate: Callable[[Plan, dict[str, Any]], bool] = lambda _plan, _facts: False, rounds: int = 12,
+    ) -> None:  # fmt: skip
+        self._observe, self._think, self._verify, self._gate, self._rounds = observe, think, verify, gate, rounds
+
+    async def __call__(self, run: Run, goal: G) -> PlanResult:
+        """What the plan that reached the goal gave. Raises `UsageError` after too many rounds."""
+        trouble: list[str] = []
+        for number in range(1, self._rounds + 1):
+            with run.branch(f"round-{number}"):
+                await self._see(run, goal, trouble)
+                facts = run.facts.values()
+                plan = await run.decide(self._think, goal, facts, trouble)
+                steps = [f"{number}/{step.id}" for step in plan.steps]
+                for step in steps:
+                    run.facts.rely(step, *facts)
+                try:
+                    result = await run.execute(plan, facts, approve=self._gate(plan, facts))
+                except TransactionAborted as problem:  # what had been done is undone
+                    trouble = [*trouble, str(problem)]
+                    continue
+                except PlanError as problem:  # some of it may have been done
+                    run.facts.executed(*steps)
+                    trouble = [*trouble, str(problem)]
+                    continue
+                run.facts.executed(*steps)
+                if await self._verify(run, result):
+                    return result
+        raise UsageError(f"run {run.id} did not reach its goal in {self._rounds} rounds", known="; ".join(trouble))
+
+    async def _see(self, run: Run, goal: G, trouble: list[str]) -> None:
+        """Observe, and settle what is missing: ask, or infer."""
+        for need in await self._observe(run, goal, trouble):
+            if run.facts.get(need.name) is None:
+                await run.facts.ask_or_infer(
+                    need.name, need.question, guess=need.guess, stakes=need.stakes, choices=need.choices
+                )

@@ -1,0 +1,122 @@
+"""What a run knows of the world: facts that are known or inferred, and what leans on them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.model.plan import Plan
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned."""
+
+    name: str
+    value: Any
+    source: str
+    at_ms: int
+    confidence: float = 1.0
+    inferred_from: tuple[str, ...] = ()
+    inferred: bool = False
+
+
+class Guess(msgspec.Struct, frozen=True):
+    """What would be inferred, how sure that is, and from which facts."""
+
+    value: Any
+    confidence: float
+    source: str
+    inferred_from: tuple[str, ...] = ()
+
+
+class Stakes(msgspec.Struct, frozen=True):
+    """What a question costs, and what acting on a wrong guess costs, in one unit of your choice."""
+
+    asking: float = 1.0
+    error: float = 10.0
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """Why a fact was asked for or inferred: `inferring` is the chance of being wrong times what that costs."""
+
+    fact: str
+    chosen: Literal["ask", "infer"]
+    asking: float
+    inferring: float | None
+    confidence: float | None = None
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """What a new value did away with.
+
+    `invalidated` facts were inferred from it, directly or not; `dropped` steps had not been executed; `executed`
+    ones had, and have to be compensated or reviewed.
+    """
+
+    fact: str
+    invalidated: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    executed: tuple[str, ...] = ()
+
+
+def weigh(fact: str, guess: Guess | None, stakes: Stakes) -> Weighed:
+    """The cheaper of asking and inferring, by expected cost. At equal cost a person is asked."""
+    if guess is None:
+        return Weighed(fact, "ask", stakes.asking, None)
+    if not 0 <= guess.confidence <= 1:
+        raise UsageError(f"the confidence of {fact} is {guess.confidence}", next_step="give a number from 0 to 1")
+    inferring = (1 - guess.confidence) * stakes.error
+    return Weighed(fact, "infer" if inferring < stakes.asking else "ask", stakes.asking, inferring, guess.confidence)
+
+
+class Known:
+    """The facts of one run and what relied on them: a fold of what was learned, in order."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.reliance: dict[str, frozenset[str]] = {}
+        self.executed: set[str] = set()
+
+    def learn(self, fact: Fact) -> Correction:
+        """Take a fact. A value other than the one before invalidates what leaned on that."""
+        before = self.facts.get(fact.name)
+        gone: tuple[str, ...] = ()
+        if before is not None and before.value != fact.value:
+            gone = self.inferred_from(fact.name)
+        for name in gone:
+            del self.facts[name]
+        self.facts[fact.name] = fact
+        if before is None or before.value == fact.value:
+            return Correction(fact.name)
+        wrong = {fact.name, *gone}
+        leaning = [step for step, names in self.reliance.items() if names & wrong]
+        for step in leaning:
+            del self.reliance[step]
+        dropped = tuple(step for step in leaning if step not in self.executed)
+        return Correction(fact.name, gone, dropped, tuple(step for step in leaning if step in self.executed))
+
+    def inferred_from(self, name: str) -> tuple[str, ...]:
+        """Every fact that was inferred from this one, directly or through others; not the fact itself."""
+        found: list[str] = [name]
+        for one in found:
+            found.extend(
+                other for other, fact in self.facts.items() if one in fact.inferred_from and other not in found
+            )
+        return tuple(found[1:])
+
+    def rely(self, step: str, names: Iterable[str]) -> None:
+        """Note that a step, of a plan or of code, is decided on these facts. Raises `UsageError` for a missing one."""
+        wanted = frozenset(names)
+        if missing := sorted(wanted - self.facts.keys()):
+            raise UsageError(f"{step} relies on what is not known: {', '.join(missing)}")
+        self.reliance[step] = self.reliance.get(step, frozenset()) | wanted
+
+
+def without(plan: Plan, dropped: Iterable[str]) -> Plan:
+    """The plan without these steps and all that wait for them."""
+    gone = set(dropped)
+    kept = tuple(step for step in plan.steps if step.id not in gone and not plan.before(step) & gone)
+    return msgspec.structs.replace(plan, steps=kept)
