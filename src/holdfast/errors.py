@@ -64,16 +64,25 @@ class Deferred(HoldfastError):
 
     `within` is the deadline for the answer, counted from now. `key` is the name under which the answer will come
     (a confirmation number, say); it must stand for this one effect. Left empty, it is the operation's own
-    idempotency key. Until the answer comes the operation is pending and nothing is sent again; when the deadline
-    passes it is verified, and else a person is asked. Time alone never makes it `failed`.
+    idempotency key. `every` is how often `verify` looks for it meanwhile. Until the answer comes the operation is
+    pending and nothing is sent again; when the deadline passes it is verified, and else a person is asked. Time alone
+    never makes it `failed`.
     """
 
-    def __init__(self, evidence: str = "accepted", *, within: timedelta = timedelta(days=1), key: str = "") -> None:
-        if within <= timedelta(0):
-            raise ValueError(f"an answer is awaited for longer than no time: within={within}")
+    def __init__(
+        self,
+        evidence: str = "accepted",
+        *,
+        within: timedelta = timedelta(days=1),
+        key: str = "",
+        every: timedelta | None = None,
+    ) -> None:
+        if within <= timedelta(0) or (every is not None and every <= timedelta(0)):
+            raise ValueError(f"an answer is awaited for longer than no time: within={within}, every={every}")
         super().__init__(evidence)
         self.within = within
         self.key = key
+        self.every = every
 
 
 class OperationFailed(HoldfastError):

@@ -11,6 +11,7 @@ from holdfast.engine.steps import Told
 from holdfast.model import records as r
 from holdfast.model.outcome import RETURNED, Outcome, Receipt
 from holdfast.model.reports import LOST
+from holdfast.model.run import PENDING
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
@@ -22,6 +23,8 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
     operation = told.operation
     name = f"{run}/{told.step}"
+    if told.how == PENDING:
+        return Outcome("pending", name, tool.name, reason=told.detail, arguments=arguments)
     if told.how == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
     if operation.reused:

@@ -19,6 +19,7 @@ from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id, stream
+from holdfast.model.run import PENDING
 from holdfast.policies import milliseconds
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
         key=key,
         key_read=answer.key_read,
         cost=answer.cost,
+        every_ms=0 if said.every is None else milliseconds(said.every),
         **stamp,
     )
     owner = Owner(flight.id, number)
@@ -88,6 +90,8 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
         )
         raise
     crash.reached("after_outcome")
+    if flight.operation.intent.origin == "model":  # it is told now, and goes on; the answer finds its own way
+        await instance.append(r.Delivered(step=flight.step, told=PENDING, detail=record.evidence, **instance.stamp()))
     if not answer.key_read:
         instance.engine.report_unread_key(flight.operation.intent.tool)
 

@@ -56,6 +56,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Reco
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
+    if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
+        return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
         return (applied, _dated(record, stamp), *_contradiction(operation, record, stamp))
     return (applied, replace(record, entry=entry.id, **stamp))
@@ -76,6 +78,18 @@ def _about_transaction(
         return (applied, replace(record, entry=applied.entry, **stamp))
     members = tuple(operation.step for operation in history.members(record.transaction))
     return (applied, replace(record, participants=members, **stamp))
+
+
+def _answered_otherwise(operation: OperationState, report: r.LateReport) -> bool:
+    """Whether a deferred answer is on record already, and says the opposite: the first one counts.
+
+    Once the operation is final, such news is evidence against its outcome instead.
+    """
+    if operation.final or not operation.answer_key or not 1 <= report.number <= len(operation.attempts):
+        return False
+    end = operation.attempts[report.number - 1].end
+    answers = {"returned", "rejected"}
+    return end is not None and end.kind in answers and report.end.kind in answers and end.kind != report.end.kind
 
 
 def _contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:

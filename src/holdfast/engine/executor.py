@@ -19,6 +19,7 @@ from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.promises import hold
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
 from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
@@ -28,7 +29,6 @@ from holdfast.model import records as r
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL
-from holdfast.model.run import PROMISE
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
@@ -50,10 +50,8 @@ async def drive(flight: Flight) -> OperationState:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
         if closing and instance.history.cancelled is None:
             break
-        if operation.phase == "held" and flight.scope is not None:
-            break  # its caller is given a promise; the commit of the transaction goes on with it
-        if operation.phase == "unknown" and flight.scope is not None and flight.contract().on_unknown == "raise":
-            break  # the caller is to be told now that nobody knows
+        if flight.scope is not None and _tells_now(flight, operation):
+            break
         if operation.attempts:
             await _account_for_owner(flight)
             await collect(flight)
@@ -67,6 +65,22 @@ async def drive(flight: Flight) -> OperationState:
         else:
             await _perform(flight, move)
     return operation
+
+
+def _tells_now(flight: Flight, operation: OperationState) -> bool:
+    """Whether the caller, whose own task drives this, hears something before there is an outcome.
+
+    It gets a promise of a held effect; a model hears that it is pending; whoever asked to hears that nobody knows.
+    """
+    match operation.phase:
+        case "held":
+            return True
+        case "awaiting":
+            return flight.step in flight.instance.history.told_unknown
+        case "unknown":
+            return flight.contract().on_unknown == "raise"
+        case _:
+            return False
 
 
 async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
@@ -134,7 +148,7 @@ async def _perform(flight: Flight, move: Deed) -> None:
         case m.Park():
             await _park(flight, move.why, move.rule)
         case m.Hold():
-            await _hold(flight)
+            await hold(flight)
         case m.Gate() | m.Compensate() | m.Done():
             await _park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
 
@@ -324,27 +338,6 @@ async def _park(flight: Flight, why: str, rule: str) -> None:
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned(why), record)
     await flight.note(*records)
     flight.instance.settled(flight.step)
-
-
-async def _hold(flight: Flight) -> None:
-    """Keep the effect for the commit of its transaction; its business key is taken now, and code gets a promise."""
-    instance, step, transaction = flight.instance, flight.step, flight.operation.intent.hold
-    stamp, tool = instance.stamp(), flight.tool
-    assert tool is not None, step
-    if flight.contract().observes and flight.reading == "unread":
-        await observe(flight)  # what it relies on now is what the commit compares with
-    known: tuple[r.Record, ...] = ()
-    if not flight.recorded:
-        known = (*instance.contract_record(tool), flight.planned("its transaction"))
-    intent = msgspec.structs.replace(flight.intent, observed=flight.observed)
-    held = r.OperationHeld(step=step, transaction=transaction, intent=intent, **stamp)
-    promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
-    try:
-        await instance.append(*known, held, promise, posts=taking_posts(flight))
-    except LedgerTaken:
-        await look_elsewhere(flight)
-        return
-    flight.taking = None
 
 
 async def _reuse(flight: Flight, move: m.Reuse) -> None:

@@ -88,7 +88,15 @@ def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
         waited_out=_waited_ms(flight) >= flight.instance.engine.settings.claim_wait_ms,
+        deferred=_is_deferred(flight, holder.note.operation),
     )
+
+
+def _is_deferred(flight: Flight, operation: str) -> bool:
+    """Whether another operation of this run waits for an answer that comes later."""
+    run, _, step = operation.partition("/")
+    other = flight.instance.history.operations.get(step) if run == flight.instance.run else None
+    return other is not None and other.phase == "awaiting"
 
 
 def _waited_ms(flight: Flight) -> int:

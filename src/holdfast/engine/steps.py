@@ -26,6 +26,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
+from holdfast.model.run import PENDING
 from holdfast.model.transactions import around
 
 
@@ -46,6 +47,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     operation: OperationState
     step: str
     how: str = "outcome"
+    detail: str = ""
 
 
 @sealing
@@ -226,12 +228,14 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         await _left_again(scope, step)
     operation = instance.history.operations[step]
     instance.forget(step)
-    return Told(operation, step, delivery.told)
+    return Told(operation, step, delivery.told, delivery.detail)
 
 
 def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
     """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
-    return step not in instance.drivers or step in instance.history.promised or called_off
+    history = instance.history
+    early = step in history.promised or history.deliveries[step].told == PENDING
+    return step not in instance.drivers or early or called_off
 
 
 async def _tell_unknown(instance: Instance, step: str) -> None:

@@ -44,7 +44,8 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     instance, name = section.instance, boundary_of(section)
     instance.check()
     history = instance.history
-    if (gone := history.called_off(section.path)) is not None and gone.name != name:
+    gone = history.called_off(section.path)
+    if gone is not None and gone.name != name and exit_of(name) not in history.exits:
         raise await aborted(section, gone) from error
     state = history.transactions[name]
     if state.phase == "open":

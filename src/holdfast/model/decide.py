@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
-from holdfast.model.moves import Compensate, Done, Move, Park, Settle, Wait
+from holdfast.model.moves import Compensate, Done, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.proving import (
@@ -28,7 +28,7 @@ from holdfast.model.proving import (
 )
 from holdfast.model.sending import after_ambiguity, clear_to_send
 from holdfast.model.situation import Now, Situation
-from holdfast.model.weigh import elapsed_ms
+from holdfast.model.weigh import answer_left_ms, elapsed_ms
 from holdfast.policies import milliseconds
 
 
@@ -119,10 +119,16 @@ def _awaiting(case: Case) -> Move | None:
     """The system accepted it and answers later; the same intent is not repeated meanwhile, nor after."""
     if case.operation.phase != "awaiting":
         return None
-    pause = recorded(case, "answer")
-    if pause is not None and pause.high_ms > 0:
-        return pause
-    return verify_or_unknown(case, "its answer did not come in time")
+    left = answer_left_ms(case.operation, case.now)
+    if left <= 0:
+        return verify_or_unknown(case, "its answer did not come in time")
+    every = case.operation.every_ms
+    if not every or not case.can_verify:
+        return Wait("the answer comes later", left, left, "answer", drawn=True)
+    if (pause := recorded(case, "verify")) is None:
+        every = min(every, left)
+        return Wait("until the next look for its answer", every, every, "verify")
+    return pause if pause.high_ms > 0 else Verify("time to look for its answer")
 
 
 # --- what stops the sending ------------------------------------------------------------------------------

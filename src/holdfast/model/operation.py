@@ -94,6 +94,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     wait: Wait | None = None
     waits_for: str = ""
     answer_key: str = ""
+    every_ms: int = 0
     planned_boot: str = ""
     planned_up: int = 0
     approval: str = ""

@@ -153,6 +153,7 @@ class OperationDeferred(Stamped, frozen=True):
     key: str = ""  # under which the answer will come; empty: only a reading or a person can bring it
     key_read: bool = True
     cost: float = 0
+    every_ms: int = 0  # how often to look for it meanwhile; 0: the answer is only waited for
 
 
 class OperationParked(Stamped, frozen=True):

@@ -62,7 +62,8 @@ def text_of(outcome: Outcome[Any]) -> str:
         case "unknown":
             return f"It is not known whether this happened: {outcome.reason}. Do not repeat it; a person was asked."
         case _:
-            return "Accepted, and not finished yet. Do not repeat it."
+            said = f" ({outcome.reason})" if outcome.reason else ""
+            return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."
 
 
 def _shown(value: object) -> str:

@@ -29,6 +29,7 @@ _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
 
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
 PROMISE: Final = "promise"
+PENDING: Final = "pending"
 
 
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:

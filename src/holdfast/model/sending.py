@@ -40,6 +40,8 @@ def _elsewhere(case: Case) -> Move | None:
     other = case.situation.elsewhere
     if other is None or other.then == "allow" or case.operation.one_more:
         return None
+    if other.state == "pending" and other.deferred and other.by == "guard":
+        return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.state == "pending":
         if other.waited_out:
             return Park(f"{other.by} held too long", why=f"{other.source} has not been settled")

@@ -23,7 +23,8 @@ class Now(msgspec.Struct, frozen=True, gc=False):
 class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     """An effect of another operation that this one meets: the same business key, or a repeat.
 
-    `waited_out` is set when the time for waiting on a pending one is over.
+    `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
+    accepted it and answers later.
     """
 
     by: Literal["claim", "guard"]
@@ -31,6 +32,7 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     source: str
     then: Repeat = "replay"
     waited_out: bool = False
+    deferred: bool = False
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):

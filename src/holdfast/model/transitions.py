@@ -208,8 +208,9 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
-        operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key
-    )
+        operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key,
+        every_ms=record.every_ms,
+    )  # fmt: skip
 
 
 def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:

@@ -170,6 +170,14 @@ def checking_ms(operation: OperationState, situation: Situation, now: Now) -> in
     return _credited(operation.checked_up, operation.checked_boot, situation, now)
 
 
+def answer_left_ms(operation: OperationState, now: Now) -> int:
+    """How long a deferred answer may still take; 0 when its time is over."""
+    attempt = operation.attempts[-1]
+    if attempt.over_up is None:
+        return 0
+    return max(0, attempt.over_up - now.up if attempt.over_boot == now.boot else attempt.over_at - now.wall)
+
+
 def wait_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
     """What is left of the recorded pause; 0 when there is none or it is over.
 

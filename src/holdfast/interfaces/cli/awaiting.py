@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import click
@@ -13,6 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.hooks import Hooks
 from holdfast.interfaces.looking import waits_of
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.records import NOTHING, Raw
@@ -91,3 +93,32 @@ def _left(due: int | None, now: int) -> str:
         return "-"
     minutes = max(0, due - now) // 60_000
     return f"{minutes // 60} h {minutes % 60:02} m" if due > now else "overdue"
+
+
+@command(
+    "serve-hooks",
+    examples=(
+        "BANK=whsec_... holdfast serve-hooks --secret-env BANK",
+        "holdfast serve-hooks --secret-env BANK --port 8900",
+    ),
+)
+@click.option("--secret-env", "names", multiple=True, required=True, metavar="NAME", help="A variable with a secret.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8900, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
+async def serve_hooks(call: Call, names: tuple[str, ...], host: str, port: int) -> None:
+    """Take signed webhooks, until interrupted: the answers that runs wait for.
+
+    A delivery is {"key", "status", "result" or "reason"}, signed by the Standard
+    Webhooks rules with the secret in the variable NAME. Workers go on with the runs.
+    """
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        raise UsageError(f"the variable {missing[0]} is empty", next_step="put the sender's secret there: whsec_...")
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
+    async with call.serving() as service:
+        app = Hooks(service, [os.environ[name] for name in names])
+        call.screen.note(f"Taking webhooks on http://{host}:{port}/ until interrupted.")
+        await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()

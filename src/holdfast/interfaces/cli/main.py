@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "transaction": ("undoing", "Decide about a parked transaction, or call one off."),
     "undo": ("undoing", "Undo a finished run: compensate what it did."),
     "answer": ("answering", "Answer a question that a run asks."),
+    "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "signal": ("ordering", "Give a run the event that it waits for."),
     "deliver": ("awaiting", "Bring the answer that an operation waits for."),
     "pending": ("awaiting", "List what is awaited, with deadlines."),
@@ -56,7 +57,7 @@ class Root(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"holdfast.interfaces.cli.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name)
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

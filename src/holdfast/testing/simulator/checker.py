@@ -216,6 +216,7 @@ class Checker:
                 known.ended.add(number)
                 known.unsent += end.kind == "not_sent"
             case r.LateReport(end=end):
+                known.unsent += end.kind == "not_sent"
                 known.proved = known.proved or end.kind in {"not_sent", "rejected"}
             case r.Verified(verdict="did_not_happen", believable=True):
                 self._believed(name, known)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 NEVER: Final = 3_600.0
 """Seconds after which a call that gets no answer is given up; every tool has given up long before."""
 
+LONGEST_WAY_MS: Final = 25
+"""No message travels longer than that."""
+
 LIE: Final = "done, or so it says"
 """What a service answers that did nothing."""
 
@@ -38,7 +41,10 @@ class Traffic:
         kind = fault.kind if fault else ""
         if kind == "refused" or world.outage(request.service):
             raise ConnectionRefusedError(f"{request.service} is down")
+        left_ms = world.now_ms()
         await world.travel()
+        if world.now_ms() - left_ms > LONGEST_WAY_MS:  # the process stood still with the request in its hands
+            world.checker.paused_before_the_first_byte(request)
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def answer(reply: Reply) -> None:

@@ -1,0 +1,122 @@
+"""What is pending: looked for meanwhile, told to a model at once, and not repeated."""
+
+import itertools
+from datetime import timedelta
+
+import pytest
+
+from holdfast import CannotTell, Happened, Key, Once, Operation, Run, Verdict, agent, tool
+from holdfast.engine.awaiting import Arrival
+from holdfast.errors import Deferred, RunSuspended
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+DAY = timedelta(days=1)
+
+
+@virtual
+async def test_it_is_looked_for_meanwhile_where_that_is_declared(lab: Lab):
+    looks: list[float] = []
+
+    @tool
+    async def deploy(version: str) -> str:
+        raise Deferred("queued", within=DAY, every=timedelta(minutes=30))
+
+    @deploy.verify(settle_window=timedelta(0))
+    async def deployed(operation: Operation[str]) -> Verdict[str]:
+        looks.append(lab.loop.time())
+        return Happened("v2 is live") if len(looks) > 4 else CannotTell()
+
+    @agent(run_id="d-{given}", tools=[deploy])
+    async def deployer(run: Run, given: str) -> str:
+        return await deploy(given)
+
+    async with lab.app(deployer) as app:
+        for _ in range(5):
+            with pytest.raises(RunSuspended):
+                await app.run(deployer, "2")
+            await lab.pass_time(minutes=31)
+        assert await app.run(deployer, "2") == "v2 is live"
+    assert len(looks) == 5
+    assert all(later - earlier > 1700 for earlier, later in itertools.pairwise(looks))
+
+
+@virtual
+async def test_looking_never_makes_it_failed_before_its_time(lab: Lab):
+    @tool
+    async def deploy(version: str) -> str:
+        raise Deferred("queued", within=2 * timedelta(hours=1), every=timedelta(minutes=30), key="job")
+
+    @deploy.verify(settle_window=timedelta(0))
+    async def deployed(operation: Operation[str]) -> Verdict[str]:
+        return CannotTell()
+
+    @agent(run_id="d-{given}", tools=[deploy])
+    async def deployer(run: Run, given: str) -> str:
+        return await deploy(given)
+
+    async with lab.app(deployer) as app:
+        for _ in range(3):
+            with pytest.raises(RunSuspended):
+                await app.run(deployer, "2")
+            await lab.pass_time(minutes=31)
+        assert lab.of("d-2", r.OperationSettled) == []
+        await app.service.deliver("job", Arrival("m1", result=r.Raw(b'"live"')))
+        assert await app.run(deployer, "2") == "live"
+
+
+@virtual
+async def test_a_model_is_told_that_it_is_pending_and_its_repeat_sends_nothing(lab: Lab):
+    @tool(idempotency=Key.forever(), once=Once("order", within=DAY))
+    async def refund(order: str) -> str:
+        lab.sent.append(f"refund {order}")
+        raise Deferred("accepted by the bank", within=DAY, key=f"bank-{order}")
+
+    heard: list[str] = []
+
+    @agent(run_id="m-{given}", tools=[refund])
+    async def chat(run: Run, given: str) -> str:
+        first = await run.call("refund", {"order": given})
+        heard.append(first.as_text())
+        second = await run.call("refund", {"order": given})
+        return f"{first.status} {second.status} {second.as_text()}"
+
+    async with lab.app(chat) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(chat, "A")
+        await app.service.deliver("bank-A", Arrival("m1", result=r.Raw(b'"R-1"')))
+        said = await app.resume("m-A")
+    assert heard[0].startswith("Accepted (accepted by the bank), and not finished yet. Do not repeat it")
+    assert said.startswith("pending cancelled Called off before anything was sent: m-A/refund#1 was accepted")
+    assert lab.sent == ["refund A"]
+
+
+@virtual
+async def test_forty_seven_follow_ups_are_one(lab: Lab):
+    """A mailbox that is behind shows no answer, and the model asks for a follow-up every time it looks."""
+    seen = itertools.count(1)
+
+    @tool(effect="read")
+    async def crm(lead: str) -> str:
+        return "answered" if next(seen) > 47 else "no response"
+
+    @tool(idempotency=Key.forever(), once=Once("lead", within=DAY))
+    async def follow_up(lead: str) -> str:
+        lab.sent.append(f"mail {lead}")
+        raise Deferred("sent; the CRM is behind", within=DAY, key=f"mail-{lead}")
+
+    @agent(run_id="f-{given}", tools=[crm, follow_up])
+    async def seller(run: Run, given: str) -> int:
+        asked = 0
+        while await crm.options(step=f"look-{asked}")(given) == "no response":
+            await run.call("follow_up", {"lead": given})
+            asked += 1
+            await run.sleep(timedelta(minutes=5))
+        return asked
+
+    async with lab.app(seller, hold_ms=10**9) as app:
+        handle = app.start(seller, "ann")
+        await lab.pass_time(hours=5)
+        await app.service.deliver("mail-ann", Arrival("m1", result=r.Raw(b'"delivered"')))
+        assert await handle.result() == 47
+    assert lab.sent == ["mail ann"]
