@@ -11,7 +11,7 @@ from tests.cli.lab import Lab
         ({}, "completed"),
         ({"mode": "boom"}, "stopped: ValueError: boom"),
         ({"cents": 20_000}, "stopped: Rejected: over the limit."),
-        ({"mode": "lost"}, "waits: ticket-1/restock#1: an attempt may have landed"),
+        ({"mode": "lost"}, "waits: ticket-1/restock#1: an attempt may have landed (TimeoutError: no answer)"),
     ],
 )
 def test_the_same_code_agrees_with_its_record_and_sends_nothing(holdfast: Lab, fields: dict[str, object], end: str):
