@@ -153,6 +153,7 @@ NEXT: Final[dict[str, str]] = {
     "AmbiguousStep": "Start concurrent branches with `run.gather`, `run.map` or `run.task_group`.",
     "ReplayDiverged": "Restore the code, or put the change behind `run.version(...)`; then `holdfast resume RUN`.",
     "TransactionAborted": "Look at what still stands before you go on.",
+    "ClaimUnproven": "Do what is missing, or do not claim it; then resume the run.",
     "PlanRefused": "Mend every fault that is listed, or give the list to the model that made the plan.",
     "PlanError": "Catch its kinds.",
     "PlanAborted": "Look at what still stands; plan anew where it makes sense.",

@@ -219,6 +219,14 @@ class ReplayDiverged(RunError):
         self.difference = difference
 
 
+class ClaimUnproven(RunError):
+    """A run ended by claiming effects that no succeeded operation of it proves; `missing` lists them."""
+
+    def __init__(self, message: str, *, run: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message, run=run, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
+        self.missing = missing
+
+
 class TransactionAborted(RunError):
     """A transaction was called off: `undone` names what was amended, `still_standing` what was not."""
 

@@ -47,6 +47,8 @@ class Agent(Generic[T, R]):
         self.version = version
         self.deadline_ms = None if deadline is None else milliseconds(deadline)
         self.template = run_id
+        self.requires: tuple[str, ...] = ()
+        """The tools whose effects have to stand when a run completes."""
         self.declared_tools = tools
         self.input_type: Any = _input_type(function, self.name)
         self.codec: ResultCodec = codec_for(_result_type(function))
@@ -117,8 +119,9 @@ class Agent(Generic[T, R]):
 class _Decorator:
     """What `@agent(...)` gives."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], requires: tuple[str, ...] = ()) -> None:
         self._settings = settings
+        self._requires = requires
 
     def __call__(self, function: Callable[[Run, T], Coroutine[Any, Any, R]], /) -> Agent[T, R]:
         """Declare `function`. Raises `ContractError` unless it is async and takes a run and one input."""
@@ -133,7 +136,9 @@ class _Decorator:
                 next_step=f"write: async def {name}(run: Run, ticket: Ticket) -> ...; "
                 "put several values into one class",
             )
-        return Agent(function, **self._settings)
+        made = Agent(function, **self._settings)
+        made.requires = self._requires
+        return made
 
 
 @overload
@@ -146,6 +151,7 @@ def agent(
     version: str = "",
     deadline: timedelta | None = None,
     name: str | None = None,
+    requires: Iterable[AnyTool | str] = (),
 ) -> _Decorator: ...
 def agent(
     function: Callable[[Run, T], Coroutine[Any, Any, R]] | None = None,
@@ -156,6 +162,7 @@ def agent(
     version: str = "",
     deadline: timedelta | None = None,
     name: str | None = None,
+    requires: Iterable[AnyTool | str] = (),
 ) -> _Decorator | Agent[T, R]:
     """Declare an agent. Without arguments, each run is named where it is started.
 
@@ -163,10 +170,14 @@ def agent(
     - `tools`: the tools it may use; undeclared, those its module can see.
     - `version`: what you call this version of the code; recorded with each run.
     - `deadline`: how long a run may take; afterwards nothing more is sent.
+    - `requires`: tools (or their names) whose effects have to stand when a run completes. One that returns without
+      them, or with a `Receipt` that is none of its own, is stopped with what is missing (`ClaimUnproven`).
     """
     chosen = tuple(tools) if tools is not None else None
+    required = tuple(one if isinstance(one, str) else one.name for one in requires)
     settings = {"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name}
-    return _Decorator(settings) if function is None else _Decorator(settings)(function)
+    decorator = _Decorator(settings, required)
+    return decorator if function is None else decorator(function)
 
 
 def _input_type(function: Callable[..., Any], name: str) -> Any:

@@ -14,6 +14,7 @@ from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
 from holdfast.agent.planning import PlanResult, execute
+from holdfast.agent.remembering import receipts_digest
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import timers, values
@@ -142,6 +143,13 @@ class Run:
         the end of `timeout` the default stands in for it. Raises `TimeoutError` where there is no default.
         """
         return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
+
+    async def digest(self) -> str:
+        """What this run has done, proven by its records, and what is pending: a block for a prompt.
+
+        A model whose conversation was cut or compacted still knows from it what must not be done again.
+        """
+        return await receipts_digest(self.scope())
 
     # --- branches ----------------------------------------------------------------------------------------
 

@@ -56,6 +56,11 @@ class AgentCode(Protocol):
         ...
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """The tools whose effects have to stand when a run completes."""
+        ...
+
+    @property
     def codec(self) -> Codec:
         """The codec of its result."""
         ...

@@ -8,8 +8,10 @@ from typing import Any
 
 from holdfast.engine.closing import call_off, start_closing
 from holdfast.engine.instance import Instance
+from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
-from holdfast.errors import TransactionAborted
+from holdfast.errors import ClaimUnproven, TransactionAborted
+from holdfast.model.claims import receipts_in, unproven
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN, encloses
 
@@ -77,3 +79,15 @@ def called_off_by(error: BaseException) -> tuple[str, ...]:
             names.append(at.transaction)
         at = at.__cause__ or at.__context__
     return tuple(name for name in names if not any(encloses(other, name) for other in names if other != name))
+
+
+async def unproven_claims(instance: Instance, requires: tuple[str, ...], result: object) -> ClaimUnproven | None:
+    """What the run claims to have done and its records do not prove; they are read again, as memory let go of them."""
+    if not requires and next(receipts_in(result), None) is None:
+        return None
+    await instance.settle_writes()
+    missing = unproven(await load(instance.engine, instance.run), requires, result)
+    if not missing:
+        return None
+    text = f"run {instance.run} claims what is not proven: {'; '.join(missing)}"
+    return ClaimUnproven(text, run=instance.run, missing=tuple(missing))

@@ -18,6 +18,7 @@ from holdfast.engine.finishing import (
     close_boundaries,
     look_at,
     undoing,
+    unproven_claims,
     unwind,
 )
 from holdfast.engine.instance import Instance
@@ -240,6 +241,8 @@ async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[obj
         error = instance.divergence("the agent returned, and recorded operations did not come back")
     if error is None and instance.ending.done():
         return await _tear_down(instance, task)
+    if error is None:
+        error = await unproven_claims(instance, agent.requires, task.result())
     if error is not None:
         return await _stopped(instance, error)
     try:
