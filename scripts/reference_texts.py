@@ -66,6 +66,12 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.model.facts.Correction",
         "holdfast.model.facts.without",
     ),
+    "`holdfast.memory`": (
+        "holdfast.agent.remembering.UserMemory",
+        "holdfast.agent.remembering.Lessons",
+        "holdfast.model.memory.Remembered",
+        "holdfast.model.memory.Lesson",
+    ),
     "`holdfast.testing`": (
         "holdfast.testing.operation.operation",
         "holdfast.testing.fixtures.replay_fixture",
@@ -93,6 +99,8 @@ NOT_MADE: Final = frozenset(
         "Confirm",
         "Transaction",
         "Held",
+        "UserMemory",
+        "Lessons",
         "Agent",
         "CurrentOperation",
         "RunHandle",

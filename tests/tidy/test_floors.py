@@ -16,6 +16,7 @@ FLOORS = {
     "agent": 3,
     "observation": 3,
     "plans": 3,
+    "memory": 3,
     "interfaces": 4,
     "integrations": 5,
 }

@@ -1,16 +1,113 @@
-"""Remembering what was done: from the journal, never from a conversation."""
+"""Remembering: what this run did (from its records), what is known about a user, and what earlier runs learned.
+
+Three layers, three types, one database. What is recalled is journaled, so that a replay decides on the same; what is
+learned is a ledger entry of its own name, so that a crash in between does not write it twice.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
 
 from holdfast.engine import values
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
+from holdfast.errors import UsageError
+from holdfast.journal.port import Post
 from holdfast.model.claims import digest
+from holdfast.model.memory import Heeded, Kind, Lesson, Remembered, known, lessons, lessons_stream, memory_stream
+from holdfast.policies import milliseconds
 
 
 async def receipts_digest(scope: Scope) -> str:
     """What is done and what is pending, as it was when this step was first taken."""
     instance = scope.instance
-    await instance.settle_writes()
-    text = digest(await load(instance.engine, instance.run))
-    return await values.value(scope, "digest", lambda: text)
+
+    async def fresh() -> str:
+        await instance.settle_writes()
+        return digest(await load(instance.engine, instance.run))
+
+    return await values.value(scope, "digest", fresh)
+
+
+class UserMemory:
+    """What is known about one user, across runs: facts, preferences and constraints, each with where it came from."""
+
+    def __init__(self, scope: Callable[[], Scope], user: str) -> None:
+        self._scope = scope
+        self.user = user
+
+    async def recall(self) -> dict[str, Remembered]:
+        """What is known now, by name. What has expired or was forgotten is not among it."""
+        scope = self._scope()
+        engine = scope.instance.engine
+
+        async def fresh() -> dict[str, Any]:
+            entries = await engine.journal.entries(memory_stream(self.user))
+            told = (msgspec.json.decode(entry.body, type=Remembered) for entry in entries)
+            return msgspec.to_builtins(known(told, engine.seams.clock.wall_ms()))  # type: ignore[no-any-return]  # a dict gives a dict
+
+        recalled = await values.value(scope, "recall", fresh)
+        return msgspec.convert(recalled, dict[str, Remembered])
+
+    async def learn(
+        self, name: str, value: Any, *, kind: Kind = "fact", source: str, expires: timedelta | None = None
+    ) -> None:
+        """Know this about the user from now on. `source` says who or what said it; `value` is plain JSON."""
+        if not name or not source:
+            raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
+        now = self._scope().instance.engine.seams.clock.wall_ms()
+        until = None if expires is None else now + milliseconds(expires)
+        await self._keep(Remembered(name, value, kind, source, self._scope().instance.run, now, until))
+
+    async def forget(self, name: str, *, source: str) -> None:
+        """Do not recall it any more. That it was known, and who asked to forget it, stays in the ledger."""
+        now = self._scope().instance.engine.seams.clock.wall_ms()
+        await self._keep(Remembered(name, None, source=source, run=self._scope().instance.run, at_ms=now, gone=True))
+
+    async def _keep(self, entry: Remembered) -> None:
+        await _keep(self._scope(), memory_stream(self.user), entry)
+
+
+class Lessons:
+    """What earlier runs learned on one topic: heuristics, with how often they held. Advice, and never proof."""
+
+    def __init__(self, scope: Callable[[], Scope], topic: str) -> None:
+        self._scope = scope
+        self.topic = topic
+
+    async def recall(self) -> list[Lesson]:
+        """Every lesson on this topic, the one that held most often first."""
+        scope = self._scope()
+
+        async def fresh() -> dict[str, Any]:
+            entries = await scope.instance.engine.journal.entries(lessons_stream(self.topic))
+            heeded = (msgspec.json.decode(entry.body, type=Heeded) for entry in entries)
+            return {"lessons": msgspec.to_builtins(lessons(heeded))}
+
+        recalled = await values.value(scope, "lessons", fresh)
+        return msgspec.convert(recalled["lessons"], list[Lesson])
+
+    async def learn(self, text: str) -> None:
+        """Keep a heuristic that this run has learned."""
+        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().instance.run))
+
+    async def held(self, text: str, *, yes: bool) -> None:
+        """Say whether a lesson held when this run went by it."""
+        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().instance.run, yes))
+
+
+async def _keep(scope: Scope, stream: str, entry: Remembered | Heeded) -> None:
+    """Post it once: under the name of this step, so that who goes on after a crash posts the same entry."""
+    instance, step = scope.instance, f"{scope.path}remember"
+    number = scope.counts.get(step, 0) + 1
+
+    async def fresh() -> str:
+        post = Post(stream, f"{instance.run}/{step}#{number}", msgspec.json.encode(entry))
+        await instance.engine.journal.post(post)
+        return stream
+
+    await values.value(scope, "remember", fresh)

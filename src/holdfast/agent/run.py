@@ -14,7 +14,7 @@ from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
 from holdfast.agent.planning import PlanResult, execute
-from holdfast.agent.remembering import receipts_digest
+from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import timers, values
@@ -143,6 +143,14 @@ class Run:
         the end of `timeout` the default stands in for it. Raises `TimeoutError` where there is no default.
         """
         return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
+
+    def memory(self, user: str) -> UserMemory:
+        """What is known about a user, across runs: `await run.memory("ann").recall()`."""
+        return UserMemory(self.scope, user)
+
+    def lessons(self, topic: str) -> Lessons:
+        """What earlier runs learned on a topic: `await run.lessons("booking flights").recall()`."""
+        return Lessons(self.scope, topic)
 
     async def digest(self) -> str:
         """What this run has done, proven by its records, and what is pending: a block for a prompt.

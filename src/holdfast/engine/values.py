@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,8 +17,8 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 
 
 @sealing
-async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | None = None) -> T:
-    """What `fresh` gave the first time this step was taken."""
+async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
+    """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
     instance = scope.instance
     instance.check()
     name = scope.step(what, step)
@@ -26,7 +26,8 @@ async def value(scope: Scope, what: str, fresh: Callable[[], T], step: str | Non
     if recorded is None:
         if instance.history.transactions:
             await may_begin(scope, name)
-        stored = r.Raw(msgspec.json.encode(fresh()))
+        made = fresh()
+        stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
         instance.ride(recorded)
     await instance.take_turn(scope, name)

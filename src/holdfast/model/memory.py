@@ -1,0 +1,79 @@
+"""What outlives a run: what is known about a user, and what was learned from failures. Never what was done.
+
+What a run did is its own records, and a `Receipt` is the only proof of it. These two are of other types and in other
+streams of the ledger, so that "the invoice was sent" cannot come from a memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.model.ids import stream
+
+Kind = Literal["fact", "preference", "constraint"]
+
+
+class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing known about a user: `source` says who or what said it, `run` where it was learned.
+
+    `at_ms` and `until_ms` are wall clocks; after `until_ms` it is not recalled any more. `gone`: it was forgotten.
+    """
+
+    name: str
+    value: Any
+    kind: Kind = "fact"
+    source: str = ""
+    run: str = ""
+    at_ms: int = 0
+    until_ms: int | None = None
+    gone: bool = False
+
+
+class Heeded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry about a lesson: that it was learned, or whether it held when it was tried."""
+
+    text: str
+    run: str
+    held: bool | None = None
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A heuristic from an earlier failure, the run it came from, and how often it held or did not."""
+
+    text: str
+    run: str
+    held: int = 0
+    failed: int = 0
+
+
+def memory_stream(user: str) -> str:
+    """The ledger stream of what is known about a user."""
+    return stream("memory", user)
+
+
+def lessons_stream(topic: str) -> str:
+    """The ledger stream of the lessons on a topic."""
+    return stream("lessons", topic)
+
+
+def known(entries: Iterable[Remembered], now_ms: int) -> dict[str, Remembered]:
+    """What is known now: the newest word on each name, if it is neither forgotten nor too old."""
+    newest = {entry.name: entry for entry in entries}
+    return {
+        name: entry
+        for name, entry in newest.items()
+        if not entry.gone and (entry.until_ms is None or now_ms < entry.until_ms)
+    }
+
+
+def lessons(entries: Iterable[Heeded]) -> list[Lesson]:
+    """Every lesson, the one that held most often first."""
+    found: dict[str, Lesson] = {}
+    for entry in entries:
+        lesson = found.get(entry.text) or Lesson(entry.text, entry.run)
+        held, failed = lesson.held + (entry.held is True), lesson.failed + (entry.held is False)
+        found[entry.text] = msgspec.structs.replace(lesson, held=held, failed=failed)
+    return sorted(found.values(), key=lambda one: (one.failed - one.held, one.text))
