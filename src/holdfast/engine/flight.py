@@ -75,8 +75,7 @@ class Flight:
     @property
     def operation(self) -> OperationState:
         """The operation as it stands now."""
-        recorded = self.instance.history.operations.get(self.step) if self.journaled else None
-        operation = recorded or self.state
+        operation = self.instance.history.operations.get(self.step, self.state) if self.journaled else self.state
         assert operation is not None, self.step
         return operation
 

@@ -216,6 +216,8 @@ class RunHistory:
 
     def called_off(self, step: str) -> Transaction | None:
         """The outermost boundary around `step` that is being called off, or was."""
+        if not self.transactions:
+            return None
         return next((one for one in around(step, self.transactions) if one.backward), None)
 
     def open_boundaries(self) -> list[Transaction]:

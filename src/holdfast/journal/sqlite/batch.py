@@ -22,7 +22,7 @@ LARGEST_INLINE = 8 << 10
 """Bytes of a body that stands in its row; a larger one lies beside it, once for equal ones."""
 
 _POINTER = b'{"payload":"'
-_POINTER_SIZE = len(_POINTER) + 64 + len(b'"}')
+POINTER_SIZE = len(_POINTER) + 64 + len(b'"}')
 
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -66,7 +66,7 @@ class Item:
         if write is not None:
             for row in write.rows:
                 size = len(row.body)
-                if size > LARGEST_INLINE or (size == _POINTER_SIZE and _looks_like_pointer(row.body)):
+                if size > LARGEST_INLINE or (size == POINTER_SIZE and _looks_like_pointer(row.body)):
                     check_size(write, row)
                     self.plain = False
 
@@ -211,8 +211,8 @@ class BatchWriter:
 
 
 def read_body(database: Database, body: bytes) -> bytes:
-    """The full body for what stands in a row."""
-    if len(body) != _POINTER_SIZE or not _looks_like_pointer(body):
+    """The full body for what stands in a row. Only one of `POINTER_SIZE` can stand for another."""
+    if not _looks_like_pointer(body):
         return body
     digest = body[len(_POINTER) : -2].decode()
     found = database.rows("select cast(body as blob) from payload where digest = ?", (digest,))
@@ -237,7 +237,7 @@ def out_of_order(write: Write, expected: int) -> RecordRefused:
 
 
 def _looks_like_pointer(body: bytes) -> bool:
-    return len(body) == _POINTER_SIZE and body.startswith(_POINTER)
+    return len(body) == POINTER_SIZE and body.startswith(_POINTER)
 
 
 def _is_stored(write: Write, database: Database) -> bool:

@@ -18,7 +18,7 @@ from holdfast.journal.port import (
     WorkerState,
 )
 from holdfast.journal.rules import FOREVER_MS, page, wants_worker
-from holdfast.journal.sqlite.batch import read_body
+from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.here import Here
 
@@ -169,7 +169,10 @@ def read(database: Database, run: str, after: int, limit: int) -> list[Row]:
     )
     # Not checked row by row, for replay reads them all: an odd number or hash breaks the chain, which readers verify.
     stored = cast("list[tuple[int, bytes, bytes, int]]", found)
-    return [Row(seq, read_body(database, body), digest, token) for seq, body, digest, token in stored]
+    return [
+        Row(seq, body if len(body) != POINTER_SIZE else read_body(database, body), digest, token)
+        for seq, body, digest, token in stored
+    ]
 
 
 def _is_gone(state: WorkerState) -> bool:
