@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.calling import outcome_of
 from holdfast.agent.conditions import ConditionError, holds, steps_used
 from holdfast.agent.transactions import Transaction, on_commit
-from holdfast.engine import timers, values
+from holdfast.engine import values
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
@@ -92,9 +93,8 @@ async def _same_plan(scope: Scope, plan: Plan) -> None:
 
 async def _approved(scope: Scope, plan: Plan, key: str, what: str) -> None:
     """Wait for a person's word on exactly this. Raises `PlanAborted` where it is no."""
-    received = await timers.wait_for_event(scope, "approve", key, None)
-    assert received is not None, key
-    if msgspec.json.decode(received.payload) is not True:
+    question = question_of(f"Approve {what}?", (), bool)
+    if not await ask(scope, question, Limit(), f"approve-{key}"):
         raise PlanAborted(f"{what} was not approved", run=scope.instance.run, plan=plan.name)
 
 

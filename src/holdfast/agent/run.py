@@ -95,7 +95,7 @@ class Run:
         """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
 
         `given` is what conditions know as `input`. With `approve` it waits until a person has approved exactly this
-        plan: `holdfast signal RUN approve --key DIGEST --payload true`. Raises `PlanRefused` with all its faults
+        plan: `holdfast answer RUN/approve-DIGEST true`. Raises `PlanRefused` with all its faults
         before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` where a precondition went stale;
         in a plan whose steps belong together these come as the cause of `TransactionAborted`.
         """

@@ -21,7 +21,8 @@ from holdfast import (
     tool,
 )
 from holdfast.agent.conditions import ConditionError, holds, steps_used
-from holdfast.errors import RunSuspended
+from holdfast.errors import RunSuspended, UsageError
+from holdfast.interfaces.looking import waits_of
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep, PlanStepFailed, plan_schema
 from holdfast.testing.world import World
@@ -237,10 +238,13 @@ async def test_what_a_step_asks_is_bound_to_its_plan(lab: Lab):
     async with lab.app(asking) as app:
         with pytest.raises(RunSuspended, match=f"{plan.digest}.seat"):
             await app.run(asking, "x")
-        await app.service.signal("b-x", "approve", key="seat", payload=True)
+        with pytest.raises(UsageError):
+            await app.service.answer("b-x/approve-seat", True, by="ann")
         with pytest.raises(RunSuspended):
             await app.resume("b-x")
-        await app.service.signal("b-x", "approve", key=f"{plan.digest}.seat", payload=False)
+        (asked,) = waits_of(await app.service.row("b-x"))
+        assert asked.step.endswith(f"approve-{plan.digest}.seat")
+        await app.service.answer(f"b-x/{asked.step}", False, by="ann")
         with pytest.raises(TransactionAborted, match="not approved"):
             await app.resume("b-x")
 
@@ -297,10 +301,11 @@ async def test_an_approval_is_bound_to_the_digest_of_the_plan(lab: Lab):
     async with lab.app(asking) as app:
         with pytest.raises(RunSuspended, match=plan.digest):
             await app.run(asking, "x")
-        await app.service.signal("a-x", "approve", key="0" * 16, payload=True)
+        with pytest.raises(UsageError):
+            await app.service.answer(f"a-x/approve-{'0' * 16}", True, by="ann")
         with pytest.raises(RunSuspended):
             await app.resume("a-x")
-        await app.service.signal("a-x", "approve", key=plan.digest, payload=True)
+        await app.service.answer(f"a-x/approve-{plan.digest}", True, by="ann")
         assert await app.resume("a-x") == "A1"
 
 
