@@ -58,6 +58,7 @@ class Instance:
         self.turn = 0
         self._recorded: Final = history.given  # how much was delivered before this process took the run
         self._taken: set[int] = set(history.dropped)
+        self.never_sent: set[tuple[str, int]] = set()  # attempts of ours that were given up before their call
         self.late: set[str] = set()  # operations with a call that outlived its attempt
         self.expected: set[str] = {step for step in history.operations if not history.unheard(step)}
         self.drivers: dict[str, asyncio.Task[None]] = {}

@@ -27,11 +27,17 @@ async def _file_ends(instance: Instance) -> None:
         stored = durable[step].attempts if step in durable else ()
         for known, ours in zip(stored, operation.attempts, strict=False):
             missing = known.end is None or known.end.kind == "lost"
-            if missing and ours.token == instance.lease.token and ours.end is not None and ours.over_up is not None:
-                at = instance.engine.seams.clock.wall_ms()
-                end = _with_result(ours.end, operation)
-                report = r.LateReport(step=step, number=ours.number, end=end, at=at, up=ours.over_up)
-                await instance.engine.file_late(instance.run, report)
+            if not missing or ours.token != instance.lease.token or known.token != ours.token:
+                continue
+            at = instance.engine.seams.clock.wall_ms()
+            if (step, ours.number) in instance.never_sent:
+                end, up = r.End("not_sent", "its process lost the run before the call"), instance.now().up
+            elif ours.end is not None and ours.over_up is not None:
+                end, up = _with_result(ours.end, operation), ours.over_up
+            else:
+                continue
+            report = r.LateReport(step=step, number=ours.number, end=end, at=at, up=up)
+            await instance.engine.file_late(instance.run, report)
 
 
 def _with_result(end: r.End, operation: OperationState) -> r.End:

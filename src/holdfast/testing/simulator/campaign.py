@@ -17,6 +17,7 @@ from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.world import Journal, Report, simulate
 
 BATCH = 20
+BATCHES_PER_PROCESS = 50
 FULL = 2_000
 """From so many seeds on a campaign has to have reached everything; fewer cannot be expected to."""
 
@@ -90,7 +91,8 @@ def _parts(batches: list[range], jobs: int, journal: Journal) -> Iterator[Part]:
     if jobs == 1:
         yield from map(work, batches)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    # What a killed process leaves in memory is as dead as the process: a fresh one now and then gives it back.
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
         yield from pool.imap_unordered(work, batches)
 
 
