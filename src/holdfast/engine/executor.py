@@ -91,8 +91,8 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
         # The run is lost to us, and its call is ours: what it answers is left for whoever has the run now.
         if (call := flight.calls.get(started.number)) is not None:
             flight.instance.engine.watch_late(flight, started.number, call)
-        else:
-            flight.instance.never_sent.add((flight.step, started.number))  # and nobody else would ever make it
+        elif flight.current is None or flight.current.attempt != started.number:
+            flight.instance.never_sent.add((flight.step, started.number))  # no call was begun, and none ever will be
         raise
     if len(flight.operation.attempts) < started.number:
         flight.started = None  # it was refused by the ledger: nothing was sent
