@@ -28,6 +28,36 @@ def test_the_result_of_what_happened_reaches_the_agent(holdfast: Lab):
     assert len([line for line in holdfast.world if line.startswith("refund")]) == 1
 
 
+def test_a_result_that_does_not_fit_is_refused_where_the_code_is_found(holdfast: Lab):
+    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    said = holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
+    assert said.status == 2
+    assert "17 is not what refund returns" in said.remarks
+    assert "expected str" in said.remarks
+    assert holdfast("why", "ticket-1/refund#1", "--json").json["phase"] == "unknown"
+    assert "there is no run ticket-9" in holdfast("resolve", "ticket-9/refund#1", "--happened", "--result", "1").err
+
+
+def test_a_result_that_nobody_can_check_here_is_checked_when_the_run_goes_on(holdfast: Lab):
+    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    (holdfast.directory / "changed.py").rename(holdfast.directory / "away.py")
+    said = holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
+    assert said.lines == [
+        "Recorded. It is checked and applied where the code of refund is.", "Next: holdfast resume ticket-1",
+    ]  # fmt: skip
+    (holdfast.directory / "away.py").rename(holdfast.directory / "changed.py")
+    resumed = holdfast("resume", "ticket-1")
+    assert resumed.status == 3
+    assert "refused: 17 is not what refund returns; expected str" in resumed.remarks
+    assert "17 is not what refund returns" in holdfast("show", "ticket-1").words
+    assert holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", '"r-2"').status == 0
+    assert holdfast("resume", "ticket-1").out == '"r-2"\n'
+
+
 @pytest.mark.parametrize("flags", [[], ["--give-up"]])
 def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
     said = asking("resolve", OPERATION, "--did-not-happen", *flags, "--by", "bea", "--json")

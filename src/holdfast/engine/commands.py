@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import logging
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.elsewhere import settled_posts
+from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
 from holdfast.engine.rest import Ending
+from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
@@ -20,6 +24,7 @@ from holdfast.model.run import RunHistory
 from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
+_LOG: Final = logging.getLogger("holdfast")
 Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
 About: TypeAlias = r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
 
@@ -43,7 +48,7 @@ def command_post(run: str, body: bytes, key: str = "") -> Post:
     return Post(command_stream(run), key, body)
 
 
-def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Record, ...]:
+def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[str, ToolCode]) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
     command = msgspec.json.decode(entry.body, type=Command)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
@@ -56,6 +61,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp) -> tuple[r.Reco
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
+    if isinstance(record, r.Resolved) and (misfit := _misfit(operation, record, tools)):
+        return (replace(applied, note=f"refused: {_no_result(operation, record)}; {misfit}"),)
     if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
         return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
@@ -124,7 +131,7 @@ async def take_commands(instance: Instance) -> None:
     for entry in entries:
         if entry.id <= instance.history.entry_seen or instance.sealed is not None:
             continue
-        records = records_for(instance.history, entry, instance.stamp())
+        records = records_for(instance.history, entry, instance.stamp(), instance.engine.tools)
         await instance.append(*records, posts=posts_for(instance.history, records))
         for record in records:
             if isinstance(record, r.CommandApplied):
@@ -141,6 +148,8 @@ async def take_commands(instance: Instance) -> None:
 
 def _act(instance: Instance, command: r.CommandApplied) -> None:
     match command.command:
+        case "resolve" if command.note.startswith("refused"):
+            _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.note)
         case "cancel":
             instance.end(Ending("cancelled", command.note or f"cancelled by {command.by}"))
         case "pause":
@@ -149,8 +158,9 @@ def _act(instance: Instance, command: r.CommandApplied) -> None:
             return
 
 
-def checked_resolution(history: RunHistory, step: str, word: str, *, with_result: bool) -> None:
+def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[str, ToolCode]) -> None:
     """Refuse a person's word that cannot apply. Raises `UsageError` saying what can."""
+    step, word = record.step, record.word
     operation = history.operations.get(step)
     if operation is None:
         known = ", ".join(sorted(history.operations)) or "none"
@@ -166,7 +176,13 @@ def checked_resolution(history: RunHistory, step: str, word: str, *, with_result
             f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
             next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",
         )
-    if word == "happened" and not with_result and not _may_be_null(history, operation):
+    if misfit := _misfit(operation, record, tools):
+        raise UsageError(
+            f"{history.run}/{step}: {_no_result(operation, record)}",
+            known=misfit,
+            next_step="give it as the tool would have: --happened --result JSON",
+        )
+    if word == "happened" and record.result == r.NOTHING and not _may_be_null(history, operation):
         raise UsageError(
             f"{history.run}/{step}: the agent goes on with what {operation.intent.tool} gave, which is not known",
             next_step="give it as the tool would have: --happened --result JSON",
@@ -176,3 +192,25 @@ def checked_resolution(history: RunHistory, step: str, word: str, *, with_result
 def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
     stored = history.contracts.get(operation.contract)
     return stored is None or msgspec.json.decode(stored.clauses, type=Contract).may_be_null
+
+
+def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCode]) -> str:
+    """The tool whose code has to say whether the result that a person gave fits; empty where nothing has to wait."""
+    record = msgspec.json.decode(entry.body, type=Command).record
+    operation = history.operations.get(record.step) if isinstance(record, r.Resolved) else None
+    if operation is None or not isinstance(record, r.Resolved) or record.result == r.NOTHING:
+        return ""
+    tool = operation.intent.tool
+    return "" if tool in tools else tool
+
+
+def _misfit(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> str:
+    """Why the result that a person gave is not what the tool returns; empty where it fits, or nobody here can tell."""
+    tool = tools.get(operation.intent.tool)
+    if record.word != "happened" or record.result == r.NOTHING or tool is None:
+        return ""
+    return tool.codec.misfit(bytes(record.result))
+
+
+def _no_result(operation: OperationState, record: r.Resolved) -> str:
+    return f"{clean(bytes(record.result).decode())} is not what {operation.intent.tool} returns"

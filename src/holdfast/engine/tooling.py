@@ -33,6 +33,10 @@ class Codec(Protocol):
         """The value of a stored form. Raises `ValueError`."""
         ...
 
+    def misfit(self, stored: bytes, /) -> str:
+        """Why a stored form cannot be decoded, and what is expected; empty where it can."""
+        ...
+
 
 class ToolCode(Protocol):
     """One tool, as an app holds it."""

@@ -7,7 +7,15 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.engine.awaiting import Arrival, arrived_stream, forward
-from holdfast.engine.commands import Command, Word, checked_resolution, command_stream, posts_for, records_for
+from holdfast.engine.commands import (
+    Command,
+    Word,
+    checked_resolution,
+    command_stream,
+    posts_for,
+    records_for,
+    waits_for_code,
+)
 from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
@@ -29,11 +37,15 @@ from holdfast.model.transactions import WHOLE_RUN
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of an order: applied at once, or left for the process that drives the run."""
+    """What became of an order: applied at once, or left for the process that drives the run.
+
+    `lacks` is the tool whose code has to check the order first, where it is not here.
+    """
 
     run: str
     at_once: bool
     note: str = ""
+    lacks: str = ""
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -90,12 +102,16 @@ class Service:
         evidence: str = "",
         result: Any = None,
     ) -> Applied:
-        """A person's word on an operation that no rule could decide. It is final when it is in the ledger."""
+        """A person's word on an operation that no rule could decide. It is final when it is in the ledger.
+
+        A `result` has to be what the tool returns. Where the tool's code is not here, the word waits for a process
+        that has it; one that does not fit is refused there, and the operation stays open. Raises `UsageError`.
+        """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
-        checked_resolution(history, step, word, with_result=result is not None)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
+        checked_resolution(history, record, self._engine.tools)
         key = f"resolve/{step}/{len(state.attempts)}/{state.checks}/{history.entry_seen}"
         entry = await self._post(run, Command("resolve", by, evidence, record), key)
         if not entry.fresh:
@@ -242,33 +258,39 @@ class Service:
                 await engine.look(everything=False)
             found = await engine.leases.claim(run)
             if isinstance(found, Claimed):
-                await self._apply_claimed(found)
-                return Applied(run, at_once=True)
+                lacking = await self._apply_claimed(found)
+                note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
+                return Applied(run, at_once=not lacking, note=note, lacks=lacking)
             if found is None or await knock(engine.journal, run, found.row.token):
                 return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
 
-    async def _apply_claimed(self, claimed: Claimed) -> None:
+    async def _apply_claimed(self, claimed: Claimed) -> str:
         try:
-            await self._apply_to(claimed)
+            return await self._apply_to(claimed)
         except JournalError:
             self._engine.leases.give_back(claimed.row)
             raise
         finally:
             self._engine.leases.let_go(claimed.lease.run)
 
-    async def _apply_to(self, claimed: Claimed) -> None:
+    async def _apply_to(self, claimed: Claimed) -> str:
+        """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
         run, row = claimed.lease.run, claimed.row
         history, log = await self._open(claimed)
         entries = await self._engine.journal.entries(command_stream(run), history.entry_seen)
         bodies: list[bytes] = []
         posts: list[Post] = []
+        lacking = ""
         for entry in entries:
-            records = records_for(history, entry, self._stamp())
+            if lacking := waits_for_code(history, entry, self._engine.tools):
+                break
+            records = records_for(history, entry, self._stamp(), self._engine.tools)
             posts.extend(posts_for(history, records))
             for record in records:
                 history.add(record)
                 bodies.append(encode(record))
         await log.append(bodies, self._after(row, history), tuple(posts))
+        return lacking
 
     def _after(self, row: RunRow, history: RunHistory) -> RunChange:
         """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""

@@ -58,6 +58,14 @@ class ResultCodec:
                 "Give the function its former return annotation."
             ) from why
 
+    def misfit(self, data: bytes) -> str:
+        """Why a stored form cannot be read by this annotation, and what is expected; empty where it can."""
+        try:
+            self._decode(data)
+        except (TypeError, ValueError, RecursionError) as why:
+            return f"expected {_name_of(self.annotation)}: {why}"
+        return ""
+
     def round_trip(self, value: object) -> tuple[bytes, Any]:
         """The stored form and what it decodes to; raises ResultError unless one is as good as the other."""
         if self.annotation is NoneType:

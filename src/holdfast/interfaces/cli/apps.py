@@ -12,16 +12,19 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.agent.registry import gather_tools
+from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
-from holdfast.errors import JournalDistrusted, UsageError
+from holdfast.errors import JournalDistrusted, UnknownRun, UsageError
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
 from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
 from holdfast.interfaces.looking import Looking
 
-__all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember"]
+__all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember", "tools_at_hand"]
 
 AnyAgent = Agent[Any, Any]
+AnyTool = Tool[Any, Any]
 _REMEMBERED: Final = "target/"
 
 
@@ -75,6 +78,17 @@ async def agents_for(call: Call, looking: Looking, run: str, targets: tuple[str,
     target = msgspec.json.decode(stored, type=dict[str, str])["target"]
     call.screen.note((f"Using {target}, where {wanted} was found the last time.", "dim"))
     return [*agents, load_agent(target)]
+
+
+async def tools_at_hand(call: Call, run: str) -> dict[str, AnyTool]:
+    """The tools of a run's agent where its code can be found, and none where it cannot."""
+    async with call.looking() as looking:
+        try:
+            return gather_tools(await agents_for(call, looking, run, ()), ())
+        except UnknownRun:
+            raise
+        except UsageError:
+            return {}
 
 
 @contextmanager

@@ -8,9 +8,10 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
@@ -18,6 +19,7 @@ import click
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import system_seams
 from holdfast.engine.settings import Settings
+from holdfast.engine.tooling import ToolCode
 from holdfast.interfaces.cli.place import existing_journal
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
@@ -47,11 +49,10 @@ class Call:
             await journal.close()
 
     @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[Service]:
-        """Open the journal to give orders. No agent's code is needed for that."""
-        engine = Engine(
-            SqliteJournal(existing_journal(self.journal)), system_seams(), Settings(), {}, {}, host.this_process
-        )
+    async def serving(self, tools: Mapping[str, ToolCode] = MappingProxyType({})) -> AsyncGenerator[Service]:
+        """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
+        journal = SqliteJournal(existing_journal(self.journal))
+        engine = Engine(journal, system_seams(), Settings(), tools, {}, host.this_process)
         try:
             await engine.open()
             yield Service(engine)

@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.cli.apps import tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
@@ -44,17 +45,26 @@ async def resolve(
 
     Your word is recorded with your name and is final. The agent is told: its call
     returned (--happened), failed (--did-not-happen), or is made once more.
+    A --result has to be what the tool returns: where its code is found it is checked
+    at once, else when the run goes on, and one that does not fit changes nothing.
     """
     word = _word(flags)
     if result is not None and word != "happened":
         raise UsageError("--result is what a call returned: it goes with --happened")
     value = None if result is None else any_json(result)
-    async with call.serving() as service:
+    run, _ = split_operation_id(operation)
+    tools = {} if value is None else await tools_at_hand(call, run)
+    async with call.serving(tools) as service:
         applied = await service.resolve(operation, word, by=by, evidence=evidence, result=value)
         _, state = await service.operation(operation)
-    run, _ = split_operation_id(operation)
-    note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _WAITING
+    note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast resume {run}", operation=operation, phase=state.phase)
+
+
+def _recorded(applied: Applied) -> str:
+    if applied.lacks:
+        return f"Recorded. It is checked and applied where the code of {applied.lacks} is."
+    return "Recorded. The process that drives the run applies it within a moment."
 
 
 def _word(flags: dict[str, bool]) -> Word:
@@ -102,7 +112,12 @@ async def cancel(call: Call, run: str, why: str, by: str) -> None:
     async with call.serving() as service:
         await _still_under_way(service, run, "call off")
         applied = await service.cancel(run, by=by, why=why)
-    _tell(call.screen, applied, f"{run} is called off." if applied.at_once else _WAITING, f"holdfast resume {run}")
+    _tell(
+        call.screen,
+        applied,
+        f"{run} is called off." if applied.at_once else _recorded(applied),
+        f"holdfast resume {run}",
+    )
 
 
 @command(
@@ -125,7 +140,7 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
         else:
             await _still_under_way(service, name, "pause")
             applied = await service.pause(name, by=by, why=why)
-            note = f"{name} rests." if applied.at_once else _WAITING
+            note = f"{name} rests." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
 
 
@@ -143,10 +158,7 @@ async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> Non
         else:
             applied = await service.unpause(name, by=by)
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
-    _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _WAITING, next_step, tool=tool)
-
-
-_WAITING = "Recorded. The process that drives the run applies it within a moment."
+    _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
 
 
 async def _still_under_way(service: Service, run: str, what: str) -> None:
@@ -169,5 +181,5 @@ def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: o
         screen.document({**name, **rest, "applied": applied.at_once, "note": note, "next_step": next_step})
         return
     screen.line(note)
-    if applied.at_once:
+    if applied.at_once or applied.lacks:
         screen.line(("Next: ", "dim"), next_step)
