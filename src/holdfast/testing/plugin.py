@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from holdfast.testing.world import World
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--holdfast-sigkill`."""
+    parser.getgroup("holdfast").addoption(
+        "--holdfast-sigkill",
+        action="store_true",
+        help="world.explore: perform each run in processes of its own, over a journal on disk, killed with SIGKILL",
+    )
+
+
 @pytest.fixture
 def run_virtual() -> Callable[..., Any]:
     """`run_virtual(main())`: run a coroutine in virtual time, where a day passes at once."""
@@ -30,8 +39,8 @@ def current_operation() -> Iterator[CurrentOperation]:
 
 
 @pytest.fixture
-def world() -> World:
+def world(request: pytest.FixtureRequest) -> World:
     """A world for agents: stubs, faults, virtual time, and a crash at every boundary (`world.explore`)."""
     from holdfast.testing.world import World  # noqa: PLC0415 - a plugin that is not used costs nothing
 
-    return World()
+    return World(sigkill=bool(request.config.getoption("--holdfast-sigkill")))

@@ -51,15 +51,15 @@ ACTOR: Final[ContextVar[Actor]] = ContextVar("holdfast_actor")
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The loop of one simulation. `pick` chooses among the actors that can take a step."""
+    """The loop of one simulation. `pick` chooses among the actors that can take a step; time begins at `now_s`."""
 
-    def __init__(self, pick: Pick, *, most_steps: int = 400_000) -> None:
+    def __init__(self, pick: Pick, *, most_steps: int = 400_000, now_s: float = 0.0) -> None:
         super().__init__()
         self.world: Final = Actor("world")
         self.steps = 0
         self.halted = False
         self.accidents: list[str] = []
-        self._now = 0.0
+        self._now = now_s
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Actor]] = []
         self._scheduled_so_far = 0
         self._pick = pick

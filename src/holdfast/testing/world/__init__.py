@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -25,12 +25,16 @@ from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.testing.world.explore import Exploration, Finding, judge
-from holdfast.testing.world.outside import Effect, Fault, Kind, Outside, Service, stub
-from holdfast.testing.world.stage import Ended, Stage
+from holdfast.testing.world.outside import Effect, Fault, Kind, Outside, stub
+from holdfast.testing.world.processes import in_processes
+from holdfast.testing.world.service import Service
+from holdfast.testing.world.stage import Ended, Task, in_this_process
 
 T = TypeVar("T")
 R = TypeVar("R")
 AnyTool = Tool[Any, Any]
+Way = Callable[[Task, Outside, Sequence[int]], Ended]
+"""How a run is performed whose processes die at the given boundaries."""
 
 __all__ = ["Effect", "Exploration", "Finding", "Ran", "Service", "World"]
 
@@ -51,10 +55,15 @@ class Ran(msgspec.Struct, Generic[R]):
 
 
 class World:
-    """The outside world of a test. Each `run` starts in a fresh one, with the stubs and faults that were set."""
+    """The outside world of a test. Each `run` starts in a fresh one, with the stubs and faults that were set.
 
-    def __init__(self) -> None:
+    With `sigkill` (the `world` fixture under `pytest --holdfast-sigkill`) `explore` performs each run in processes
+    of its own, over a journal on disk, and kills them with SIGKILL.
+    """
+
+    def __init__(self, *, sigkill: bool = False) -> None:
         self._outside = Outside()
+        self._sigkill = sigkill
 
     # --- setting the scene --------------------------------------------------------------------------------------
 
@@ -106,7 +115,7 @@ class World:
 
     def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> Ran[R]:
         """Run the agent in a fresh world until it ends or waits for a person or an event. Days pass at once."""
-        end, calls = self._perform(agent, given, run_id, 0)
+        end, calls = self._perform(Task(agent, given, run_id), (), in_this_process)
         names = [effect.tool for effect in self._outside.effects]
         return Ran(end.status, end.result, end.error, names, calls, end.asks, end.reason)
 
@@ -117,28 +126,28 @@ class World:
 
         Raises `AssertionError` with the story where the world sees something else than without a crash. An
         operation that is left unknown is such a finding too, unless `allow_unknown` says that a person may be asked.
+        With `sigkill`, `UsageError` where a fake or what was done cannot outlive a killed process.
         """
         __tracebackhide__ = True  # pytest shows the test, not this
-        calm = self._perform(agent, given, run_id, 0)
+        task, way = Task(agent, given, run_id), in_processes if self._sigkill else in_this_process
+        calm = self._perform(task, (), way)
         findings: list[Finding] = []
         count = len(calm[0].boundaries)
         for number in range(1, count + 1):
-            struck = self._perform(agent, given, run_id, number)
+            struck = self._perform(task, (number,), way)
             finding = judge(number, calm, struck, agent.tools, allow_unknown=allow_unknown)
             if finding is not None:
                 findings.append(finding)
-        exploration = Exploration(count, calm[1], findings)
+        exploration = Exploration(count, calm[1], findings, self._sigkill)
         if findings:
             raise AssertionError(f"{agent.name}: {exploration}")
         return exploration
 
-    def _perform(self, agent: Agent[Any, Any], given: Any, run_id: str | None, kill_at: int) -> tuple[Ended, list[str]]:
-        stage = Stage(agent, (), kill_at)
+    def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[Ended, list[str]]:
         outside = self._outside
         outside.begin_anew()
-        outside.point = stage.outside
-        with _quiet(), outside.around(gather_tools([agent], ()).values()):
-            end = stage.perform(given, run_id)
+        with _quiet(), outside.around(gather_tools([task.agent], ()).values()):
+            end = way(task, outside, kills)
         return end, outside.happened()
 
 

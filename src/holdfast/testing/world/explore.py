@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agent.tool import Tool
-from holdfast.errors import ReplayDiverged
 from holdfast.testing.world.stage import Ended
 
 AnyTools = Iterable[Tool[Any, Any]]
@@ -33,22 +32,27 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Exploration(msgspec.Struct, frozen=True):
-    """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to."""
+    """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to.
+
+    `sigkill`: the crashes were real, each in a process of its own.
+    """
 
     boundaries: int
     undisturbed: Sequence[str]
     findings: Sequence[Finding]
+    sigkill: bool = False
 
     def __str__(self) -> str:
         """What was tried and what was found, grouped where a crash does the same at several boundaries."""
         if not self.findings:
             always = f"the effects are always {_listed(self.undisturbed)}"
-            return _wrapped(f"{self.boundaries} boundaries, a crash at each: {always}", "")
+            return _wrapped(f"{self.boundaries} boundaries, a {self._death} at each: {always}", "")
         groups: dict[tuple[str, str], list[Finding]] = {}
         for finding in self.findings:
             groups.setdefault((finding.what, finding.why), []).append(finding)
         lines = [
             f"{len(self.findings)} of {self.boundaries} boundaries change what the world sees.",
+            *(["Each crash was real: each process killed with SIGKILL."] if self.sigkill else []),
             _wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.", ""),
         ]
         for same in groups.values():
@@ -57,6 +61,10 @@ class Exploration(msgspec.Struct, frozen=True):
                 others = ", ".join(f"{one.boundary} ({one.where})" for one in same[1:9])
                 lines.append(_wrapped(f"the same at {others}{' and more' if len(same) > 9 else ''}", "    "))
         return "\n".join(lines)
+
+    @property
+    def _death(self) -> str:
+        return "SIGKILL" if self.sigkill else "crash"
 
 
 def judge(
@@ -67,8 +75,8 @@ def judge(
     where = end.boundaries[number - 1] if number <= len(end.boundaries) else "its end"
     by_name = {tool.name: tool for tool in tools}
     more, less = Counter(effects) - Counter(expected), Counter(expected) - Counter(effects)
-    unknown = _unknown(end)
-    if end.stopped == "diverged" or isinstance(end.error, ReplayDiverged):
+    unknown = end.unknown
+    if end.stopped == "diverged":
         what = "the run stops as diverged: after the crash its code does not come back to what is recorded"
         return Finding(number, where, what, end.reason)
     if more:
@@ -92,12 +100,6 @@ def judge(
         what = f"the run returns {end.result!r} instead of {calm_end.result!r}"
         return Finding(number, where, what, "something that is not journaled decides: use run.now(), run.uuid()...")
     return None
-
-
-def _unknown(end: Ended) -> str:
-    if end.history is None:
-        return ""
-    return next((step for step, one in end.history.operations.items() if one.phase == "unknown"), "")
 
 
 def _tool_of(line: str) -> str:

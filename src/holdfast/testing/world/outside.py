@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,21 +18,10 @@ from holdfast.agent.tool import Tool
 from holdfast.engine.current import current_operation
 from holdfast.engine.tooling import Code
 from holdfast.model.outcome import DidNotHappen
+from holdfast.testing.world.service import Service, State, packed, restore, state_of, unpacked
 
 AnyTool = Tool[Any, Any]
 Kind = Literal["lose_request", "lose_reply", "fail_after", "land_late", "deliver_twice"]
-
-
-class Service(Protocol):
-    """A fake system that a test brings along. It counts its own effects."""
-
-    def effects(self) -> list[str]:
-        """What happened there, in order; equal texts are equal effects."""
-        ...
-
-    def reset(self) -> None:
-        """Forget everything: the next run starts in a new world."""
-        ...
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -54,6 +43,15 @@ class Fault(msgspec.Struct):
     kind: Kind
     times: int
     after_s: float = 0.0
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What happened outside, on its way from one process to another."""
+
+    effects: bytes
+    answers: bytes
+    faults: bytes
+    services: list[State]
 
 
 class ServerError(Exception):
@@ -88,6 +86,21 @@ class Outside:
         """Every effect, as text: those that the world counted, and those of the test's own services."""
         counted = [f"{type(one).__name__}: {line}" for one in self.services for line in one.effects()]
         return [str(effect) for effect in self.effects] + counted
+
+    def give(self) -> Carried:
+        """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot."""
+        return Carried(
+            packed("what a tool was given", self.effects),
+            packed("what a tool returned", self._answers),
+            packed("a fault", self._left),
+            [state_of(service) for service in self.services],
+        )
+
+    def take(self, carried: Carried) -> None:
+        """Go on from there. Raises `UsageError` for a service that keeps what it counts outside of itself."""
+        self.effects, self._answers, self._left = map(unpacked, (carried.effects, carried.answers, carried.faults))
+        for service, state in zip(self.services, carried.services, strict=True):
+            restore(service, state)
 
     @contextmanager
     def around(self, tools: Iterable[AnyTool]) -> Generator[None]:

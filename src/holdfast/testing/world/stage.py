@@ -1,28 +1,30 @@
-"""One run of an agent in a world of its own: processes that die, virtual time, a journal in memory."""
+"""One run of an agent in a world of its own: processes that die, virtual time, a journal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.agent.agent import Agent
-from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
-from holdfast.errors import HoldfastError, RunStopped, RunSuspended
+from holdfast.errors import HoldfastError, ReplayDiverged, RunStopped, RunSuspended
 from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Worker, Write
+from holdfast.journal.port import Journal, Row, RunRow, Worker, Write
 from holdfast.model.run import RunHistory
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.simulator.disk import Disk, Store
 from holdfast.testing.simulator.loop import Actor, Died, SimLoop, Stuck
+from holdfast.testing.world.outside import Outside
+
+AnyAgent = Agent[Any, Any]
 
 LIMIT_S: Final = 400 * 86_400.0
 """The virtual time after which a run that has not come to rest is given up: more than a year."""
@@ -32,8 +34,19 @@ UNHURRIED: Final = Settings(poll_ms=300_000, recover_every_ms=300_000, lease_ms=
 """Time is free here, and looking around is not: processes look less often than real ones."""
 
 
+class Task(msgspec.Struct, frozen=True):
+    """What is performed: an agent on one input."""
+
+    agent: AnyAgent
+    given: Any
+    run_id: str | None = None
+
+
 class Ended(msgspec.Struct):
-    """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did."""
+    """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did.
+
+    `unknown` is the first step that was left unknown; `error` is what the agent's code raised.
+    """
 
     status: str = "never began"
     result: Any = None
@@ -41,34 +54,76 @@ class Ended(msgspec.Struct):
     reason: str = ""
     stopped: str = ""
     asks: str = ""
+    unknown: str = ""
     boundaries: list[str] = []
-    history: RunHistory | None = None
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What earlier processes left behind: the points they came by, the hour, and which workers are dead."""
+
+    boundaries: Sequence[str] = ()
+    now_s: float = 0.0
+    lives: int = 0
+    dead: Sequence[str] = ()
+
+
+class Home(Protocol):
+    """Where the processes of a stage keep their journal, and what becomes of one that dies."""
+
+    async def open(self) -> None:
+        """Make it ready for the first process."""
+        ...
+
+    def disk(self, actor: Actor) -> Journal:
+        """The journal as a new process sees it."""
+        ...
+
+    def kill(self, actor: Actor) -> None:
+        """Let this process die. May never return."""
+        ...
+
+    async def runs(self, run: str) -> list[RunRow]:
+        """The row of a run, if there is one."""
+        ...
+
+    async def read(self, run: str) -> list[Row]:
+        """Its records."""
+        ...
+
+
+def in_this_process(task: Task, outside: Outside, kills: Sequence[int]) -> Ended:
+    """Perform the task in processes that are simulated in this one, over a journal in memory."""
+    stage = Stage(task, kills, InMemory, Before())
+    outside.point = stage.reached
+    return stage.perform()
 
 
 class Stage:
-    """A world for one run. `kill_at` is the boundary, counted from 1, at which its first process dies."""
+    """Where one run is performed. `kills` are the boundaries, counted from 1 over all processes, at which one dies."""
 
-    def __init__(self, agent: Agent[Any, Any], tools: Iterable[Tool[Any, Any]], kill_at: int = 0) -> None:
-        self.loop: Final = SimLoop(lambda actors: actors[0], most_steps=5_000_000)
+    def __init__(self, task: Task, kills: Sequence[int], home: Callable[[Stage], Home], before: Before) -> None:
+        self.loop: Final = SimLoop(lambda actors: actors[0], most_steps=5_000_000, now_s=before.now_s)
         self.boot = "boot"
         self.contained: dict[str, bool] = {}
-        self._agent = agent
-        self._tools = tuple(tools)
-        self._kill_at = kill_at
-        self._store: Final = Store(self.now_ms, self.wall_ms, namespace="test")
-        self._store.stored = _nothing
-        self._chance = random.Random(1)  # noqa: S311 - a test repeats
+        self.skew_ms = 0
+        self.full_until = 0
+        self.before: Final = before
+        self.ended: Final = Ended(boundaries=list(before.boundaries))
+        self._task = task
+        self._run = task.run_id or (task.agent.run_id_for(task.given) if task.agent.template else "run")
+        self._kills = frozenset(kills)
+        self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test repeats
         self._context = contextvars.copy_context()
         self._actor: Actor | None = None
-        self._disk: Disk | None = None
-        self.ended: Final = Ended(boundaries=[])
+        self._home: Final = home(self)
 
     # --- what processes stand on: see `Ground` ---------------------------------------------------------------
 
     @property
     def store(self) -> MemoryJournal:
-        """The journal."""
-        return self._store
+        """The journal that processes share in memory."""
+        assert isinstance(self._home, InMemory), "only processes in memory ask for it"
+        return self._home.store
 
     def now_ms(self) -> int:
         """Milliseconds since the run began."""
@@ -87,19 +142,15 @@ class Stage:
         if not actor.alive:
             raise Died
         self.ended.boundaries.append(label)
-        if len(self.ended.boundaries) == self._kill_at:
-            self._kill(actor)
+        if len(self.ended.boundaries) in self._kills:
+            self._home.kill(actor)
             raise Died
         return False
 
     def reached(self, point: str) -> None:
-        """A crash point of the runtime."""
+        """A crash point of the runtime, or a boundary in the world outside."""
         if self._actor is not None:
             self.point(self._actor, point.replace("_", " "))
-
-    def outside(self, label: str) -> None:
-        """A boundary in the world outside."""
-        self.reached(label)
 
     def disk_s(self) -> float:
         """A write takes a millisecond."""
@@ -120,43 +171,42 @@ class Stage:
 
     # --- running -----------------------------------------------------------------------------------------------
 
-    def perform(self, given: Any, run_id: str | None) -> Ended:
+    def perform(self) -> Ended:
         """Run the agent until it ends, or waits for a person or an event; a process that dies is started again."""
-        name = run_id or (self._agent.run_id_for(given) if self._agent.template else "run")
         try:
-            self.loop.run(self._main(given, name), until=LIMIT_S)
+            self.loop.run(self._main(), until=LIMIT_S + self.before.now_s)
         except Stuck as stuck:
             self.ended.status, self.ended.reason = "stuck", str(stuck)
         return self.ended
 
-    async def _main(self, given: Any, name: str) -> None:
-        await self._store.open()
-        self._start(given, name)
-        while not await self._at_rest(name):
+    async def _main(self) -> None:
+        await self._home.open()
+        self._start()
+        while not await self._at_rest():
             await asyncio.sleep(LOOK_S)
             if self._actor is not None and not self._actor.alive:
-                self._start(given, name)
-        self.ended.history = await _history(self._store, name)
+                self._start()
+        self.ended.unknown = _unknown(self._run, await self._home.read(self._run))
 
-    def _start(self, given: Any, name: str) -> None:
-        self._context.run(lambda: self._spawn(given, name))
+    def _start(self) -> None:
+        self._context.run(self._spawn)
 
-    def _spawn(self, given: Any, name: str) -> None:
-        self._actor = actor = self.loop.spawn("worker", lambda: self._live(given, name))
-        self._disk = Disk(self, actor, contained=False)
+    def _spawn(self) -> None:
+        self._actor = self.loop.spawn("worker", self._live)
 
-    async def _live(self, given: Any, name: str) -> None:
-        assert self._disk is not None
+    async def _live(self) -> None:
+        assert self._actor is not None, "it lives in an actor"
+        task = self._task
         seams = Seams(self, SeededRng(self._chance.getrandbits(32)), InlineThreads(), self)
         app = Holdfast(
-            self._disk, agents=[self._agent], tools=self._tools, settings=UNHURRIED, seams=seams, worker=_worker
+            self._home.disk(self._actor), agents=[task.agent], settings=UNHURRIED, seams=seams, worker=_worker
         )
         async with app:
-            await self._ask(lambda: app.run(self._agent, given, run_id=name))
-            while not await self._over(name):  # noqa: ASYNC110 - the journal sets no event
+            await self._ask(lambda: app.run(task.agent, task.given, run_id=self._run))
+            while not await self._over():  # noqa: ASYNC110 - the journal sets no event
                 await asyncio.sleep(LOOK_S)  # what is due is driven meanwhile
             if self.ended.status == "completed":
-                await self._ask(lambda: app.run(self._agent, given, run_id=name))
+                await self._ask(lambda: app.run(task.agent, task.given, run_id=self._run))
 
     async def _ask(self, ask: Callable[[], Any]) -> None:
         ended = self.ended
@@ -168,11 +218,12 @@ class Stage:
             ended.stopped = error.reason if isinstance(error, RunStopped) else ""
         except HoldfastError as error:
             ended.error, ended.reason = error, str(error)
+            ended.stopped = "diverged" if isinstance(error, ReplayDiverged) else ""
         except Exception as error:  # noqa: BLE001 - whatever the agent raised is what the test wants to see
             ended.error = error
 
-    async def _over(self, name: str) -> bool:
-        rows = await self._store.runs(run=name)
+    async def _over(self) -> bool:
+        rows = await self._home.runs(self._run)
         if not rows:
             return self.ended.error is not None  # it was refused before it began
         row = rows[0]
@@ -182,26 +233,54 @@ class Stage:
             return True
         return row.status in {"completed", "stopped"}
 
-    async def _at_rest(self, name: str) -> bool:
+    async def _at_rest(self) -> bool:
         finished = self._actor is not None and all(task.done() for task, _ in self._actor.tasks)
-        return finished and self._actor is not None and self._actor.alive and await self._over(name)
+        return finished and self._actor is not None and self._actor.alive and await self._over()
 
-    def _kill(self, actor: Actor) -> None:
+
+class InMemory:
+    """All processes are in this one, over a journal in memory. A dead one is cut off; its tasks stay as they are."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.store: Final = Store(stage.now_ms, stage.wall_ms, namespace="test")
+        self.store.stored = ignore
+        self._stage = stage
+        self._disk: Disk | None = None
+
+    async def open(self) -> None:
+        """See `Home.open`."""
+        await self.store.open()
+
+    def disk(self, actor: Actor) -> Journal:
+        """See `Home.disk`."""
+        self._disk = Disk(self._stage, actor, contained=False)
+        return self._disk
+
+    def kill(self, actor: Actor) -> None:
+        """See `Home.kill`."""
         actor.die()
         for worker in self._disk.workers if self._disk is not None else ():
-            self._store.kill(worker)
+            self.store.kill(worker)
+
+    async def runs(self, run: str) -> list[RunRow]:
+        """See `Home.runs`."""
+        return await self.store.runs(run=run)
+
+    async def read(self, run: str) -> list[Row]:
+        """See `Home.read`."""
+        return await self.store.read(run, limit=1_000_000)
+
+
+def ignore(_write: Write) -> None:
+    """Nobody looks at what becomes durable."""
 
 
 def _worker(token: str) -> Worker:
     return Worker(token, machine="test")
 
 
-async def _history(store: MemoryJournal, name: str) -> RunHistory:
-    history = RunHistory(name)
-    for row in await store.read(name, limit=1_000_000):
+def _unknown(run: str, rows: Sequence[Row]) -> str:
+    history = RunHistory(run)
+    for row in rows:
         history.add(decode(row.body))
-    return history
-
-
-def _nothing(_write: Write) -> None:
-    """Nobody checks here."""
+    return next((step for step, one in history.operations.items() if one.phase == "unknown"), "")

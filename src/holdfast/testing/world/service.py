@@ -1,0 +1,78 @@
+"""What a test brings along: fakes that count their own effects, and how their state goes from process to process."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from holdfast.errors import UsageError
+
+_Named = dict[str, Any] | None
+
+
+class Service(Protocol):
+    """A fake system that a test brings along. It counts its own effects."""
+
+    def effects(self) -> list[str]:
+        """What happened there, in order; equal texts are equal effects."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything: the next run starts in a new world."""
+        ...
+
+
+class State(msgspec.Struct, frozen=True):
+    """The state of a service, and what it counts in it."""
+
+    packed: bytes
+    effects: list[str]
+
+
+def state_of(service: Service) -> State:
+    """For another process. Raises `UsageError` where the service holds what cannot leave this one."""
+    return State(packed(type(service).__name__, service.__getstate__()), list(service.effects()))
+
+
+def restore(service: Service, state: State) -> None:
+    """As unpickling does, but in place: tools and tests know this object.
+
+    Raises `UsageError` where it does not count the same afterwards.
+    """
+    _set(service, unpacked(state.packed))
+    if list(service.effects()) != state.effects:
+        raise UsageError(
+            f"{type(service).__name__} keeps what it counts elsewhere, so that it dies with a killed process",
+            next_step="keep it in the object's own attributes, in a file or in a server",
+        )
+
+
+def packed(what: str, value: object) -> bytes:
+    """The bytes of a value. Raises `UsageError` where it cannot leave its process."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        raise UsageError(
+            f"{what} cannot outlive a killed process: {error}",
+            next_step="define its classes at the top of a module; leave open files and sockets out (__getstate__)",
+        ) from error
+
+
+def unpacked(value: bytes) -> Any:
+    """What was packed by a process of ours."""
+    return pickle.loads(value)  # noqa: S301 - it came through a pipe from our own child
+
+
+def _set(service: object, state: Any) -> None:
+    own_way = getattr(service, "__setstate__", None)
+    if own_way is not None:
+        own_way(state)
+        return
+    own, slots = cast("tuple[_Named, _Named]", state) if isinstance(state, tuple) else (cast("_Named", state), None)
+    if own is not None:
+        vars(service).clear()
+        vars(service).update(own)
+    for name, value in slots.items() if slots else ():
+        setattr(service, name, value)
