@@ -148,6 +148,7 @@ NEXT: Final[dict[str, str]] = {
     "UsageError": "Correct the call or the command; nothing was recorded or sent.",
     "ArgumentError": "Give the parameter that `parameter` names a value with a canonical form.",
     "ContractError": "Correct the declaration; the message names the fix.",
+    "StaleFacts": "Read the named facts again, then decide.",
     "OutsideRun": "Call the tool from an agent; in a unit test use `holdfast.testing.operation`.",
     "UnknownTool": "Name a tool that the app holds; `holdfast tools` lists them.",
     "UnknownRun": "`holdfast ps` lists the runs. Look whether you named the right journal.",

@@ -156,6 +156,14 @@ class ContractError(UsageError):
     """A tool or agent contradicts itself; found when it is declared."""
 
 
+class StaleFacts(UsageError):
+    """A decision demands facts that are missing, or older than it allows. `names` lists them."""
+
+    def __init__(self, message: str, *, names: tuple[str, ...], next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.names = names
+
+
 class OutsideRun(UsageError):
     """A tool was called outside a run, so its effect could not be recorded."""
 

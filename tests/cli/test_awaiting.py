@@ -60,3 +60,38 @@ def test_a_refusal_carries_no_result_and_an_id_names_one_message(holdfast: Lab):
     refused = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
     assert "another message came under the id m1" in refused.err
     assert holdfast("resume", "stay-7").status == 3
+
+
+MAILER = """
+from datetime import timedelta
+
+from holdfast import Run, agent, current_operation, tool
+
+@tool
+async def send(to: list[str]) -> list[str]:
+    current_operation().pending("eve", within=timedelta(hours=24), key="mail-eve")
+    current_operation().report("mails left today", 7)
+    return [name for name in to if name != "eve"]
+
+@agent(run_id="mail-{day}")
+async def mailing(run: Run, day: str) -> list[str]:
+    sent = await send.outcome(["ann", "eve"])
+    ends = await run.wait_pending(sent)
+    return [*sent.result, *(name for name, end in ends.items() if end.status == "succeeded")]
+"""
+
+
+def test_a_part_that_is_still_to_come_is_listed_shown_explained_and_settled(holdfast: Lab):
+    holdfast.write("mail.py", MAILER)
+    assert holdfast("run", "mail.py:mailing", '"mon"').status == 3
+    (awaited,) = holdfast("pending", "--json").json
+    assert awaited["operation"] == "mail-mon/send#1/part#1"
+    shown = holdfast("show", "mail-mon").out
+    assert "mails left today is 7" in shown
+    assert "eve: awaiting: waits for its answer" in shown
+    why = holdfast("why", "mail-mon/send#1/part#1").out
+    assert "it is a part of send#1, and is never sent by itself" in why
+    assert holdfast("deliver", "mail-eve", "--id", "m1").lines == ["Recorded.", "Next: holdfast resume mail-mon"]
+    assert holdfast("resume", "mail-mon").json == ["ann", "eve"]
+    assert "eve: done" in holdfast("show", "mail-mon").out
+    assert holdfast("replay", "mail-mon").status == 0

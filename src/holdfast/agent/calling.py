@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.agent.hearing import heard, heard_reading
 from holdfast.agent.outcomes import outcome_from, read_outcome
 from holdfast.engine.scopes import SCOPE
 from holdfast.engine.steps import Call, operate, read
@@ -21,6 +22,7 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
     if scope is not None and tool.contract.effect == "write" and not tool.serves:
         told = await operate(scope, Call(tool, arguments, step, at_once=at_once))
         operation = told.operation
+        heard(scope, operation)
         if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
             try:
                 return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
@@ -54,6 +56,9 @@ async def outcome_of(
         )
     call = Call(tool, arguments, step, model, at_once=at_once)
     if tool.contract.effect == "read":
-        return read_outcome(tool, arguments, await read(scope, call), scope.instance.run)
+        record = await read(scope, call)
+        heard_reading(scope, record)
+        return read_outcome(tool, arguments, record, scope.instance.run)
     told = await operate(scope, call)
+    heard(scope, told.operation)
     return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.engine import values
 from holdfast.engine.scopes import Scope
+from holdfast.errors import StaleFacts
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from holdfast.model.question import Scalar
 from holdfast.policies import milliseconds
@@ -21,9 +22,9 @@ T = TypeVar("T")
 class Facts:
     """The facts of one run. On replay they are what they were."""
 
-    def __init__(self, scope: Callable[[], Scope]) -> None:
+    def __init__(self, scope: Callable[[], Scope], known: Known) -> None:
         self._scope = scope
-        self._known: Final = Known()
+        self._known: Final = known
 
     def get(self, name: str) -> Fact | None:
         """The fact of that name, known or inferred; None where it is missing."""
@@ -32,6 +33,11 @@ class Facts:
     def values(self) -> dict[str, Any]:
         """Every fact's value by name: what a model is shown."""
         return {name: fact.value for name, fact in self._known.facts.items()}
+
+    @property
+    def corrections(self) -> tuple[Correction, ...]:
+        """What new values did away with so far, in order: those that were learned, and those that tools reported."""
+        return tuple(self._known.corrections)
 
     async def learn(
         self, name: str, value: Any, *, source: str, inferred_from: Sequence[str] = (), confidence: float = 1.0
@@ -78,6 +84,16 @@ class Facts:
         fact = self.get(name)
         now_ms: int = await values.value(self._scope(), "now", self._scope().instance.engine.seams.clock.wall_ms)
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
+
+    async def require(self, within: timedelta, *names: str) -> dict[str, Any]:
+        """The values of these facts, none of them older than `within`. Raises `StaleFacts` naming those that are."""
+        now_ms: int = await values.value(self._scope(), "now", self._scope().instance.engine.seams.clock.wall_ms)
+        stale = self._known.older_than(now_ms - milliseconds(within), names)
+        if stale:
+            raise StaleFacts(
+                f"missing, or older than {within}: {', '.join(stale)}", names=stale, next_step="read them again"
+            )
+        return {name: self._known.facts[name].value for name in names}
 
     def rely(self, step: str, *names: str) -> None:
         """Note that a step, of a plan or of code, is decided on these facts. Raises `UsageError` for a missing one."""

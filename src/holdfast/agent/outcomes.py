@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.flight import key_of
-from holdfast.engine.steps import Told
+from holdfast.engine.parts import parts_left
+from holdfast.engine.steps import Told, facts_of
 from holdfast.model import records as r
 from holdfast.model.outcome import RETURNED, Outcome, Receipt
 from holdfast.model.reports import LOST
@@ -21,6 +23,14 @@ R = TypeVar("R")
 
 def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
+    outcome = _outcome(tool, arguments, told, run, namespace)
+    facts = facts_of(told.operation)
+    if not facts:
+        return outcome
+    return replace(outcome, facts={fact.name: msgspec.json.decode(fact.value) for fact in facts})
+
+
+def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
     operation = told.operation
     name = f"{run}/{told.step}"
     if told.how == PENDING:
@@ -41,15 +51,18 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
         name, tool.name, key_of(namespace, run, told.step, operation.intent), operation.basis, operation.settled_at
     )
     done: Outcome[R] = Outcome("succeeded", name, tool.name, operation.basis, arguments=arguments, receipt=receipt)
+    if pending := tuple(item.name for item in parts_left(operation)):
+        done = replace(done, pending=pending)
     return _with_value(tool, done, operation.result, operation.reason if operation.lost else "")
 
 
 def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
     """What a read answered."""
     name, basis = f"{run}/{record.step}", RETURNED if record.refused else None
+    facts = {fact.name: msgspec.json.decode(fact.value) for fact in record.facts}
     if record.status == "failed":
-        return Outcome("failed", name, tool.name, basis, record.reason, record.code, arguments=arguments)
-    answered: Outcome[R] = Outcome("succeeded", name, tool.name, arguments=arguments)
+        return Outcome("failed", name, tool.name, basis, record.reason, record.code, arguments=arguments, facts=facts)
+    answered: Outcome[R] = Outcome("succeeded", name, tool.name, arguments=arguments, facts=facts)
     return _with_value(tool, answered, record.result, record.reason if record.lost else "")
 
 

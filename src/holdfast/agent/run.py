@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -13,6 +13,7 @@ from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
+from holdfast.agent.parts import ended_parts
 from holdfast.agent.planning import PlanResult, execute
 from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
 from holdfast.agent.tool import Tool
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
-        self._facts = Facts(self.scope)
+        self._facts = Facts(self.scope, scope.instance.known)
 
     @property
     def id(self) -> str:
@@ -68,14 +69,30 @@ class Run:
         return await decide(self.scope(), Decisions(), function, args, kwargs)
 
     def options(
-        self, *, step: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
+        self,
+        *,
+        step: str | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        fresh: Mapping[str, timedelta] | None = None,
     ) -> Decide:
-        """`run.options(timeout=...).decide(...)`: settings for one decision."""
-        return Decide(self, Decisions(step, timeout, retry))
+        """`run.options(timeout=...).decide(...)`: settings for one decision.
+
+        `fresh` names facts with the age that they may have: `fresh={"fares": timedelta(minutes=5)}`. Where one is
+        missing or older the model is not asked, and `StaleFacts` is raised.
+        """
+        return Decide(self, Decisions(step, timeout, retry), fresh or {})
 
     async def call(self, name: str, arguments: str | bytes | dict[str, Any]) -> Outcome[Any]:
         """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it."""
         return await call_by_model(self.scope(), name, arguments)
+
+    async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
+        """How every part of a partial success ended (`outcome.pending`), by name; it waits until all of them have.
+
+        A part whose answer did not come, and that nothing proves, waits for a person.
+        """
+        return await ended_parts(self.scope(), outcome)
 
     # --- transactions ------------------------------------------------------------------------------------
 
@@ -275,12 +292,15 @@ class Run:
 class Decide:
     """One decision with settings of its own."""
 
-    def __init__(self, run: Run, settings: Decisions) -> None:
+    def __init__(self, run: Run, settings: Decisions, fresh: Mapping[str, timedelta]) -> None:
         self._run = run
         self._settings = settings
+        self._fresh = fresh
 
     async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """As `Run.decide`, with these settings."""
+        for name, age in self._fresh.items():
+            await self._run.facts.require(age, name)
         return await decide(self._run.scope(), self._settings, function, args, kwargs)
 
 

@@ -74,6 +74,7 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
         key_read=answer.key_read,
         cost=answer.cost,
         every_ms=0 if said.every is None else milliseconds(said.every),
+        facts=() if answer.said is None else answer.said.facts,
         **stamp,
     )
     owner = Owner(flight.id, number)

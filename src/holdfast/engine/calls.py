@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.engine.current import AT, CurrentOperation
 from holdfast.engine.flight import Flight, key_of
+from holdfast.engine.said import Said
 from holdfast.engine.scopes import SCOPE
 from holdfast.engine.tooling import begin, ring
 from holdfast.errors import Ambiguous, NotSent, Rejected
@@ -29,6 +30,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     key_read: bool = True
     sends: int = 0  # how often the tool said that it was about to send
     cost: float = 0
+    said: Said | None = None
 
 
 async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
@@ -61,7 +63,8 @@ def _answer(flight: Flight, value: Any = None, error: BaseException | None = Non
     current, tool = flight.current, flight.tool
     assert current is not None, flight.step
     assert tool is not None, flight.step
-    return Answer(value, error, over, current.key_read or tool.contract.key is None, current.sends, current.cost)
+    key_read = current.key_read or tool.contract.key is None
+    return Answer(value, error, over, key_read, current.sends, current.cost, current.said)
 
 
 def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: asyncio.Future[None]) -> asyncio.Future[Any]:

@@ -38,7 +38,7 @@ from holdfast.model.closing import (
     standing,
 )
 from holdfast.model.operation import OperationState
-from holdfast.model.run import Span, exit_of
+from holdfast.model.run import RunHistory, Span, exit_of
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction, encloses
 
@@ -193,6 +193,7 @@ def members_of(instance: Instance, transaction: str, read: dict[str, Reading]) -
                 confirmable=_companion(flight, CONFIRM) is not None,
                 reading=read.get(step, "unread"),
                 lapsed=_lapsed(instance, operation, contract.lapses_ms),
+                parts=parts_of(history, step),
             )
         )
     return found
@@ -213,13 +214,20 @@ def _served(instance: Instance) -> dict[tuple[str, str], OperationState]:
     found: dict[tuple[str, str], OperationState] = {}
     for operation in instance.history.operations.values():
         intent = operation.intent
-        if not intent.serves:
+        if not intent.serves or intent.completes:
             continue
         key = (UNDO if intent.compensates else CONFIRM, intent.serves)
         other = found.get(key)
         if other is None or attempt_number(other.step) < attempt_number(operation.step):
             found[key] = operation
     return found
+
+
+def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
+    """The parts of an effect whose end came, or comes, later than that of the whole."""
+    if step not in history.partial:
+        return ()
+    return tuple(operation for operation in history.operations.values() if operation.intent.completes == step)
 
 
 def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None) -> bool:

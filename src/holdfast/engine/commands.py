@@ -171,6 +171,11 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
             next_step=f"holdfast why {history.run}/{step}",
         )
+    if word == "retry" and operation.intent.completes:
+        raise UsageError(
+            f"{history.run}/{step} is a part of {operation.intent.completes}, and a part is never sent by itself",
+            next_step="use --happened, or --did-not-happen --give-up",
+        )
     if word == "happened" and not operation.attempts:
         raise UsageError(
             f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
@@ -190,6 +195,8 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
 
 
 def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
+    if operation.intent.completes:
+        return True
     stored = history.contracts.get(operation.contract)
     return stored is None or msgspec.json.decode(stored.clauses, type=Contract).may_be_null
 
@@ -201,13 +208,13 @@ def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCo
     if operation is None or not isinstance(record, r.Resolved) or record.result == r.NOTHING:
         return ""
     tool = operation.intent.tool
-    return "" if tool in tools else tool
+    return "" if tool in tools or operation.intent.completes else tool
 
 
 def _misfit(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> str:
     """Why the result that a person gave is not what the tool returns; empty where it fits, or nobody here can tell."""
     tool = tools.get(operation.intent.tool)
-    if record.word != "happened" or record.result == r.NOTHING or tool is None:
+    if record.word != "happened" or record.result == r.NOTHING or tool is None or operation.intent.completes:
         return ""
     return tool.codec.misfit(bytes(record.result))
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any, Final
 
+from holdfast.engine.said import Said
 from holdfast.errors import OutsideRun, SendByPassed, UsageError
 from holdfast.model.ids import marker, operation_id
+
+DAY: Final = timedelta(days=1)
 
 
 class CurrentOperation:
@@ -26,6 +30,7 @@ class CurrentOperation:
         "key_read",
         "observed",
         "run",
+        "said",
         "sends",
         "step",
         "tool",
@@ -43,6 +48,7 @@ class CurrentOperation:
         self.key_read = False
         self.sends = 0
         self.cost = 0.0
+        self.said: Said | None = None
         self._key = key
         self._left_ms = left_ms
 
@@ -77,6 +83,27 @@ class CurrentOperation:
         if not cost >= 0:
             raise UsageError(f"{self.id} cannot spend {cost}", next_step="give a cost of zero or more")
         self.cost += cost
+
+    def report(self, fact: str, value: Any) -> None:
+        """Say what else this call found or changed: `report("stock of A-1", 3)`.
+
+        It is recorded with the call's end, however that ended, and the run's `facts` know it from then on, with this
+        tool and operation as its source. The newest value of a name counts. It never raises, as the effect may be
+        done already: a value without a JSON form is kept as its text.
+        """
+        self.said = self.said or Said()
+        self.said.report(fact, value)
+
+    def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None) -> None:
+        """Say that a part of this effect is accepted, and that its end comes later: 3 mails are sent, 2 are queued.
+
+        Return what is done; the rest is awaited under `key` (left empty, it is made of the operation's own key and
+        the item) as a deferred outcome is: by `holdfast deliver`, by a webhook, by `verify`, which is asked at the
+        deadline (and `every` so often before it) and names in `Happened(missing=...)` what is not there, and at last
+        by a person. It never raises, as the effect may be done already.
+        """
+        self.said = self.said or Said()
+        self.said.await_item(item, within, key, every)
 
     def check_send(self) -> None:
         """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.

@@ -19,6 +19,7 @@ from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.parts import items_of, note_with_items
 from holdfast.engine.promises import hold
 from holdfast.engine.readings import observe, verify
 from holdfast.engine.waiting import wait
@@ -255,6 +256,8 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     if not answer.key_read:
         end = msgspec.structs.replace(end, key_read=False)
         instance.engine.report_unread_key(tool.name)
+    if answer.said is not None:
+        end = answer.said.added_to(end)
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     trial = apply(flight.operation, ended, instance.history.boot)
     move = decide(trial, flight.situation(trial), now)
@@ -312,7 +315,10 @@ async def _record_outcome(
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if flight.recorded or not flight.journaled else (flight.planned(),)
-    await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
+    if items := items_of(operation, move):
+        await note_with_items(flight, (*first, record), posts, items)
+    else:
+        await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
     flight.instance.settled(flight.step)
 
 
@@ -369,6 +375,8 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     error = asyncio.CancelledError() if call.cancelled() else call.exception()
     sends = flight.current.sends if flight.current is not None else 0
     end = end_of_error(flight.contract(), error, sends) if error else end_of_value(tool.codec, call.result())
+    if flight.current is not None and flight.current.said is not None:
+        end = flight.current.said.added_to(end)
     report = r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
     try:
         await instance.append(report)

@@ -20,6 +20,7 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
 from holdfast.model import records as r
+from holdfast.model.facts import Known
 from holdfast.model.operation import OperationState
 from holdfast.model.run import Delivery, RunHistory
 from holdfast.model.situation import Now, Situation
@@ -87,6 +88,7 @@ class Instance:
         self._stored_contracts: set[str] = set(history.contracts)
         self.evicted: Sealed | None = None
         self.left: set[str] = set()  # transactions whose end code was told
+        self.known: Final = Known()
         self._skip_taken()
 
     # --- time and records ------------------------------------------------------------------------------

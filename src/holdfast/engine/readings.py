@@ -28,15 +28,18 @@ async def verify(flight: Flight) -> None:
     before = flight.operation
     believable = until_believable_ms(before, flight.situation(before), instance.now()) == 0
     instance.engine.seams.crash.reached("before_verify")
-    verdict: Any = await _ask(flight, "verify")
+    part = before.intent.item if before.intent.completes else ""
+    verdict: Any = await _ask(flight.served() if part else flight, "verify")
     instance.engine.seams.crash.reached("after_verify")
     answer: Any = verdict.__class__
     if answer not in _VERDICTS:
         answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
-    kind = _VERDICTS[answer]
+    if part:
+        verdict = _about_part(part, verdict)
+    kind = _VERDICTS[type(verdict)]
     stored, lost, missing = r.NOTHING, False, ()
     if kind == "happened":
-        end = end_of_value(tool.codec, verdict.result)
+        end = r.End() if part else end_of_value(tool.codec, verdict.result)
         stored, lost, missing = end.result, end.lost, verdict.missing
     absent = kind == "did_not_happen" and believable
     record = r.Verified(
@@ -52,6 +55,15 @@ async def verify(flight: Flight) -> None:
     )
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned("verification"), record)
     await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
+
+
+def _about_part(part: str, verdict: Any) -> Any:
+    """What a verdict about the whole says about one part of it: it is there unless it is named as missing."""
+    if not isinstance(verdict, Happened):
+        return CannotTell(verdict.evidence or "the verifier of the whole does not say it happened")
+    if part in verdict.missing:
+        return DidNotHappen(verdict.evidence or "it is still missing")
+    return Happened(None, evidence=verdict.evidence)
 
 
 async def _ask(flight: Flight, handler: str) -> Any:

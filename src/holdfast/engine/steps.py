@@ -315,10 +315,16 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
         attempts=len(operation.attempts),
         refused=operation.phase == "failed" and operation.basis == RETURNED,
         lost=operation.lost,
+        facts=facts_of(operation),
         **instance.stamp(),
     )
     instance.ride(record)
     return record
+
+
+def facts_of(operation: OperationState) -> tuple[r.Reported, ...]:
+    """What the calls of an operation said about the world besides, in order."""
+    return tuple(fact for attempt in operation.attempts if attempt.end is not None for fact in attempt.end.facts)
 
 
 def _other_read(instance: Instance, step: str, tool: ToolCode, written: Forms) -> NoReturn:

@@ -193,6 +193,8 @@ def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now
         return Answer("no", "it happened: another one would be a second effect")
     if state.reused:
         return Answer("no", f"{state.reused} stands")
+    if state.intent.completes:
+        return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
     if not weight.ambiguous:
         return Answer("yes", "nothing landed")
     match weight.column:
@@ -216,6 +218,8 @@ def _left(ms: int) -> str:
 def _amends(state: OperationState, contract: Contract) -> Answer:
     if state.compensated_by:
         return Answer("made", f"by {state.compensated_by}")
+    if state.intent.completes:
+        return Answer("none", f"amends are made for the whole: {state.intent.completes}")
     if not contract.compensates:
         return Answer("none", f"{contract.tool} declares no compensation: only a person can make amends")
     kind = (
@@ -234,11 +238,13 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     if state.final:
         return [f"holdfast show {run}"]
     if state.phase in {"unknown", "gated"}:
+        once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
+        again = [] if state.intent.completes else [once_more]
         happened = [f"holdfast resolve {operation} --happened --evidence TEXT"] if state.attempts else []
         return [
             *happened,
             f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
-            f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)",
+            *again,
         ]
     if history.paused is not None:
         return [f"holdfast unpause {run}"]

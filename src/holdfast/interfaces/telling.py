@@ -55,6 +55,10 @@ def _plain(value: object) -> object:
 
 def written_text(operation: OperationState) -> str:
     """What is known about a write."""
+    return f"{operation.intent.item}: {_known(operation)}" if operation.intent.completes else _known(operation)
+
+
+def _known(operation: OperationState) -> str:
     match operation.phase:
         case "succeeded":
             extra = (
@@ -65,7 +69,8 @@ def written_text(operation: OperationState) -> str:
             extra += ", not read back in time" if operation.unverified else ""
             extra += f", incomplete: {', '.join(operation.missing)}" if operation.missing else ""
             shown = "done" if bytes(operation.result) == b"null" else stored(operation.result)
-            shown = f"{operation.intent.tool}: {shown}" if operation.intent.serves else shown
+            amends = operation.intent.compensates or operation.intent.confirms
+            shown = f"{operation.intent.tool}: {shown}" if amends else shown
             return ("done, its result was lost" if operation.lost else shown) + extra
         case "cancelled" if operation.reused:
             return f"{stored(operation.result)} (from {operation.reused}; nothing was sent)"
@@ -111,6 +116,12 @@ def end_text(end: r.End) -> str:
 
 def _unread(end: r.End) -> str:
     return "" if end.key_read else " (the tool never read its key)"
+
+
+def said_notes(end: r.End) -> list[tuple[str, str]]:
+    """What a call said besides how it ended: facts, and parts that are still to come."""
+    facts = [("reported", f"{fact.name} is {stored(fact.value, 100)}") for fact in end.facts]
+    return [*facts, *(("pending", item.name) for item in end.pending)]
 
 
 def verdict_text(record: r.Verified) -> str:

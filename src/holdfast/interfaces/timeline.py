@@ -18,6 +18,7 @@ from holdfast.interfaces.telling import (
     moment,
     read_text,
     record_note,
+    said_notes,
     stored,
     verdict_text,
     written_text,
@@ -132,11 +133,15 @@ class _Teller:
                 label, text = record_note(record)
                 if text:
                     entry.notes.append(Note(record.at, label, text))
+                if isinstance(record, r.OperationDeferred):
+                    told = said_notes(r.End(facts=record.facts))
+                    entry.notes.extend(Note(record.at, label, text) for label, text in told)
 
     def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
         note = self.calls.get((step, number))
         if note is None:
             return
+        self.steps[step].notes.extend(Note(at, label, text) for label, text in said_notes(end))
         if note.took_ms is None:
             note.text, note.took_ms = end_text(end), max(0, at - note.at)
         else:
@@ -162,6 +167,8 @@ class _Teller:
                 entry.name, entry.status = record.tool, record.status
                 entry.mark = "ok" if record.status == "succeeded" else "failed"
                 entry.text, entry.arguments, entry.result = read_text(record), record.arguments, record.result
+                told = said_notes(r.End(facts=record.facts))
+                entry.notes.extend(Note(record.at, label, text) for label, text in told)
             case r.DecisionRecorded():
                 self._decided(record)
             case r.DecisionStarted():

@@ -78,12 +78,17 @@ def digest(history: RunHistory) -> str:
         for name, operation in proven(history).items()
     ]
     pending = [
-        f"- {operation.intent.tool} {_shown(operation.intent.arguments)}: {operation.phase} [{operation.step}]"
+        f"- {operation.intent.tool} {_pending(operation)}: {operation.phase} [{operation.step}]"
         for operation in history.open_operations()
-        if not operation.intent.serves
+        if not operation.intent.serves or operation.intent.completes
     ]
     lines = ["Already done, and proven. Do not do it again:", *(done or ["- nothing"])]
     return "\n".join([*lines, "Pending. Do not repeat it:", *pending] if pending else lines)
+
+
+def _pending(operation: OperationState) -> str:
+    intent = operation.intent
+    return f"{intent.item}, a part of {intent.completes}" if intent.completes else _shown(intent.arguments)
 
 
 def _shown(stored: msgspec.Raw) -> str:

@@ -29,7 +29,7 @@ class Member(msgspec.Struct, frozen=True):
     `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
     are the newest operations that make amends for it and confirm it; `amendable` and `confirmable` say whether the
     code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
-    reservation's own time is over.
+    reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later.
     """
 
     operation: OperationState
@@ -42,6 +42,7 @@ class Member(msgspec.Struct, frozen=True):
     confirmable: bool = True
     reading: Reading = "unread"
     lapsed: bool = False
+    parts: tuple[OperationState, ...] = ()
 
     @property
     def step(self) -> str:
@@ -63,6 +64,16 @@ class Member(msgspec.Struct, frozen=True):
     def missed(self) -> bool:
         """Whether it ended without any effect."""
         return self.operation.phase in _MISSED and not self.operation.reused
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether it, or a part of it, has not come to an end yet, `unknown` included."""
+        return any(one.phase not in _OVER for one in (self.operation, *self.parts))
+
+    @property
+    def doubtful(self) -> OperationState | None:
+        """Itself or the first part of it of which nobody knows whether it happened."""
+        return next((one for one in (self.operation, *self.parts) if one.phase == "unknown"), None)
 
     @property
     def undone(self) -> bool:
@@ -130,7 +141,7 @@ def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
 
 
 def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
-    if any(member.operation.phase not in _OVER for member in members):
+    if any(member.on_its_way for member in members):
         return Settle()
     left = [member for member in members if not _amended(boundary, member)]
     if not left:
@@ -159,7 +170,7 @@ def _blocked(boundary: Transaction, member: Member) -> bool:
     amends = member.amends
     if amends is not None and not _given_up(boundary, member):
         return amends.phase in _STUCK
-    if member.operation.phase == "unknown" and not member.contract.absent_safe:
+    if member.doubtful is not None and not member.contract.absent_safe:
         return True
     return not member.contract.compensates or not member.amendable
 
@@ -193,8 +204,8 @@ def _why_stuck(member: Member) -> str:
     operation, amends = member.operation, member.amends
     if amends is not None:
         return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
-    if operation.phase == "unknown":
-        return f"nobody knows whether {operation.step} happened, and compensating it blindly is not declared harmless"
+    if (doubtful := member.doubtful) is not None:
+        return f"nobody knows whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
     return f"the compensation of {operation.step} is not here any more"
 
 

@@ -160,6 +160,8 @@ def _stop_reason(case: Case) -> str:
     operation, weight, retry = case.operation, case.weight, case.contract.retry
     if case.situation.stop:
         return _STOPS[case.situation.stop]
+    if operation.intent.completes:
+        return "a part of an effect is never sent by itself"
     if operation.one_more or not operation.attempts:
         return ""
     end = operation.attempts[-1].end

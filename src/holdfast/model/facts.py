@@ -12,7 +12,10 @@ from holdfast.model.plan import Plan
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned."""
+    """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned.
+
+    `source` says who or what said it. Where a tool reported it, that is the tool, and `operation` its operation.
+    """
 
     name: str
     value: Any
@@ -21,6 +24,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float = 1.0
     inferred_from: tuple[str, ...] = ()
     inferred: bool = False
+    operation: str = ""
 
 
 class Guess(msgspec.Struct, frozen=True):
@@ -79,9 +83,16 @@ class Known:
         self.facts: dict[str, Fact] = {}
         self.reliance: dict[str, frozenset[str]] = {}
         self.executed: set[str] = set()
+        self.corrections: list[Correction] = []
 
     def learn(self, fact: Fact) -> Correction:
         """Take a fact. A value other than the one before invalidates what leaned on that."""
+        correction = self._take(fact)
+        if correction != Correction(fact.name):
+            self.corrections.append(correction)
+        return correction
+
+    def _take(self, fact: Fact) -> Correction:
         before = self.facts.get(fact.name)
         gone: tuple[str, ...] = ()
         if before is not None and before.value != fact.value:
@@ -106,6 +117,10 @@ class Known:
                 other for other, fact in self.facts.items() if one in fact.inferred_from and other not in found
             )
         return tuple(found[1:])
+
+    def older_than(self, at_ms: int, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of these facts that are missing, or were learned before `at_ms`."""
+        return tuple(name for name in names if (fact := self.facts.get(name)) is None or fact.at_ms < at_ms)
 
     def rely(self, step: str, names: Iterable[str]) -> None:
         """Note that a step, of a plan or of code, is decided on these facts. Raises `UsageError` for a missing one."""

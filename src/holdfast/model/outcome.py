@@ -51,7 +51,8 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
     """What is known about one operation now.
 
     `result` is the decoded result of a success; reading it on anything else raises, so that a
-    failure is never mistaken for a value of type None.
+    failure is never mistaken for a value of type None. `pending` names the parts of a success whose end comes
+    later (see `run.wait_pending`), and `facts` what its tool said about the world besides.
     """
 
     status: Status
@@ -64,6 +65,8 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
     arguments: Mapping[str, Any] = {}
     receipt: Receipt | None = None
     value: R | None = None
+    pending: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = {}
 
     @property
     def result(self) -> R:

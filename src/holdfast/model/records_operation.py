@@ -33,15 +33,39 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     hold: str = ""  # the transaction for whose commit it waits
     compensates: str = ""  # the step for which it makes amends
     confirms: str = ""  # the reservation that it completes
+    completes: str = ""  # the step of whose effect it is a pending part
+    item: str = ""  # what its tool calls that part
 
     @property
     def serves(self) -> str:
         """The step that it was made for by the runtime; empty where agent code called it."""
-        return self.compensates or self.confirms
+        return self.compensates or self.confirms or self.completes
+
+
+class PendingItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A part of an effect that is accepted, and whose end comes later, under a key.
+
+    `within_ms` counts from the outcome of the whole; `every_ms` is how often to look for it meanwhile.
+    """
+
+    name: str
+    key: str
+    within_ms: int
+    every_ms: int = 0
+
+
+class Reported(msgspec.Struct, frozen=True, gc=False):
+    """What a call said about the world besides its result: the name of a fact, and its value as JSON."""
+
+    name: str
+    value: Raw
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent."""
+    """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent.
+
+    `pending` are the parts whose end comes later, where it returned; `facts` is what it said about the world besides.
+    """
 
     kind: EndKind = "returned"
     why: str = ""
@@ -51,6 +75,8 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry_after_ms: int | None = None
     key_read: bool = True
     cost: float = 0
+    pending: tuple[PendingItem, ...] = ()
+    facts: tuple[Reported, ...] = ()
 
 
 class OperationPlanned(Stamped, frozen=True):
@@ -154,6 +180,7 @@ class OperationDeferred(Stamped, frozen=True):
     key_read: bool = True
     cost: float = 0
     every_ms: int = 0  # how often to look for it meanwhile; 0: the answer is only waited for
+    facts: tuple[Reported, ...] = ()
 
 
 class OperationParked(Stamped, frozen=True):

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
+from holdfast.model.records_operation import Reported
 from holdfast.model.records_transaction import TransactionRecord
 
 
@@ -48,6 +49,7 @@ class ReadRecorded(Stamped, frozen=True):
     attempts: int = 1
     refused: bool = False
     lost: bool = False  # the result could not be stored and read back
+    facts: tuple[Reported, ...] = ()  # what it said about the world besides
 
 
 class DecisionStarted(Stamped, frozen=True):

@@ -47,7 +47,15 @@ def error_of(outcome: Outcome[Any]) -> Exception:
 
 
 def text_of(outcome: Outcome[Any]) -> str:
-    """One text for a model: what is true now, and whether something was done again."""
+    """One text for a model: what is true now, what is still to come, and whether something was done again."""
+    lines = [_said(outcome)]
+    if outcome.pending:
+        lines.append(f"Not finished yet: {', '.join(outcome.pending)}. Do not repeat them: what becomes of them comes.")
+    lines.extend(f"{name} is now {_shown(value)}." for name, value in outcome.facts.items())
+    return "\n".join(lines)
+
+
+def _said(outcome: Outcome[Any]) -> str:
     match outcome.status:
         case "succeeded":
             shown = _shown(outcome.value)

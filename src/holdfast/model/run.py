@@ -88,6 +88,8 @@ class RunHistory:
         self.told_unknown: set[str] = set()
         self.promised: set[str] = set()
         """Held effects for which code was given a promise: their outcomes are no deliveries of their own."""
+        self.partial: set[str] = set()
+        """Operations with parts whose end comes later: these are still asked about the whole."""
         self.transactions: dict[str, Transaction] = {}
         self.spans: dict[str, Span] = {}
         self.renewed: dict[str, int] = {}
@@ -168,7 +170,7 @@ class RunHistory:
     def forget(self, step: str) -> None:
         """Let go of a settled step that was told: it never comes back under this name."""
         operation = self.operations.get(step)
-        if self.transactions and self._kept(step):
+        if (self.transactions or self.partial) and self._kept(step):
             return
         if operation is not None and operation.phase in FINAL:
             del self.operations[step]
@@ -179,12 +181,16 @@ class RunHistory:
 
     def _kept(self, step: str) -> bool:
         """Whether a told step is still needed: a promise points to it, or it may have to be compensated."""
-        return step in self.promised or any(not one.over for one in around(step, self.transactions))
+        if step in self.promised or step in self.partial:
+            return True
+        return any(not one.over for one in around(step, self.transactions))
 
     def forget_within(self, transaction: str) -> None:
         """Let go of what an outermost boundary that is over was kept for, except what promises still point to."""
         for step in [step for step in self.operations if encloses(transaction, step)]:
-            if step not in self.promised and step not in self.deliveries and self.operations[step].final:
+            if step in self.promised or step in self.deliveries or step in self.partial:
+                continue
+            if self.operations[step].final and not self.operations[step].intent.completes:
                 del self.operations[step]
                 self.spans.pop(step, None)
 
@@ -197,6 +203,8 @@ class RunHistory:
             self._measure(step, operation)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
+        if before is None and operation.intent.completes:
+            self.partial.add(operation.intent.completes)
         if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
             return
         if self.told_unknown or self.left or self.transactions or operation.intent.serves:

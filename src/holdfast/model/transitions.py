@@ -203,7 +203,7 @@ def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) ->
 
 def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str) -> OperationState:
     why = f"accepted, answer later: {record.evidence}"
-    end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost)
+    end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost, facts=record.facts)
     ms = max(0, record.until - record.at)
     wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))

@@ -1,14 +1,15 @@
 """`run.facts` and the production loop: journaled, the same on replay, and small."""
 
 import ast
+import asyncio
 import inspect
 from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, agent
+from holdfast import Key, Rejected, Run, agent, current_operation, tool
 from holdfast.agent import production
-from holdfast.errors import RunSuspended
+from holdfast.errors import RunSuspended, StaleFacts
 from holdfast.observation import Guess, Stakes
 from tests.unit.engine.lab import Lab, virtual
 
@@ -58,3 +59,96 @@ def test_the_production_loop_fits_on_a_page():
     loop = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == "ProductionLoop")
     assert loop.end_lineno is not None
     assert loop.end_lineno - loop.lineno + 1 <= 60
+
+
+@virtual
+async def test_what_a_tool_changed_besides_is_known_with_its_source_and_age_and_on_replay(lab: Lab):
+    @tool(idempotency=Key.forever())
+    async def order(sku: str) -> str:
+        current_operation().report(f"stock of {sku}", 3)
+        await asyncio.sleep(40)
+        return "O-1"
+
+    @tool(effect="read")
+    async def fares() -> int:
+        current_operation().report("fares", 200)
+        return 200
+
+    seen: list[object] = []
+
+    @agent(run_id="r-{name}", tools=[order, fares])
+    async def desk(run: Run, name: str) -> object:
+        outcome = await order.outcome("A-1")
+        await fares()
+        stock, fare = run.facts.get("stock of A-1"), run.facts.get("fares")
+        assert stock is not None
+        assert fare is not None
+        seen.append((stock, fare, outcome.facts))
+        return await run.ask("Go on?")
+
+    async with lab.app(desk) as app:
+        began = lab.clock.wall_ms()
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.answer("r-ann/ask#1", "yes", by="bea")
+        assert await app.run(desk, "ann") == "yes"
+    first, again = seen
+    assert first == again
+    stock, fare, told = first
+    assert (stock.value, stock.source, stock.operation, stock.inferred) == (3, "order", "r-ann/order#1", False)
+    assert stock.at_ms == began, "a fact is as old as the beginning of the call that said it"
+    assert (fare.value, fare.source, fare.at_ms) == (200, "fares", began + 40_000)
+    assert told == {"stock of A-1": 3}
+
+
+@virtual
+async def test_a_report_corrects_what_was_inferred_and_says_what_relied_on_it(lab: Lab):
+    @tool
+    async def sell(sku: str) -> str:
+        current_operation().report("stock", 0)
+        raise Rejected("sold out")
+
+    @agent(run_id="r-{name}", tools=[sell])
+    async def desk(run: Run, name: str) -> object:
+        await run.facts.learn("stock", 5, source="the catalogue")
+        await run.facts.learn("ships today", value=True, source="a guess", inferred_from=["stock"])
+        run.facts.rely("promise", "ships today")
+        run.facts.executed("promise")
+        refused = await sell.outcome("A-1")
+        (correction,) = run.facts.corrections
+        return [refused.status, correction.invalidated, correction.executed, run.facts.values()]
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == ["failed", ["ships today"], ["promise"], {"stock": 0}]
+
+
+@virtual
+async def test_a_decision_may_demand_that_what_it_stands_on_is_fresh(lab: Lab):
+    asked: list[int] = []
+
+    async def choose(fare: int) -> str:
+        asked.append(fare)
+        return "book"
+
+    @tool(effect="read")
+    async def fares() -> int:
+        current_operation().report("fare", 100 + len(asked))
+        return 0
+
+    @agent(run_id="r-{name}", tools=[fares])
+    async def desk(run: Run, name: str) -> list[str]:
+        young = run.options(fresh={"fare": timedelta(minutes=5)})
+        said: list[str] = []
+        for pause in (0, 0, 10):
+            await run.sleep(timedelta(minutes=pause))
+            try:
+                fare = run.facts.get("fare")
+                said.append(await young.decide(choose, 0 if fare is None else fare.value))
+            except StaleFacts as stale:
+                said.append(str(stale.names))
+                await fares()
+        return said
+
+    async with lab.app(desk, hold_ms=10**9) as app:
+        assert await app.run(desk, "ann") == ["('fare',)", "book", "('fare',)"]
+    assert asked == [100]

@@ -1,0 +1,37 @@
+"""What tools report besides their results becomes what the run knows, at the moment when its code is told of the call.
+
+Nothing more is recorded for that: what was said is in the operation's own records, and code is told of calls in the
+same order on replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.engine.scopes import Scope
+from holdfast.model import records as r
+from holdfast.model.facts import Fact
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+
+
+def heard(scope: Scope, operation: OperationState) -> None:
+    """Learn what the attempts of an operation reported. A fact is as old as the beginning of the call that said it."""
+    for attempt in operation.attempts:
+        if attempt.end is not None and attempt.end.facts:
+            _learn(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
+
+
+def heard_reading(scope: Scope, record: r.ReadRecorded) -> None:
+    """Learn what a read reported."""
+    if record.facts:
+        _learn(scope, record.tool, record.step, record.at, record.facts)
+
+
+def _learn(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Reported]) -> None:
+    name = operation_id(scope.instance.run, step)
+    for fact in facts:
+        value = msgspec.json.decode(fact.value)
+        scope.instance.known.learn(Fact(fact.name, value, tool, at_ms, operation=name))

@@ -1,0 +1,57 @@
+"""Waiting for the parts of a partial success: how each of them ended, journaled like any other value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.engine import values
+from holdfast.engine.instance import Instance
+from holdfast.engine.rest import Pause
+from holdfast.engine.scopes import Scope
+from holdfast.model.ids import operation_id, split_operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import Basis, Outcome, Status
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a part ended, as it is recorded that code was told."""
+
+    step: str
+    status: Status
+    basis: Basis | None = None
+    reason: str = ""
+    code: str = ""
+    result: Any = None
+
+
+async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
+    """How the parts of a partial success ended, once all of them have."""
+    run, step = split_operation_id(outcome.operation)
+    if not outcome.pending:
+        return {}
+    instance = scope.instance
+
+    async def fresh() -> dict[str, Any]:
+        while (still := next((part for part in _parts(instance, step) if not part.final), None)) is not None:
+            await instance.wait(scope, instance.watchers.setdefault(still.step, []), Pause("operation", still.step))
+        plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _told(part) for part in _parts(instance, step)})
+        return plain
+
+    parts = msgspec.convert(await values.value(scope, "parts", fresh), dict[str, Part])
+    return {
+        name: Outcome(
+            part.status, operation_id(run, part.step), outcome.tool, part.basis, part.reason, part.code,
+            value=part.result,
+        )
+        for name, part in parts.items()
+    }  # fmt: skip
+
+
+def _parts(instance: Instance, step: str) -> list[OperationState]:
+    return [operation for operation in instance.history.operations.values() if operation.intent.completes == step]
+
+
+def _told(part: OperationState) -> Part:
+    return Part(part.step, part.status, part.basis, part.reason, part.code, msgspec.json.decode(part.result))

@@ -1,0 +1,100 @@
+"""Partial success: an effect that is done, and parts of it whose end comes later.
+
+Each part is an operation of its own that serves the whole, begun in the commit that settles the whole: its attempt
+is the one that was made, and from its first moment it awaits its answer as a deferred outcome does. It is never sent.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.awaiting import Owner, awaited_stream
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Instance
+from holdfast.errors import LedgerTaken
+from holdfast.journal.port import Post
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+
+
+def items_of(operation: OperationState, move: m.Settle) -> tuple[r.PendingItem, ...]:
+    """The parts that the attempt which proves this success left behind."""
+    if not move.attempt or move.status != "succeeded":
+        return ()
+    end = operation.attempts[move.attempt - 1].end
+    return () if end is None else end.pending
+
+
+def parts_left(operation: OperationState) -> tuple[r.PendingItem, ...]:
+    """The parts that were left when it succeeded."""
+    ends = [attempt.end for attempt in operation.attempts if attempt.end is not None]
+    return next((end.pending for end in reversed(ends) if end.kind == "returned"), ())
+
+
+async def note_with_items(
+    flight: Flight, records: tuple[r.OperationRecord, ...], posts: tuple[Post, ...], items: tuple[r.PendingItem, ...]
+) -> None:
+    """Record the outcome and every part in one commit, and drive the parts from then on.
+
+    A key that another operation waits for already is not taken: that part is left to its deadline.
+    """
+    free = _with_keys(flight, items)
+    while True:
+        begun, keys = _begin(flight, free)
+        try:
+            await flight.note(*records, *begun, posts=(*posts, *keys))
+        except LedgerTaken as taken:
+            free = [
+                msgspec.structs.replace(item, key="") if awaited_stream(item.key) == taken.stream else item
+                for item in free
+            ]
+        else:
+            break
+    _drive(flight.instance, [record.step for record in begun if isinstance(record, r.OperationDeferred)])
+
+
+def _with_keys(flight: Flight, items: tuple[r.PendingItem, ...]) -> list[r.PendingItem]:
+    """The items with a key each; of two that name the same one, the first has it."""
+    seen: set[str] = set()
+    named: list[r.PendingItem] = []
+    for item in items:
+        own = f"{flight.key}.{item.name}"
+        key = item.key if item.key and item.key not in seen else own
+        seen.add(key)
+        named.append(msgspec.structs.replace(item, key=key))
+    return named
+
+
+def _begin(flight: Flight, items: list[r.PendingItem]) -> tuple[list[r.OperationRecord], list[Post]]:
+    """What makes each part an operation that awaits its answer, and the ledger entries under which that comes."""
+    whole, instance = flight.operation.intent, flight.instance
+    records: list[r.OperationRecord] = []
+    posts: list[Post] = []
+    for place, item in enumerate(items, 1):
+        step, stamp = f"{flight.step}/part#{place}", instance.stamp()
+        intent = msgspec.structs.replace(
+            whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
+            compensates="", confirms="", completes=flight.step, item=item.name,
+        )  # fmt: skip
+        until = stamp["at"] + item.within_ms
+        records.append(r.AttemptStarted(step=step, token=instance.lease.token, intent=intent, **stamp))
+        records.append(
+            r.OperationDeferred(
+                step=step, number=1, until=until, evidence=item.name, key=item.key, every_ms=item.every_ms, **stamp
+            )
+        )
+        if item.key:
+            owner = Owner(operation_id(instance.run, step), 1)
+            posts.append(Post(awaited_stream(item.key), "owner", msgspec.json.encode(owner)))
+    return records, posts
+
+
+def _drive(instance: Instance, steps: list[str]) -> None:
+    """Look after each part in a task of its own."""
+    from holdfast.engine.closing import start_flight  # noqa: PLC0415 - it stands on the executor, which needs this
+
+    for step in steps:
+        tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
+        start_flight(instance, Flight(instance, step, tool, None))

@@ -1,0 +1,52 @@
+"""What a call says besides its result: facts of the world, and parts of its effect whose end comes later."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.ends import clean
+from holdfast.model import records as r
+from holdfast.policies import milliseconds
+
+ITEMS_AT_MOST = 10_000
+
+
+class Said:
+    """What one call has said so far. Total: nothing that a tool says after its effect may make that doubtful."""
+
+    __slots__ = ("_facts", "_items")
+
+    def __init__(self) -> None:
+        self._facts: dict[str, r.Raw] = {}
+        self._items: dict[str, r.PendingItem] = {}
+
+    def report(self, fact: str, value: Any) -> None:
+        """Keep a fact; the newest value of a name counts."""
+        self._facts[clean(fact)] = _stored(value)
+
+    def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None) -> None:
+        """Keep a part whose end comes later; said again, the newest word counts."""
+        name = clean(item) or "the rest"
+        if name in self._items or len(self._items) < ITEMS_AT_MOST:
+            every_ms = 0 if every is None else max(0, milliseconds(every))
+            self._items[name] = r.PendingItem(name, clean(key), max(0, milliseconds(within)), every_ms)
+
+    @property
+    def facts(self) -> tuple[r.Reported, ...]:
+        """The facts as they are recorded."""
+        return tuple(r.Reported(name, value) for name, value in self._facts.items())
+
+    def added_to(self, end: r.End) -> r.End:
+        """The end of the call with what it said. Only what returned has parts that are still to come."""
+        items = tuple(self._items.values()) if end.kind == "returned" else ()
+        return msgspec.structs.replace(end, facts=self.facts, pending=items)
+
+
+def _stored(value: Any) -> r.Raw:
+    try:
+        return r.Raw(msgspec.json.encode(value, enc_hook=str))
+    except Exception:  # noqa: BLE001 - writing it out runs code of somebody else's making; the effect is done all the same
+        return r.Raw(msgspec.json.encode(clean(value)))
