@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Metric = Literal["rate", "replay", "replay_growth", "bytes", "import", "memory_growth"]
+Metric = Literal["rate", "replay", "replay_growth", "bytes", "import", "memory_growth", "wake", "wake_steps"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,10 @@ CASES: Final[Mapping[str, Case]] = {
     "read": Case("ours.py", _ours("read", 3000), "Holdfast, read"),
     "plain-100": Case("ours.py", _ours("plain", 20, 100), "Holdfast, plain write, 100 runs"),
     "riding-100": Case("ours.py", _ours("riding", 20, 100), "Holdfast, keyed write, 100 runs"),
+    "tens": Case("ours.py", _ours("tens", 1000), "Holdfast, keyed writes in tens, bare"),
+    "transactions": Case("ours.py", _ours("transactions", 1000), "Holdfast, the same, each ten a transaction"),
+    "plans": Case("ours.py", _ours("plans", 1000), "Holdfast, the same, each ten a plan of ten steps"),
+    "waking": Case("waking.py", (), "Holdfast, wake-ups in a crowd"),
     "journal": Case("journal.py", _ours("plain", 1000), "the journal alone, both records waited for"),
     "journal-riding": Case("journal.py", _ours("riding", 1500), "the journal alone, outcome rides"),
     "journal-100": Case("journal.py", _ours("plain", 20, 100), "the journal alone, 100 runs"),
@@ -140,4 +144,16 @@ GOALS: Final = (
         "x",
         at_most=1.15,
     ),
+    Goal(
+        "transaction",
+        "ten writes in a transaction against the same ten",
+        "transactions",
+        "rate",
+        "x",
+        "tens",
+        at_least=0.7,
+    ),
+    Goal("plan", "ten writes as a plan against the same ten", "plans", "rate", "x", "tens", at_least=0.5),
+    Goal("wake", "one wake-up among 1,000,000 that wait, over 1,000", "waking", "wake", "x", at_most=1.5),
+    Goal("wake-steps", "the same, in steps of SQLite's virtual machine", "waking", "wake_steps", "x", at_most=1.05),
 )

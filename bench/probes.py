@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from goals import CASES, Case, Metric
-from sampling import Bench
+from sampling import Bench, Figures
 from subjects.measure import ARGUMENT_BYTES, PAYLOAD_BYTES
 
 FEW: Final = 1_000
 MANY: Final = 10_000
 LONG_RUN: Final = 20_000
+CROWD: Final = 1_000_000
 IMPORTS: Final = 15
 
 
@@ -57,13 +58,37 @@ def memory_growth(bench: Bench) -> float:
         return peak / bench.run(_ours("rate", FEW), directory, delayed=False)["peak_mib"]
 
 
+def wake(bench: Bench) -> float:
+    """How much longer a wake-up takes among `CROWD` that wait than among `FEW`: the worst kind of wake-up counts."""
+    return _worst_growth(bench, "_us", times=3)
+
+
+def wake_steps(bench: Bench) -> float:
+    """The same in steps of SQLite's virtual machine, which do not depend on the machine; 1: nothing is scanned."""
+    return _worst_growth(bench, "_steps", times=1)
+
+
 PROBES: Final[Mapping[Metric, Callable[[Bench], float]]] = {
     "replay": replay,
     "replay_growth": replay_growth,
     "bytes": bytes_per_step,
     "import": import_ms,
     "memory_growth": memory_growth,
+    "wake": wake,
+    "wake_steps": wake_steps,
 }
+
+
+def _worst_growth(bench: Bench, unit: str, times: int) -> float:
+    """Takes turns between both crowds, so that a disturbance hits both; the best of a few times counts for each."""
+    taken = [(_wake_ups(bench, FEW), _wake_ups(bench, CROWD)) for _ in range(times)]
+    kinds = [name for name in taken[0][0] if name.endswith(unit)]
+    return max(min(many[kind] for _, many in taken) / min(few[kind] for few, _ in taken) for kind in kinds)
+
+
+def _wake_ups(bench: Bench, crowd: int) -> Figures:
+    with bench.disk.directory() as directory:
+        return bench.run(replace(CASES["waking"], arguments=("--crowd", str(crowd))), directory)
 
 
 def _replay_us(bench: Bench, steps: int, times: int = 3) -> float:

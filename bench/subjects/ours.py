@@ -6,6 +6,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -14,10 +15,13 @@ from typing import Final, Literal
 
 from measure import Mark, payload, peak_mib, rates, report, settled_size
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
+from holdfast.agent.agent import Agent
+from holdfast.plans import Call, Plan, PlanStep
 
-Kind = Literal["plain", "riding", "read"]
+Kind = Literal["plain", "riding", "read", "tens", "transactions", "plans"]
 WARM_UP_STEPS: Final = 20
+TEN: Final = 10
 
 entered: dict[str, float] = {}  # when the agent and the awaited step were entered, by name
 
@@ -52,7 +56,21 @@ async def last() -> bool:
     return True
 
 
+@tool(idempotency=Key.forever())
+async def book(index: int) -> dict[str, object]:
+    """As `riding`, and it can be undone: what a transaction may contain."""
+    assert current_operation().key
+    return payload(index)
+
+
+@book.compensate(restores=True)
+async def unbook(operation: Operation[dict[str, object]], index: int) -> None:
+    """Never called here: no transaction of these is called off."""
+    raise AssertionError((operation.id, index))
+
+
 STEPS: Final = {"plain": plain, "riding": riding, "read": read}
+ALL: Final = (*STEPS, "tens", "transactions", "plans")
 
 
 @agent()
@@ -63,6 +81,29 @@ async def work(_run: Run, job: tuple[str, int]) -> int:
     for index in range(count):
         await step(index)
     return count
+
+
+@agent(tools=[book])
+async def in_tens(run: Run, job: tuple[str, int]) -> int:
+    """Ten calls one after the other, again and again: bare, in a transaction each, or as a plan of ten steps each."""
+    kind, count = job
+    for start in range(0, count, TEN):
+        if kind == "plans":
+            await run.execute(chain(start))
+            continue
+        async with run.transaction("ten") if kind == "transactions" else contextlib.nullcontext():
+            for index in range(start, start + TEN):
+                await book(index)
+    return count
+
+
+def chain(start: int) -> Plan:
+    """A plan of ten steps, each after the one before."""
+    steps = [
+        PlanStep(id=f"step-{at}", primary=Call("book", {"index": start + at}), after=(f"step-{at - 1}",) if at else ())
+        for at in range(TEN)
+    ]
+    return Plan(goal="ten in a row", name="ten", steps=tuple(steps), together=False)
 
 
 @agent()
@@ -80,11 +121,12 @@ async def doomed(_run: Run, job: tuple[str, int]) -> int:
 
 async def rate(path: Path, kind: Kind, steps: int, runs: int) -> dict[str, float]:
     """Steps a second over all runs, from before the first is started until the last has ended."""
-    async with Holdfast(path, agents=[work]) as desk:
-        await desk.run(work, (kind, WARM_UP_STEPS), run_id="warm-up")
+    code = agent_of(kind)
+    async with Holdfast(path, agents=[code]) as desk:
+        await desk.run(code, (kind, WARM_UP_STEPS), run_id="warm-up")
     before = settled_size(path)
-    async with Holdfast(path, agents=[work]) as desk:
-        await desk.run(work, (kind, 1), run_id="open")
+    async with Holdfast(path, agents=[code]) as desk:
+        await desk.run(code, (kind, 1), run_id="open")
         start = Mark.now()
         await many(desk, kind, steps, runs)
         end = Mark.now()
@@ -93,11 +135,16 @@ async def rate(path: Path, kind: Kind, steps: int, runs: int) -> dict[str, float
     return {**figures, "bytes_per_step": grown / (steps * runs), "peak_mib": peak_mib()}
 
 
+def agent_of(kind: Kind) -> Agent[tuple[str, int], int]:
+    return work if kind in STEPS else in_tens
+
+
 async def many(desk: Holdfast, kind: Kind, steps: int, runs: int) -> None:
+    code = agent_of(kind)
     if runs == 1:
-        await desk.run(work, (kind, steps), run_id="run-0")
+        await desk.run(code, (kind, steps), run_id="run-0")
         return
-    handles = [desk.start(work, (kind, steps), run_id=f"run-{number}") for number in range(runs)]
+    handles = [desk.start(code, (kind, steps), run_id=f"run-{number}") for number in range(runs)]
     await asyncio.gather(*(handle.result() for handle in handles))
 
 
@@ -124,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--case", choices=("rate", "die", "resume"), default="rate")
-    parser.add_argument("--kind", choices=tuple(STEPS), default="plain")
+    parser.add_argument("--kind", choices=ALL, default="plain")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=1)
     options = parser.parse_args()

@@ -29,6 +29,9 @@ create table run (
 -- Only runs that may want a worker are in this index, so finished ones cost nothing.
 create index run_open on run (status, due_ms) where status in ('running', 'suspended');
 
+-- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
+create index run_held on run (owner) where owner is not null;
+
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
 -- Each body carries its own time, under the chain. A body above 8 KiB is `{"payload":"<sha256>"}` here and stands in full in `payload`.

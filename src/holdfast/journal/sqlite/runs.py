@@ -25,6 +25,12 @@ from holdfast.journal.sqlite.here import Here
 _RUN = (
     "select name, id, agent, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms from run"
 )
+_OPEN = "status in ('running', 'suspended')"  # spelled as in the partial index, which is only used for what it knows
+_WAKEABLE = (  # each part finds its runs in an index, so that those which only wait cost nothing
+    f"id in (select id from run where {_OPEN} and status = 'running'"  # noqa: S608 -- constants
+    f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
+    f" union all select id from run where owner is not null) and +{_OPEN}"
+)
 _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
 
 
@@ -46,9 +52,7 @@ class Query:
         if self.status is not None:
             terms["status = ?"] = (self.status,)
         if self.wakeable:
-            # Spelled as in the partial index, which is only used for a condition that it knows.
-            terms["status in ('running', 'suspended')"] = ()
-            terms["(status = 'running' or owner is not null or due_ms <= ?)"] = (wall_ms,)
+            terms[_WAKEABLE] = (wall_ms,)
         return " and ".join(terms), tuple(value for values in terms.values() for value in values)
 
 
