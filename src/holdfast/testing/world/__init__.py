@@ -14,7 +14,7 @@ import logging
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -24,11 +24,13 @@ from holdfast.agent.handlers import Handlers
 from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.testing.world.explore import Exploration, Finding, judge
-from holdfast.testing.world.outside import Effect, Fault, Kind, Outside, stub
+from holdfast.testing.world.explore import MOST_PAIRS, Performed, Rules, search
+from holdfast.testing.world.meaning import Effect, Same, seen
+from holdfast.testing.world.outside import Fault, Kind, Outside, stub
 from holdfast.testing.world.processes import in_processes
 from holdfast.testing.world.service import Service
 from holdfast.testing.world.stage import Ended, Task, in_this_process
+from holdfast.testing.world.story import Crash, Exploration, Finding
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +38,7 @@ AnyTool = Tool[Any, Any]
 Way = Callable[[Task, Outside, Sequence[int]], Ended]
 """How a run is performed whose processes die at the given boundaries."""
 
-__all__ = ["Effect", "Exploration", "Finding", "Ran", "Service", "World"]
+__all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World"]
 
 
 class Ran(msgspec.Struct, Generic[R]):
@@ -62,6 +64,8 @@ class World:
     """
 
     def __init__(self, *, sigkill: bool = False) -> None:
+        self.most_pairs = MOST_PAIRS
+        """How many pairs `explore(..., crashes=2)` tries; where there are more, these are spread evenly."""
         self._outside = Outside()
         self._sigkill = sigkill
 
@@ -115,14 +119,29 @@ class World:
 
     def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> Ran[R]:
         """Run the agent in a fresh world until it ends or waits for a person or an event. Days pass at once."""
-        end, calls = self._perform(Task(agent, given, run_id), (), in_this_process)
-        names = [effect.tool for effect in self._outside.effects]
+        end, effects = self._perform(Task(agent, given, run_id), (), in_this_process)
+        calls = [str(effect) for effect in effects]
+        names = [effect.tool for effect in effects if not effect.line]
         return Ran(end.status, end.result, end.error, names, calls, end.asks, end.reason)
 
     def explore(
-        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, allow_unknown: bool = False
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        allow_unknown: bool = False,
+        crashes: Literal[1, 2] = 1,
+        same: Same | None = None,
     ) -> Exploration:
         """Crash the run at every boundary, one at a time, and let another process go on with it.
+
+        `crashes=2` goes on with pairs, where no single crash was found to matter: a crash at every boundary, and
+        again at every boundary of the resumed run, up to `most_pairs`.
+
+        Effects are compared by what they mean: a tool's `claim` or `once` says which of its calls are one effect;
+        else all arguments count. `same` decides instead: effects that it answers equally are the same
+        (`same=lambda effect: effect.tool`; `same=str` compares every word), and what the run returns is not compared.
 
         Raises `AssertionError` with the story where the world sees something else than without a crash. An
         operation that is left unknown is such a finding too, unless `allow_unknown` says that a person may be asked.
@@ -130,20 +149,20 @@ class World:
         """
         __tracebackhide__ = True  # pytest shows the test, not this
         task, way = Task(agent, given, run_id), in_processes if self._sigkill else in_this_process
-        calm = self._perform(task, (), way)
-        findings: list[Finding] = []
-        count = len(calm[0].boundaries)
-        for number in range(1, count + 1):
-            struck = self._perform(task, (number,), way)
-            finding = judge(number, calm, struck, agent.tools, allow_unknown=allow_unknown)
-            if finding is not None:
-                findings.append(finding)
-        exploration = Exploration(count, calm[1], findings, self._sigkill)
-        if findings:
-            raise AssertionError(f"{agent.name}: {exploration}")
+        tools = gather_tools([agent], ())
+
+        def perform(kills: Sequence[int]) -> Performed:
+            end, effects = self._perform(task, kills, way)
+            return Performed(end, seen(effects, tools, same))
+
+        rules = Rules(allow_unknown, same is None, crashes, self.most_pairs)
+        exploration = search(perform, tools.values(), rules)
+        exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill)
+        if exploration.findings:
+            raise AssertionError(exploration.told(agent.name))
         return exploration
 
-    def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[Ended, list[str]]:
+    def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[Ended, list[Effect]]:
         outside = self._outside
         outside.begin_anew()
         with _quiet(), outside.around(gather_tools([task.agent], ()).values()):

@@ -1,116 +1,161 @@
-"""What an exploration found: the boundary, the tool, what went wrong there, and what would prevent it."""
+"""Crashes at every boundary, and at pairs of them; what each changes is judged and told."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.agent.tool import Tool
+from holdfast.testing.world.meaning import Seen, identity_of
 from holdfast.testing.world.stage import Ended
+from holdfast.testing.world.story import Crash, Exploration, Finding
 
-AnyTools = Iterable[Tool[Any, Any]]
-WIDTH: Final = 80
-"""The longest line of a story, in characters; only a word that is longer stands out."""
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One boundary at which a crash changes what the world sees."""
-
-    boundary: int
-    where: str
-    what: str
-    why: str = ""
-
-    def __str__(self) -> str:
-        """As a person reads it."""
-        told = [_wrapped(f"a crash at boundary {self.boundary} ({self.where}):", "  ")]
-        return "\n".join(told + [_wrapped(line, "    ") for line in (self.what, self.why) if line])
+Tools = dict[str, Tool[Any, Any]]
+MOST_PAIRS: Final = 1000
+"""How many pairs of crashes are tried, spread evenly over all of them, where there are more."""
 
 
-class Exploration(msgspec.Struct, frozen=True):
-    """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to.
+class Performed(msgspec.Struct, frozen=True):
+    """How a run ended, and what the world saw."""
 
-    `sigkill`: the crashes were real, each in a process of its own.
-    """
-
-    boundaries: int
-    undisturbed: Sequence[str]
-    findings: Sequence[Finding]
-    sigkill: bool = False
-
-    def __str__(self) -> str:
-        """What was tried and what was found, grouped where a crash does the same at several boundaries."""
-        if not self.findings:
-            always = f"the effects are always {_listed(self.undisturbed)}"
-            return _wrapped(f"{self.boundaries} boundaries, a {self._death} at each: {always}", "")
-        groups: dict[tuple[str, str], list[Finding]] = {}
-        for finding in self.findings:
-            groups.setdefault((finding.what, finding.why), []).append(finding)
-        lines = [
-            f"{len(self.findings)} of {self.boundaries} boundaries change what the world sees.",
-            *(["Each crash was real: each process killed with SIGKILL."] if self.sigkill else []),
-            _wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.", ""),
-        ]
-        for same in groups.values():
-            lines += ["", str(same[0])]
-            if len(same) > 1:
-                others = ", ".join(f"{one.boundary} ({one.where})" for one in same[1:9])
-                lines.append(_wrapped(f"the same at {others}{' and more' if len(same) > 9 else ''}", "    "))
-        return "\n".join(lines)
-
-    @property
-    def _death(self) -> str:
-        return "SIGKILL" if self.sigkill else "crash"
+    end: Ended
+    effects: Sequence[Seen]
 
 
-def judge(
-    number: int, calm: tuple[Ended, list[str]], struck: tuple[Ended, list[str]], tools: AnyTools, *, allow_unknown: bool
-) -> Finding | None:
-    """Compare a run with a crash at boundary `number` to the undisturbed one."""
-    (calm_end, expected), (end, effects) = calm, struck
-    where = end.boundaries[number - 1] if number <= len(end.boundaries) else "its end"
-    by_name = {tool.name: tool for tool in tools}
-    more, less = Counter(effects) - Counter(expected), Counter(expected) - Counter(effects)
-    unknown = end.unknown
-    if end.stopped == "diverged":
-        what = "the run stops as diverged: after the crash its code does not come back to what is recorded"
-        return Finding(number, where, what, end.reason)
-    if more:
-        line = next(iter(more))
-        former = next((one for one in less if _is_call(line, by_name) and _tool_of(one) == _tool_of(line)), "")
-        if former:
-            what = f"{line} happens instead of {former}"
-            return Finding(number, where, what, "the arguments depend on something that is not journaled")
-        return Finding(number, where, f"{line} happens {effects.count(line)} times", _why(by_name, _tool_of(line)))
-    if unknown and allow_unknown:
+class Rules(msgspec.Struct, frozen=True):
+    """What counts as a finding. `compares_results`: whether what the run returns has to be the same."""
+
+    allow_unknown: bool = False
+    compares_results: bool = True
+    crashes: int = 1
+    most_pairs: int = MOST_PAIRS
+
+
+Perform = Callable[[Sequence[int]], Performed]
+"""Perform the run, with a death at each of these boundaries, counted over all its processes."""
+
+
+def search(perform: Perform, tools: Iterable[Tool[Any, Any]], rules: Rules) -> Exploration:
+    """Crash at every boundary; and then, if that is asked for and nothing was found, at pairs of them."""
+    judging = _Judge({tool.name: tool for tool in tools}, perform(()), rules)
+    calm = judging.calm
+    count = len(calm.end.boundaries)
+    resumed = [_resumed(judging, perform, number) for number in range(1, count + 1)]
+    pairs = [(first, then) for first, left in enumerate(resumed, 1) for then in range(1, left + 1)]
+    wanted = pairs if rules.crashes > 1 else pairs[:0]
+    for first, then in (tried := _spread(wanted, 0 if judging.findings else rules.most_pairs)):
+        judging.judge((first, first + then), perform((first, first + then)))
+    return Exploration(
+        count, [one.words for one in calm.effects], judging.findings, judging.reworded, len(tried), len(wanted)
+    )
+
+
+def _resumed(judging: _Judge, perform: Perform, number: int) -> int:
+    """Crash there; gives how many boundaries the resumed run has."""
+    struck = perform((number,))
+    judging.judge((number,), struck)
+    return len(struck.end.boundaries) - number
+
+
+def _spread(pairs: Sequence[tuple[int, int]], most: int) -> Sequence[tuple[int, int]]:
+    if len(pairs) <= most:
+        return pairs
+    return [pairs[place * len(pairs) // most] for place in range(most)]
+
+
+class _Judge:
+    """Compares runs with crashes to the undisturbed one, and keeps what it finds."""
+
+    def __init__(self, tools: Tools, calm: Performed, rules: Rules) -> None:
+        self.calm = calm
+        self.findings: list[Finding] = []
+        self.reworded: list[str] = []
+        self._tools = tools
+        self._rules = rules
+
+    def judge(self, kills: Sequence[int], struck: Performed) -> None:
+        """One run whose processes died at these boundaries."""
+        rewording = _rewording(self._tools, self.calm.effects, struck.effects)
+        if rewording and rewording not in self.reworded:
+            self.reworded.append(rewording)
+        found = self._difference(struck, reworded=bool(rewording))
+        if found is not None:
+            self.findings.append(Finding(_crashes(kills, struck.end.boundaries), *found))
+
+    def _difference(self, struck: Performed, *, reworded: bool) -> tuple[str, str] | None:
+        """What is different, and why; the gravest first."""
+        calm, end = self.calm.end, struck.end
+        if end.stopped == "diverged":
+            what = "the run stops as diverged: after the crash its code does not come back to what is recorded"
+            return what, end.reason
+        more, less = _left_over(struck.effects, self.calm.effects), _left_over(self.calm.effects, struck.effects)
+        if more:
+            return _too_many(self._tools, more[0], less, self.calm.effects, struck.effects)
+        if end.unknown and self._rules.allow_unknown:
+            return None
+        if end.unknown:
+            tool = end.unknown.partition("#")[0].rpartition("/")[2]
+            return f"{end.unknown} is left unknown, and a person is asked", _why(self._tools, tool)
+        if less:
+            return f"{less[0].words} never happens: the run is {end.status}", end.reason
+        if end.status != calm.status:
+            return f"the run ends as {end.status} instead of {calm.status}", end.reason
+        if end.result != calm.result and self._rules.compares_results and not reworded:
+            what = f"the run returns {end.result!r} instead of {calm.result!r}"
+            return what, "something that is not journaled decides, or was not yet: run.decide(), run.now(), run.uuid()"
         return None
-    if unknown:
-        what = f"{unknown} is left unknown, and a person is asked"
-        return Finding(number, where, what, _why(by_name, unknown.partition("#")[0].rpartition("/")[2]))
-    if less:
-        line = next(iter(less))
-        return Finding(number, where, f"{line} never happens: the run is {end.status}", end.reason)
-    if end.status != calm_end.status:
-        return Finding(number, where, f"the run ends as {end.status} instead of {calm_end.status}", end.reason)
-    if end.result != calm_end.result:
-        what = f"the run returns {end.result!r} instead of {calm_end.result!r}"
-        return Finding(number, where, what, "something that is not journaled decides: use run.now(), run.uuid()...")
-    return None
 
 
-def _tool_of(line: str) -> str:
-    return line.partition("(")[0]
+def _crashes(kills: Sequence[int], boundaries: Sequence[str]) -> list[Crash]:
+    """Where it crashed; a second boundary is counted in the resumed run."""
+    found, before = list[Crash](), 0
+    for number in kills:
+        where = boundaries[number - 1] if number <= len(boundaries) else "its end"
+        found.append(Crash(number - before, where))
+        before = number
+    return found
 
 
-def _is_call(line: str, tools: dict[str, Tool[Any, Any]]) -> bool:
-    return _tool_of(line) in tools
+def _left_over(effects: Sequence[Seen], others: Sequence[Seen]) -> list[Seen]:
+    """Those of `effects` that have no counterpart among `others`."""
+    unmatched, left = Counter(one.means for one in others), list[Seen]()
+    for one in effects:
+        unmatched[one.means] -= 1
+        if unmatched[one.means] < 0:
+            left.append(one)
+    return left
 
 
-def _why(tools: dict[str, Tool[Any, Any]], name: str) -> str:
+def _too_many(
+    tools: Tools, one: Seen, less: Sequence[Seen], expected: Sequence[Seen], effects: Sequence[Seen]
+) -> tuple[str, str]:
+    former = next((other for other in less if other.source == one.source), None)
+    if former is not None and all(other.means != one.means for other in expected):
+        what = f"{one.words} happens instead of {former.words}"
+        return what, (
+            "its arguments depend on something that is not journaled, or was not yet; if only the wording may differ,"
+            " say what has to stay the same: explore(..., same=...)"
+        )
+    times = sum(other.means == one.means for other in effects)
+    return f"{one.words} happens {times} times", _why(tools, one.source)
+
+
+def _rewording(tools: Tools, expected: Sequence[Seen], effects: Sequence[Seen]) -> str:
+    """The first effect that is the same in other words."""
+    words = {one.words for one in expected}
+    for one in effects:
+        former = next((other for other in expected if other.means == one.means), None)
+        if former is not None and one.words not in words:
+            tool = tools.get(one.source)
+            clause = f"the {identity_of(tool)} of {one.source}" if tool and identity_of(tool) else "the caller"
+            return f"{one.words} happens instead of {former.words}: the same, says {clause}"
+    return ""
+
+
+def _why(tools: Tools, name: str) -> str:
     """What the contract lacks, so that a crash here cannot be survived."""
     tool = tools.get(name)
     if tool is None:
@@ -127,13 +172,3 @@ def _why(tools: dict[str, Tool[Any, Any]], name: str) -> str:
     if contract.verifies:
         return f"`{name}` declares verify: does it find what happened, within its settle_window?"
     return f"`{name}` {' and '.join(lacks)}: a crash here leaves it unknown"
-
-
-def _listed(effects: Sequence[str]) -> str:
-    return ", ".join(effects) if effects else "none"
-
-
-def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )

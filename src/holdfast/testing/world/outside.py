@@ -8,7 +8,7 @@ What a test's own fakes count (`world.use`) is compared as well, and there the p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -18,23 +18,11 @@ from holdfast.agent.tool import Tool
 from holdfast.engine.current import current_operation
 from holdfast.engine.tooling import Code
 from holdfast.model.outcome import DidNotHappen
+from holdfast.testing.world.meaning import Effect
 from holdfast.testing.world.service import Service, State, packed, restore, state_of, unpacked
 
 AnyTool = Tool[Any, Any]
 Kind = Literal["lose_request", "lose_reply", "fail_after", "land_late", "deliver_twice"]
-
-
-class Effect(msgspec.Struct, frozen=True):
-    """Something that really happened."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    operation: str
-    attempt: int
-
-    def __str__(self) -> str:
-        """As a call."""
-        return f"{self.tool}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
 
 class Fault(msgspec.Struct):
@@ -82,10 +70,9 @@ class Outside:
         for service in self.services:
             service.reset()
 
-    def happened(self) -> list[str]:
-        """Every effect, as text: those that the world counted, and those of the test's own services."""
-        counted = [f"{type(one).__name__}: {line}" for one in self.services for line in one.effects()]
-        return [str(effect) for effect in self.effects] + counted
+    def happened(self) -> list[Effect]:
+        """Every effect: those that the world counted, and those of the test's own services."""
+        return self.effects + [Effect(type(one).__name__, line=line) for one in self.services for line in one.effects()]
 
     def give(self) -> Carried:
         """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot."""

@@ -25,7 +25,7 @@ from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.world.forking import Line, last_word
 from holdfast.testing.world.outside import Outside
 from holdfast.testing.world.service import unpacked
-from holdfast.testing.world.stage import Before, Ended, Stage, Task, ignore
+from holdfast.testing.world.stage import RESTART_S, Before, Ended, Stage, Task, ignore
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def in_processes(task: Task, outside: Outside, kills: Sequence[int]) -> Ended:
             outside.take(word.outside)
             if word.kind == "end":
                 return word.ended
-            before = Before(word.ended.boundaries, word.now_s, before.lives + 1, word.dead)
+            before = Before(word.ended.boundaries, word.now_s + RESTART_S, before.lives + 1, word.dead)
 
 
 class _Life(msgspec.Struct, frozen=True):

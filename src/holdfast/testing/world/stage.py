@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import random
 from collections.abc import Callable, Sequence
@@ -28,6 +29,9 @@ AnyAgent = Agent[Any, Any]
 
 LIMIT_S: Final = 400 * 86_400.0
 """The virtual time after which a run that has not come to rest is given up: more than a year."""
+
+RESTART_S: Final = 1.0
+"""How long after a death the next process begins."""
 
 LOOK_S: Final = 300.0
 UNHURRIED: Final = Settings(poll_ms=300_000, recover_every_ms=300_000, lease_ms=36_000_000)
@@ -115,6 +119,7 @@ class Stage:
         self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test repeats
         self._context = contextvars.copy_context()
         self._actor: Actor | None = None
+        self._struck = asyncio.Event()
         self._home: Final = home(self)
 
     # --- what processes stand on: see `Ground` ---------------------------------------------------------------
@@ -144,6 +149,7 @@ class Stage:
         self.ended.boundaries.append(label)
         if len(self.ended.boundaries) in self._kills:
             self._home.kill(actor)
+            self._struck.set()
             raise Died
         return False
 
@@ -183,8 +189,10 @@ class Stage:
         await self._home.open()
         self._start()
         while not await self._at_rest():
-            await asyncio.sleep(LOOK_S)
-            if self._actor is not None and not self._actor.alive:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._struck.wait(), LOOK_S)
+                self._struck.clear()
+                await asyncio.sleep(RESTART_S)
                 self._start()
         self.ended.unknown = _unknown(self._run, await self._home.read(self._run))
 

@@ -1,0 +1,66 @@
+"""What an effect means: the same effect in other words is no duplicate, and no loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.agent.tool import Tool
+
+AnyTool = Tool[Any, Any]
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that really happened: what a tool did, or a line that a fake counted.
+
+    `tool` is the tool's name, and the class of the fake where `line` is what that says.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] = {}
+    operation: str = ""
+    attempt: int = 0
+    line: str = ""
+
+    def __str__(self) -> str:
+        """As a call, or as the fake says it."""
+        if self.line:
+            return f"{self.tool}: {self.line}"
+        return f"{self.tool}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
+
+
+Same = Callable[[Effect], object]
+"""What has to stay the same of an effect; effects that are equal in it are the same effect."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """An effect as it is compared. `source` is the tool or fake, `words` how it is told, `means` what it is."""
+
+    source: str
+    words: str
+    means: str
+
+
+def seen(effects: Sequence[Effect], tools: Mapping[str, AnyTool], same: Same | None) -> list[Seen]:
+    """These effects, with what each means: as the caller says, or as its tool's contract does."""
+    return [Seen(one.tool, str(one), _meaning(one, tools.get(one.tool), same)) for one in effects]
+
+
+def identity_of(tool: AnyTool) -> str:
+    """The clause of the contract that says which calls are one effect; empty where all arguments count."""
+    if tool.claims:
+        return "claim"
+    return "once" if tool.contract.once is not None else ""
+
+
+def _meaning(effect: Effect, tool: AnyTool | None, same: Same | None) -> str:
+    if same is not None:
+        return repr(same(effect))
+    if effect.line or tool is None or not identity_of(tool):
+        return str(effect)
+    if tool.claims:
+        return f"{tool.name} {tool.business_key(effect.arguments)}"
+    names = tool.contract.once.parameters if tool.contract.once is not None else ()
+    return f"{tool.name} {[effect.arguments.get(name) for name in names]!r}"

@@ -1,0 +1,137 @@
+"""What an exploration found, as a person reads it: the boundary, the tool, what went wrong, what would prevent it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+WIDTH: Final = 72
+"""The longest line of a story, in characters: pytest puts eight more before each, and a terminal has eighty."""
+
+_TITLE: Final = 16
+"""What it puts before the first one besides: the name of the error."""
+
+_ALIKE: Final = 8
+"""How many boundaries of the same kind are named."""
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """A boundary at which a process died. That of a second crash is counted from where the run was resumed."""
+
+    boundary: int
+    where: str
+
+    def __str__(self) -> str:
+        """Number and place."""
+        return f"{self.boundary} ({self.where})"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A crash, or a pair of them, that changes what the world sees."""
+
+    crashes: Sequence[Crash]
+    what: str
+    why: str = ""
+
+    @property
+    def boundary(self) -> int:
+        """The boundary of the first crash, counted from 1."""
+        return self.crashes[0].boundary
+
+    @property
+    def where(self) -> str:
+        """What that boundary is called."""
+        return self.crashes[0].where
+
+    @property
+    def place(self) -> str:
+        """The boundaries, in short."""
+        return " and then ".join(map(str, self.crashes))
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        first, *others = self.crashes
+        again = "".join(f", and again at boundary {other} of the resumed run" for other in others)
+        told = [wrapped(f"a crash at boundary {first}{again}:", "  ")]
+        return "\n".join(told + [wrapped(line, "    ") for line in (self.what, self.why) if line])
+
+
+class Exploration(msgspec.Struct, frozen=True):
+    """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to.
+
+    `reworded` are effects that a crash changed in words and not in what they mean. `pairs` of crashes were tried, of
+    `pairs_in_all`. `sigkill`: the crashes were real, each in a process of its own.
+    """
+
+    boundaries: int
+    undisturbed: Sequence[str]
+    findings: Sequence[Finding] = ()
+    reworded: Sequence[str] = ()
+    pairs: int = 0
+    pairs_in_all: int = 0
+    sigkill: bool = False
+
+    def __str__(self) -> str:
+        """What was tried and what was found, grouped where a crash does the same at several boundaries."""
+        return self.told()
+
+    def told(self, of: str = "") -> str:
+        """The same, beginning with whose exploration it is."""
+        first, *others = self._told()
+        return "\n".join([wrapped(f"{of}: {first}" if of else first, title=_TITLE), *others])
+
+    def _told(self) -> Iterator[str]:
+        crash, count = "SIGKILL" if self.sigkill else "crash", len(self.findings)
+        if not self.findings:
+            always = f"the effects are always {_listed(self.undisturbed)}"
+            yield f"{self.boundaries} boundaries, a {crash} at each: {always}"
+        elif self.pairs:
+            yield f"{count} of {self.pairs} pairs of crashes change what the world sees; no single crash does."
+        else:
+            yield f"{count} of {self.boundaries} boundaries change what the world sees."
+        if self.findings:
+            if self.sigkill:
+                yield "Each crash was real: each process killed with SIGKILL."
+            yield wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.")
+        yield from (wrapped(f"In other words: {line}.") for line in self.reworded)
+        yield from self._pairs_told()
+        yield from self._groups()
+
+    def _pairs_told(self) -> Iterator[str]:
+        if self.pairs_in_all and not self.pairs:
+            yield f"No pair of crashes was tried: mend these first, {self.pairs_in_all} pairs are left."
+        elif self.pairs < self.pairs_in_all:
+            yield f"{self.pairs} of {self.pairs_in_all} pairs of crashes were tried, evenly spread."
+        elif self.pairs:
+            yield f"All {self.pairs} pairs of crashes were tried."
+
+    def _groups(self) -> Iterator[str]:
+        groups: dict[tuple[str, str], list[Finding]] = {}
+        for finding in self.findings:
+            groups.setdefault((finding.what, finding.why), []).append(finding)
+        for same in groups.values():
+            yield ""
+            yield str(same[0])
+            if len(same) > 1:
+                others = ", ".join(one.place for one in same[1 : 1 + _ALIKE])
+                yield wrapped(f"the same at {others}{' and more' if len(same) > 1 + _ALIKE else ''}", "    ")
+
+
+def wrapped(text: str, indent: str = "", *, title: int = 0) -> str:
+    """In lines of at most `WIDTH` characters, the first shorter by `title`; a word that is longer is broken."""
+    lines = text.splitlines() or [""]
+    filled = [
+        textwrap.fill(
+            line, WIDTH, initial_indent=indent + " " * (title if not number else 0), subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+        for number, line in enumerate(lines)
+    ]  # fmt: skip
+    return "\n".join(filled)[title:]
+
+
+def _listed(effects: Sequence[str]) -> str:
+    return ", ".join(effects) if effects else "none"
