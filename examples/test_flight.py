@@ -56,4 +56,4 @@ def test_the_story(tmp_path: Path, airline: flight.Airline) -> None:
     corrected = [entry.text for entry in story if entry.name == "corrected:airport"]
     assert len(corrected) == 1
     assert '"invalidated":["fares"]' in corrected[0]
-    assert '"executed":["1/search"]' in corrected[0]
+    assert '"executed"' not in corrected[0], "to have searched is nothing that has to be undone"

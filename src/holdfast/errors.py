@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.model.facts import Shaken
     from holdfast.model.outcome import Outcome
 
 
@@ -281,15 +282,31 @@ class PlanAborted(PlanError):
 
 
 class PlanStepFailed(PlanError):
-    """A step and all its fallbacks are proven to have failed."""
+    """A step and all its fallbacks are proven to have failed, or nobody knows whether one of its calls landed."""
 
 
 class NewPlanNeeded(PlanError):
-    """What a step relies on has changed, so the plan has to be made anew. `results` is what is known so far."""
+    """What a step relies on has changed, so the plan has to be made anew. `results` is what is known so far.
 
-    def __init__(self, message: str, *, run: str, plan: str, step: str, results: dict[str, object]) -> None:
+    Where facts were corrected, `corrected` names them. Of the steps that relied on them `dropped` were never executed;
+    the effects of `executed` are there, and have to be compensated or reviewed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        run: str,
+        plan: str,
+        results: dict[str, object],
+        step: str = "",
+        shaken: Shaken | None = None,
+    ) -> None:
         super().__init__(message, run=run, plan=plan, step=step)
         self.results = results
+        self.corrected = shaken.facts if shaken is not None else ()
+        self.dropped = shaken.dropped if shaken is not None else ()
+        self.executed = shaken.executed if shaken is not None else ()
 
 
 # --- the journal -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ COST_LIMIT: Final = 20_000_000
 
 _MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(?:([A-Za-z_]\w*)\s*,)?")
 _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
+_INPUTS: Final = re.compile(r"\binput\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
 _FUNCTIONS: Final = frozenset(
     {
         "size", "contains", "startsWith", "endsWith", "matches", "has", "int", "uint", "double", "string", "bytes",
@@ -67,6 +68,11 @@ def steps_used(text: str) -> frozenset[str]:
     if named - _FUNCTIONS:
         raise ConditionError(f"there is no function {', '.join(sorted(named - _FUNCTIONS))}")
     return frozenset(dotted or quoted for dotted, quoted in _USED.findall(text))
+
+
+def inputs_used(text: str) -> frozenset[str]:
+    """The parts of the input that a condition names."""
+    return frozenset(dotted or quoted for dotted, quoted in _INPUTS.findall(text))
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from holdfast.engine.instance import Instance
 from holdfast.engine.scopes import Scope
 from holdfast.model import records as r
-from holdfast.model.facts import Fact
+from holdfast.model.facts import Correction, Fact
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 
@@ -34,4 +35,23 @@ def _learn(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Rep
     name = operation_id(scope.instance.run, step)
     for fact in facts:
         value = msgspec.json.decode(fact.value)
-        scope.instance.known.learn(Fact(fact.name, value, tool, at_ms, operation=name))
+        learned(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)
+
+
+def learned(instance: Instance, fact: Fact, by: str = "") -> Correction | None:
+    """Take a fact. Where it corrects what steps of a plan under way rely on, nothing more is sent for them.
+
+    That is on record: whoever recovers the run does not send it either.
+    """
+    known = instance.known
+    correction = known.learn(fact, by)
+    if correction is None:
+        return None
+    if correction != Correction(fact.name):
+        known.corrections.append(correction)
+    steps = {*correction.dropped, *correction.underway} & known.planned.keys() - instance.history.given_up
+    if steps:
+        why = f"{fact.name} was corrected"
+        instance.ride(r.StepsDropped(steps=tuple(sorted(steps)), why=why, **instance.stamp()))
+        instance.wake()
+    return correction

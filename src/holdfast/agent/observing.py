@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.hearing import learned
 from holdfast.engine import values
 from holdfast.engine.scopes import Scope
 from holdfast.errors import StaleFacts
@@ -32,7 +33,7 @@ class Facts:
 
     def values(self) -> dict[str, Any]:
         """Every fact's value by name: what a model is shown."""
-        return {name: fact.value for name, fact in self._known.facts.items()}
+        return self._known.values()
 
     @property
     def corrections(self) -> tuple[Correction, ...]:
@@ -44,8 +45,9 @@ class Facts:
     ) -> Correction:
         """Take what somebody said, a tool read, or an effect changed on the side.
 
-        A new value of a known fact is a correction: what it did away with is returned. `inferred_from` names the
-        facts that this one follows from. The value has a JSON form.
+        A new value of a known fact is a correction: what it did away with is returned. Steps of a plan under way
+        that relied on it send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from` names the facts
+        that this one follows from. The value has a JSON form.
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred)
@@ -53,10 +55,10 @@ class Facts:
         recorded = await self._journaled(
             f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
         )
-        correction = self._known.learn(recorded)
-        if correction != Correction(name):
-            await self._journaled(f"corrected:{name}", lambda: correction, Correction)
-        return correction
+        correction = learned(self._scope().instance, recorded)
+        if correction is None:
+            return Correction(name)
+        return await self._journaled(f"corrected:{name}", lambda: correction, Correction)
 
     async def ask_or_infer(
         self,

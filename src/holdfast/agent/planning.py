@@ -1,64 +1,50 @@
 """Executing a plan: deterministic, durable, and without asking the model that made it.
 
 Every step is a branch of the run, named by its id; so its operations have stable names whatever the order in which
-steps end. What was chosen, and why, is a journaled value (`flight/chose#1`). Conditions see only what is known
-before their step for certain, so they give the same answer on replay.
+steps end.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.agent.asking import Limit, ask, question_of
-from holdfast.agent.calling import outcome_of
-from holdfast.agent.conditions import ConditionError, holds, steps_used
-from holdfast.agent.transactions import Transaction, on_commit
+from holdfast.agent.conditions import steps_used
+from holdfast.agent.course import Course, PlanResult, approved
+from holdfast.agent.grounds import Grounds, Relied
+from holdfast.agent.transactions import Transaction
 from holdfast.engine import values
 from holdfast.engine.rest import Ending
-from holdfast.engine.scopes import SCOPE, Scope, branch_task
-from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
-from holdfast.model.outcome import Outcome
-from holdfast.model.plan import Call, Plan, PlanStep, resolved
-from holdfast.model.plan_checking import Known, faults_of
-from holdfast.model.values_parameters import parse_arguments
-from holdfast.policies import Retry
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.errors import PlanRefused
+from holdfast.model.facts import Known as KnownFacts
+from holdfast.model.plan import Plan
+from holdfast.model.plan_checking import Given, Known, faults_of
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
-PRIMARY: Final = "primary"
-SKIPPED: Final = "skipped"
-STALE: Final = "stale"
 
 
-class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done about one step: `primary`, `fallback 1`, ..., `skipped`, `stale` or `failed`; and why."""
+class Manner(msgspec.Struct, frozen=True):
+    """How a plan is executed: what conditions know as `input`, the facts, and whether a person approves it first."""
 
-    step: str
-    chosen: str
-    tool: str = ""
-    why: str = ""
-
-
-class PlanResult(msgspec.Struct, frozen=True):
-    """What came of a plan: the stored result of each step that was performed, and what was chosen."""
-
-    plan: str
-    results: Mapping[str, Any]
-    chosen: tuple[Chosen, ...]
+    given: Any
+    known: KnownFacts
+    relies_on: Relied = ()
+    approve: bool = False
 
 
-def check_plan(plan: Plan, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `PlanRefused` with everything that is wrong with the plan. Nothing is recorded or sent."""
+def check_plan(plan: Plan, tools: Mapping[str, AnyTool], facts: Mapping[str, Any] | None = None) -> None:
+    """Raise `PlanRefused` with everything that is wrong with the plan. Nothing is recorded or sent.
+
+    `facts` are the run's facts by name; without them, what the plan says about facts is not checked.
+    """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
-    faults = faults_of(plan, known, steps_used)
+    faults = faults_of(plan, Given(known, facts), steps_used)
     if faults:
         listed = "\n".join(f"- {fault}" for fault in faults)
         raise PlanRefused(f"the plan {plan.name!r} has {len(faults)} faults:\n{listed}", faults=tuple(map(str, faults)))
@@ -69,17 +55,20 @@ def known_of(tool: Tool[Any, Any]) -> Known:
     return Known(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
 
 
-async def execute(scope: Scope, plan: Plan, given: Any, *, approve: bool) -> PlanResult:
+async def execute(scope: Scope, plan: Plan, how: Manner) -> PlanResult:
     """Perform a plan as a part of this run. See `Run.execute`."""
     tools = cast("Mapping[str, AnyTool]", scope.instance.engine.tools)
-    check_plan(plan, tools)
+    grounds = Grounds(how.known, plan, how.given, how.relies_on)
+    check_plan(plan, tools, grounds.facts)
     await _same_plan(scope, plan)
-    if approve:
-        await _approved(scope, plan, plan.digest, f"the plan {plan.name} ({plan.digest})")
+    if how.approve:
+        await approved(scope, plan, plan.digest, f"the plan {plan.name} ({plan.digest})")
     if not plan.together:
-        return await _Course(scope.boundary(plan.name), plan, tools, given).perform()
+        return await Course(scope.boundary(plan.name), plan, tools, how.given, grounds).perform()
     async with Transaction(scope, plan.name, "one"):
-        return await _Course(_here(), plan, tools, given).perform()
+        section = SCOPE.get()
+        assert section is not None, "a transaction has a section of its own"
+        return await Course(section, plan, tools, how.given, grounds).perform()
 
 
 async def _same_plan(scope: Scope, plan: Plan) -> None:
@@ -89,171 +78,3 @@ async def _same_plan(scope: Scope, plan: Plan) -> None:
     if recorded != text:
         scope.instance.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
         raise scope.instance.divergence(f"the plan {plan.name} differs from the recorded one")
-
-
-async def _approved(scope: Scope, plan: Plan, key: str, what: str) -> None:
-    """Wait for a person's word on exactly this. Raises `PlanAborted` where it is no."""
-    question = question_of(f"Approve {what}?", (), bool)
-    if not await ask(scope, question, Limit(), f"approve-{key}"):
-        raise PlanAborted(f"{what} was not approved", run=scope.instance.run, plan=plan.name)
-
-
-class _Course:
-    """One plan under way."""
-
-    def __init__(self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any) -> None:
-        self._scope = scope
-        self._plan = plan
-        self._tools = tools
-        self._given = given
-        self._results: dict[str, Any] = {}
-        self._chosen: dict[str, Chosen] = {}
-        self._stopped = False
-
-    async def perform(self) -> PlanResult:
-        """Begin every step as soon as what it waits for is over.
-
-        After a failure nothing begins any more, and what is under way is waited for: its effects may land, and which
-        of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
-        """
-        over: set[str] = set()
-        running: dict[str, asyncio.Task[None]] = {}
-        ended: asyncio.Queue[str] = asyncio.Queue()
-        failure: BaseException | None = None
-        try:
-            self._begin(over, running, ended)
-            while running:
-                name = await self._next(running, ended)
-                over.add(name)
-                error = running.pop(name).exception()
-                failure = failure or error
-                self._stopped = failure is not None
-                if failure is None:
-                    self._begin(over, running, ended)
-        finally:
-            for task in running.values():
-                task.cancel()
-            if running:
-                await asyncio.wait(running.values())
-        if failure is not None:
-            raise failure
-        return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
-
-    def _begin(self, over: set[str], running: dict[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> None:
-        for step in self._plan.steps:
-            if step.id not in over | running.keys() and over.issuperset(self._plan.waits_for(step)):
-                task = branch_task(self._scope.child(step.id), self._step(step))
-                task.add_done_callback(functools.partial(_tell, ended, step.id))
-                running[step.id] = task
-
-    async def _next(self, running: Mapping[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> str:
-        """The step that ended next: as it is recorded, however fast the others are this time."""
-        first = await ended.get()
-        while first not in running:  # it was taken already, when the record named it before its turn here
-            first = await ended.get()
-        name = await values.value(self._scope, "over", lambda: first)
-        if name != first:
-            ended.put_nowait(first)
-            await asyncio.wait([running[name]])
-        return name
-
-    # --- one step ----------------------------------------------------------------------------------------------
-
-    async def _step(self, step: PlanStep) -> None:
-        if step.when and not self._holds(step, step.when):
-            self._results[step.id] = None
-            await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
-            return
-        if step.ask_if and self._holds(step, step.ask_if):
-            await _approved(_here(), self._plan, f"{self._plan.digest}.{step.id}", f"step {step.id}")
-        await self._try_in_order(step)
-        for condition in step.abort_if:
-            if self._holds(step, condition, after=True):
-                why = f"called off: {condition}"
-                await self._chose(msgspec.structs.replace(self._chosen[step.id], why=why))
-                raise PlanAborted(f"step {step.id}: {condition}", run=self._scope.instance.run, plan=self._plan.name)
-
-    def _holds(self, step: PlanStep, condition: str, *, after: bool = False) -> bool:
-        try:
-            return holds(condition, self._seen(step, after=after))
-        except ConditionError as error:
-            raise self._failed(step, str(error)) from error
-
-    def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
-        run, plan = self._scope.instance.run, self._plan.name
-        return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
-
-    async def _try_in_order(self, step: PlanStep) -> None:
-        """The primary; then a fallback, only where what came before is proven to have failed."""
-        reasons: list[str] = []
-        for number, call in enumerate(step.calls):
-            if reasons and await values.value(_here(), "stopped", lambda: int(self._stopped)):
-                reasons.append("no fallback was tried, since another step has failed")
-                break
-            chosen = PRIMARY if number == 0 else f"fallback {number}"
-            try:
-                tool, arguments = self._ready(step, call)
-            except ArgumentError as error:  # nothing was sent: the next call may be tried
-                reasons.append(error.message)
-                continue
-            if step.hold:
-                self._results[step.id] = None
-                await on_commit(_here(), tool, arguments)
-                await self._chose(Chosen(step.id, chosen, call.tool, "; ".join([*reasons, "held until the commit"])))
-                return
-            outcome = await outcome_of(tool, arguments, None)
-            if outcome.status == "succeeded":
-                self._results[step.id] = self._stored(call, outcome)
-                await self._chose(Chosen(step.id, chosen, call.tool, "; ".join(reasons)))
-                return
-            reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
-            if outcome.code == "stale":
-                await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))
-                raise NewPlanNeeded(
-                    f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.instance.run,
-                    plan=self._plan.name, step=step.id, results=dict(self._results),
-                )  # fmt: skip
-        await self._chose(Chosen(step.id, "failed", why="; ".join(reasons)))
-        raise self._failed(step, "; ".join(reasons))
-
-    def _ready(self, step: PlanStep, call: Call) -> tuple[AnyTool, dict[str, Any]]:
-        tool = self._tools[call.tool]
-        timeout = None if step.timeout_s is None else timedelta(seconds=step.timeout_s)
-        retry = None if step.attempts is None else Retry(attempts=step.attempts)
-        if timeout is not None or retry is not None:
-            tool = tool.options(timeout=timeout, retry=retry)
-        return tool, self._arguments(tool, call)
-
-    def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
-        try:
-            sent = cast("dict[str, Any]", resolved(call.arguments, self._results))
-        except (LookupError, TypeError) as error:
-            raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
-        arguments: dict[str, Any] = tool.shape.bind((), parse_arguments(sent, tool.shape.types, tool.shape.required))
-        return arguments
-
-    def _stored(self, call: Call, outcome: Outcome[Any]) -> Any:
-        """The result as it is stored: plain JSON, for references and conditions."""
-        stored, _ = self._tools[call.tool].codec.round_trip(outcome.value)
-        return msgspec.json.decode(stored)
-
-    def _seen(self, step: PlanStep, *, after: bool = False) -> dict[str, Any]:
-        """What a condition of this step may use."""
-        names = self._plan.before(step) | ({step.id} if after else frozenset[str]())
-        return {"results": {name: self._results[name] for name in sorted(names)}, "input": self._given}
-
-    async def _chose(self, chosen: Chosen) -> None:
-        self._chosen[chosen.step] = chosen
-        text = msgspec.json.encode(chosen).decode()
-        recorded = await values.value(_here(), "chose", lambda: text)
-        self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
-
-
-def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
-    ended.put_nowait(name)
-
-
-def _here() -> Scope:
-    scope = SCOPE.get()
-    assert scope is not None, "a step of a plan is a branch of its run"
-    return scope

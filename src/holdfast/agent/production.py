@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from holdfast.agent.planning import PlanResult
+from holdfast.agent.course import PlanResult
 from holdfast.agent.run import Run
-from holdfast.errors import PlanError, TransactionAborted, UsageError
+from holdfast.errors import PlanError, PlanRefused, TransactionAborted, UsageError
 from holdfast.model.facts import Guess, Stakes
 from holdfast.model.plan import Plan
 from holdfast.model.question import Scalar
@@ -51,19 +51,11 @@ class ProductionLoop(Generic[G]):
                 await self._see(run, goal, trouble)
                 facts = run.facts.values()
                 plan = await run.decide(self._think, goal, facts, trouble)
-                steps = [f"{number}/{step.id}" for step in plan.steps]
-                for step in steps:
-                    run.facts.rely(step, *facts)
                 try:
-                    result = await run.execute(plan, facts, approve=self._gate(plan, facts))
-                except TransactionAborted as problem:  # what had been done is undone
+                    result = await run.execute(plan, facts, approve=self._gate(plan, facts), relies_on=facts)
+                except (PlanError, PlanRefused, TransactionAborted) as problem:
                     trouble = [*trouble, str(problem)]
                     continue
-                except PlanError as problem:  # some of it may have been done
-                    run.facts.executed(*steps)
-                    trouble = [*trouble, str(problem)]
-                    continue
-                run.facts.executed(*steps)
                 if await self._verify(run, result):
                     return result
         raise UsageError(f"run {run.id} did not reach its goal in {self._rounds} rounds", known="; ".join(trouble))

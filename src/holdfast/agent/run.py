@@ -10,11 +10,13 @@ from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.course import PlanResult
 from holdfast.agent.decisions import Decisions, decide
+from holdfast.agent.grounds import relied
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
 from holdfast.agent.parts import ended_parts
-from holdfast.agent.planning import PlanResult, execute
+from holdfast.agent.planning import Manner, execute
 from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
@@ -108,15 +110,24 @@ class Run:
         """Hold an effect for the commit of the outermost transaction; outside of one it leaves now."""
         return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
 
-    async def execute(self, plan: Plan, given: Any = None, *, approve: bool = False) -> PlanResult:
+    async def execute(
+        self,
+        plan: Plan,
+        given: Any = None,
+        *,
+        approve: bool = False,
+        relies_on: Mapping[str, Any] | Iterable[str] = (),
+    ) -> PlanResult:
         """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
 
         `given` is what conditions know as `input`. With `approve` it waits until a person has approved exactly this
         plan: `holdfast answer RUN/approve-DIGEST true`. Raises `PlanRefused` with all its faults
-        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` where a precondition went stale;
-        in a plan whose steps belong together these come as the cause of `TransactionAborted`.
+        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` where a precondition went stale or a
+        fact was corrected that a step relies on: one that the step names, or one of `relies_on`, which holds for every
+        step (with the values that the plan was made from, where it is a mapping). In a plan whose steps belong
+        together these come as the cause of `TransactionAborted`.
         """
-        return await execute(self.scope(), plan, given, approve=approve)
+        return await execute(self.scope(), plan, Manner(given, self._root.instance.known, relied(relies_on), approve))
 
     # --- people ------------------------------------------------------------------------------------------
 

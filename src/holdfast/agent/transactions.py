@@ -115,8 +115,13 @@ class Transaction:
         assert self._section is not None, self._title
         assert self._token is not None, self._title
         SCOPE.reset(self._token)
-        if error is None or _calls_off(error):
+        if error is not None and not _calls_off(error):
+            return
+        try:
             await leave(self._section, error)
+        except TransactionAborted as gone:
+            self._outside.instance.known.undone(gone.transaction, gone.still_standing)
+            raise
 
 
 def _calls_off(error: BaseException) -> bool:

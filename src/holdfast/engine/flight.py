@@ -19,7 +19,7 @@ from holdfast.model.contract import Contract, stricter
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
-from holdfast.model.transactions import around
+from holdfast.model.transactions import around, encloses
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
 
@@ -141,7 +141,8 @@ class Flight:
         """Whether nothing but the run as a whole could stand in its way."""
         if self.calls or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
             return False
-        if operation.intent.serves or self.instance.history.transactions:
+        history = self.instance.history
+        if operation.intent.serves or history.transactions or history.given_up:
             return False
         return tool.digest == operation.contract and operation.intent.executable
 
@@ -158,7 +159,11 @@ class Flight:
                 return "aborting"
             if intent.hold and any(one.phase != "open" for one in around(self.step, history.transactions)):
                 return ""
-        return stop_of(self.instance)
+        return stop_of(self.instance) or self._dropped()
+
+    def _dropped(self) -> Stop:
+        """Whether this belongs to a step of a plan that rested on what was corrected."""
+        return "corrected" if any(encloses(one, self.step) for one in self.instance.history.given_up) else ""
 
     async def note(self, *records: r.OperationRecord, ride: bool = False, posts: tuple[Post, ...] = ()) -> None:
         """Record what happened to this operation. A read keeps it in memory."""

@@ -14,8 +14,8 @@ from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.interfaces.contracts import Danger, clauses
-from holdfast.model.plan import Call, Plan, PlanStep, references, resolved
-from holdfast.model.plan_checking import Fault, faults_of
+from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
+from holdfast.model.plan_checking import Fault, Given, faults_of
 from holdfast.model.values_parameters import parse_arguments
 
 AnyTool = Tool[Any, Any]
@@ -82,13 +82,14 @@ async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
     for step in () if faults else _in_order(plan):
         tool = tools[step.primary.tool]
         known = all(name in answers for name, _ in references(step.primary.arguments))
+        known = known and not any(facts_named(step.primary.arguments))  # which only a run has
         if tool.contract.effect == "read" and known:
             answers[step.id] = await _read(tool, step.primary, answers)
     return _plan(plan, tools, faults, answers)
 
 
 def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[Fault]:
-    return faults_of(plan, {name: known_of(tool) for name, tool in tools.items()}, steps_used)
+    return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used)
 
 
 def _in_order(plan: Plan) -> list[PlanStep]:
@@ -101,7 +102,7 @@ def _in_order(plan: Plan) -> list[PlanStep]:
 
 
 async def _read(tool: AnyTool, call: Call, answers: Mapping[str, Any]) -> Any:
-    sent = resolved(call.arguments, answers)
+    sent = resolved(call.arguments, answers, {})
     arguments = tool.shape.bind((), parse_arguments(sent, tool.shape.types, tool.shape.required))
     answer = tool.body.function(**arguments)
     stored, _ = tool.codec.round_trip(await answer if tool.body.is_async else answer)
@@ -121,7 +122,7 @@ def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[Fault], answers
 
 def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> Shown:
     try:
-        arguments = resolved(call.arguments, answers)
+        arguments = resolved(call.arguments, answers, {})
     except (LookupError, TypeError):
         arguments = call.arguments  # what it refers to is known only when it runs
     text = msgspec.json.encode(arguments).decode()

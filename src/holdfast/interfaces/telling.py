@@ -238,6 +238,8 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
     match record:
         case r.RunSuspended():
             return "suspended", record.reason
+        case r.StepsDropped():
+            return "dropped", f"{', '.join(record.steps)}: {record.why}"
         case r.RunUndone():
             return "undone", f"by {record.by}"
         case r.RunReopened():

@@ -142,14 +142,14 @@ def _conflict(case: Case) -> Move | None:
 
 
 def _sending_ended(case: Case) -> Move | None:
-    """Cancel, deadline, budget, an aborting transaction or a refusal after an ambiguous attempt."""
+    """Cancel, deadline, budget, a correction, an aborting transaction or a refusal after an ambiguous attempt."""
     reason = _stop_reason(case)
     if not reason:
         return None
     weight = case.weight
     if weight.column == "read":
         return Settle("sending ended", "failed", RULE, reason)
-    if weight.unsent and case.situation.stop in {"cancel", "aborting"}:
+    if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason)
     if not weight.ambiguous:
         return Settle("sending ended, nothing landed", "failed", RULE, reason)
@@ -185,6 +185,7 @@ _STOPS: Final = {
     "deadline": "the deadline passed",
     "budget": "the budget is spent",
     "aborting": "the transaction was called off",
+    "corrected": "what it relied on was corrected",
 }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.model.plan import Plan
+from holdfast.model.transactions import encloses
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,15 +54,25 @@ class Weighed(msgspec.Struct, frozen=True):
     confidence: float | None = None
 
 
-class Correction(msgspec.Struct, frozen=True):
+class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a new value did away with.
 
     `invalidated` facts were inferred from it, directly or not; `dropped` steps had not been executed; `executed`
-    ones had, and have to be compensated or reviewed.
+    ones had, and have to be compensated or reviewed. `underway` steps had begun: nothing more is sent for them, and
+    the end of their plan says whether they were executed.
     """
 
     fact: str
     invalidated: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    executed: tuple[str, ...] = ()
+    underway: tuple[str, ...] = ()
+
+
+class Shaken(msgspec.Struct, frozen=True):
+    """What corrections did to a plan: the facts, and the steps that relied on them, never executed or standing."""
+
+    facts: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     executed: tuple[str, ...] = ()
 
@@ -84,30 +95,42 @@ class Known:
         self.reliance: dict[str, frozenset[str]] = {}
         self.executed: set[str] = set()
         self.corrections: list[Correction] = []
+        self.underway: set[str] = set()
+        self.planned: dict[str, str] = {}
+        """The steps of plans that are being executed now, begun or not, with their plan."""
+        self.shaken: dict[str, frozenset[str]] = {}
+        """What those of them relied on that was corrected since."""
 
-    def learn(self, fact: Fact) -> Correction:
-        """Take a fact. A value other than the one before invalidates what leaned on that."""
-        correction = self._take(fact)
-        if correction != Correction(fact.name):
-            self.corrections.append(correction)
-        return correction
+    def values(self) -> dict[str, Any]:
+        """Every fact's value by name."""
+        return {name: fact.value for name, fact in self.facts.items()}
 
-    def _take(self, fact: Fact) -> Correction:
+    def learn(self, fact: Fact, by: str = "") -> Correction | None:
+        """Take a fact. A value other than the one before is a correction, and invalidates what leaned on that.
+
+        `by` is the step of the tool that reported it, if one did: what a plan itself changed corrects no step of it.
+        """
         before = self.facts.get(fact.name)
-        gone: tuple[str, ...] = ()
-        if before is not None and before.value != fact.value:
-            gone = self.inferred_from(fact.name)
-        for name in gone:
-            del self.facts[name]
         self.facts[fact.name] = fact
         if before is None or before.value == fact.value:
-            return Correction(fact.name)
+            return None
+        gone = self.inferred_from(fact.name)
+        for name in gone:
+            del self.facts[name]
         wrong = {fact.name, *gone}
-        leaning = [step for step, names in self.reliance.items() if names & wrong]
-        for step in leaning:
+        leaning = {step: names & wrong for step, names in self.reliance.items() if names & wrong}
+        leaning = {step: names for step, names in leaning.items() if not (by and self._same_plan(step, by))}
+        for step, names in leaning.items():
             del self.reliance[step]
-        dropped = tuple(step for step in leaning if step not in self.executed)
-        return Correction(fact.name, gone, dropped, tuple(step for step in leaning if step in self.executed))
+            if step in self.planned:
+                self.shaken[step] = self.shaken.get(step, frozenset()) | names
+        executed = tuple(step for step in leaning if step in self.executed)
+        underway = tuple(step for step in leaning if step in self.underway)
+        dropped = tuple(step for step in leaning if step not in self.executed | self.underway)
+        return Correction(fact.name, gone, dropped, executed, underway)
+
+    def _same_plan(self, step: str, operation: str) -> bool:
+        return step in self.planned and encloses(self.planned[step], operation)
 
     def inferred_from(self, name: str) -> tuple[str, ...]:
         """Every fact that was inferred from this one, directly or through others; not the fact itself."""
@@ -128,6 +151,44 @@ class Known:
         if missing := sorted(wanted - self.facts.keys()):
             raise UsageError(f"{step} relies on what is not known: {', '.join(missing)}")
         self.reliance[step] = self.reliance.get(step, frozenset()) | wanted
+
+    # --- the steps of a plan that is being executed ---------------------------------------------------------------
+
+    def plan(self, step: str, names: Iterable[str], given: Mapping[str, Any]) -> None:
+        """A plan with this step begins, and the step relies on these facts as they were `given`."""
+        self.planned[step] = step.rpartition("/")[0]
+        wanted, now = frozenset(names), self.values()
+        wrong = frozenset(name for name in wanted if name not in now or now[name] != given[name])
+        if wrong:
+            self.shaken[step] = wrong
+        self.rely(step, wanted - wrong)
+
+    def begin(self, step: str) -> None:
+        """A call of this step is begun: something may be sent."""
+        self.underway.add(step)
+
+    def end(self, step: str, *, effect: bool) -> None:
+        """The calls of this step are over. `effect`: one of them changed something, or may have."""
+        self.underway.discard(step)
+        if effect:
+            self.executed.add(step)
+
+    def over(self, steps: Iterable[str]) -> None:
+        """Their plan is over: what was not executed never will be, and relies on nothing any more."""
+        for step in steps:
+            self.planned.pop(step, None)
+            self.underway.discard(step)
+            self.shaken.pop(step, None)
+            if step not in self.executed:
+                self.reliance.pop(step, None)
+
+    def undone(self, transaction: str, still_standing: Iterable[str]) -> None:
+        """A transaction was called off: of the executed steps in it, only what still stands counts."""
+        inside = {step for step in self.executed if encloses(transaction, step)}
+        standing = {step for step in inside if any(one == step or encloses(step, one) for one in still_standing)}
+        for step in inside - standing:
+            self.executed.discard(step)
+            self.reliance.pop(step, None)
 
 
 def without(plan: Plan, dropped: Iterable[str]) -> Plan:

@@ -13,10 +13,15 @@ from typing import Any, Final, cast
 import msgspec
 
 REFERENCE: Final = "$result"
+FACT: Final = "$fact"
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One call of a tool. An argument `{"$result": "flight.code"}` is a part of an earlier step's result."""
+    """One call of a tool.
+
+    An argument `{"$result": "flight.code"}` is a part of an earlier step's result, `{"$fact": "airport"}` what the run
+    knows under that name.
+    """
 
     tool: str
     arguments: dict[str, Any] = {}
@@ -29,7 +34,8 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     steps it refers to and those in `after` are over; `when` decides whether it is needed. `abort_if` are conditions
     on what is known after it that call the plan off. `ask_if` is a condition under which a person has to agree
     first. `timeout_s` limits one call, `attempts` how often one call is tried. `hold` keeps an irreversible effect
-    until everything else has succeeded.
+    until everything else has succeeded. `relies_on` are facts that it rests on besides those that its arguments name:
+    where one of them is corrected, it is dropped.
     """
 
     id: str
@@ -42,6 +48,7 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     timeout_s: float | None = None
     attempts: int | None = None
     hold: bool = False
+    relies_on: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -99,16 +106,36 @@ def references(value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
             return
 
 
-def resolved(value: Any, results: Mapping[str, Any]) -> Any:
-    """An argument with every reference replaced. Raises `LookupError` for a part that a result does not have."""
+def facts_named(value: object) -> Iterator[str]:
+    """The facts that an argument names."""
+    match value:
+        case {"$fact": str() as name} if len(cast("dict[str, object]", value)) == 1:
+            yield name
+        case dict():
+            for item in cast("dict[str, object]", value).values():
+                yield from facts_named(item)
+        case list() | tuple():
+            for item in cast("list[object]", value):
+                yield from facts_named(item)
+        case _:
+            return
+
+
+def resolved(value: Any, results: Mapping[str, Any], facts: Mapping[str, Any]) -> Any:
+    """An argument with every reference and fact replaced, once: what takes their place is not looked at again.
+
+    Raises `LookupError` for a part that a result does not have, or a fact that is missing.
+    """
     match value:
         case {"$result": str() as text} if len(cast("dict[str, object]", value)) == 1:
             step, *path = text.split(".")
             return _part(results[step], path)
+        case {"$fact": str() as name} if len(cast("dict[str, object]", value)) == 1:
+            return facts[name]
         case dict():
-            return {name: resolved(item, results) for name, item in cast("dict[str, object]", value).items()}
+            return {name: resolved(item, results, facts) for name, item in cast("dict[str, object]", value).items()}
         case list() | tuple():
-            return [resolved(item, results) for item in cast("list[object]", value)]
+            return [resolved(item, results, facts) for item in cast("list[object]", value)]
         case _:
             return value
 

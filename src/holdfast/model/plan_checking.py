@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import ArgumentError
 from holdfast.model.contract import Contract
 from holdfast.model.ids import can_name
-from holdfast.model.plan import Call, Plan, PlanStep, references
+from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
 from holdfast.model.values_parameters import offered, parse_arguments
 
 MOST_STEPS: Final = 200
@@ -26,6 +26,13 @@ class Known(msgspec.Struct, frozen=True):
     types: Mapping[str, Any]
     required: frozenset[str]
     returns: Any
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What is around a plan: the tools, and the run's facts by name. `facts` is None where no run is there to ask."""
+
+    tools: Mapping[str, Known]
+    facts: Mapping[str, Any] | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -43,12 +50,12 @@ Parse = Callable[[str], Iterable[str]]
 """Parses a condition and gives the steps it mentions. Raises `ValueError` saying what is wrong."""
 
 
-def faults_of(plan: Plan, tools: Mapping[str, Known], parse: Parse) -> list[Fault]:
+def faults_of(plan: Plan, given: Given, parse: Parse) -> list[Fault]:
     """Everything that is wrong with the plan; an empty list means that it can run."""
     found = [*_as_a_whole(plan)]
     ids = {step.id for step in plan.steps}
     for step in plan.steps:
-        found += [Fault(step.id, what) for what in _of_step(plan, step, ids, tools)]
+        found += [Fault(step.id, what) for what in _of_step(plan, step, ids, given)]
     cycle = _cycle(plan)
     if cycle:
         found.append(Fault(cycle[0], f"it waits for itself: {' -> '.join((*cycle, cycle[0]))}"))
@@ -71,7 +78,7 @@ def _as_a_whole(plan: Plan) -> Iterator[Fault]:
             yield Fault(name, "it cannot name a step: use printable characters without / ~ # and .")
 
 
-def _of_step(plan: Plan, step: PlanStep, ids: set[str], tools: Mapping[str, Known]) -> Iterator[str]:
+def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterator[str]:
     for name in step.after:
         if name not in ids:
             yield f"there is no step {name!r} to come after"
@@ -83,27 +90,31 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], tools: Mapping[str, Know
         yield "it is held, and there is no transaction whose commit it could wait for"
     if step.hold and step.fallbacks:
         yield "it is held, and what leaves at the commit has no fallback"
+    if given.facts is not None:
+        named = {*step.relies_on, *(name for call in step.calls for name in facts_named(call.arguments))}
+        for name in sorted(named - given.facts.keys()):
+            yield f"there is no fact {name!r}; known are: {', '.join(sorted(given.facts)) or 'none'}"
     for number, call in enumerate(step.calls):
         place = "" if number == 0 else f"fallback {number}: "
-        yield from (place + what for what in _of_call(plan, step, call, ids, tools))
+        yield from (place + what for what in _of_call(plan, step, call, ids, given))
 
 
-def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], tools: Mapping[str, Known]) -> Iterator[str]:
-    tool = tools.get(call.tool)
+def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given) -> Iterator[str]:
+    tool = given.tools.get(call.tool)
     for name, _ in references(call.arguments):
         if name not in ids:
             yield f"there is no step {name!r} to take a result from"
     if tool is None:
-        yield f"there is no tool {call.tool!r}; the tools are: {', '.join(sorted(tools)) or 'none'}"
+        yield f"there is no tool {call.tool!r}; the tools are: {', '.join(sorted(given.tools)) or 'none'}"
         return
     if plan.together and tool.contract.irreversible and not step.hold:
         yield f"{call.tool} cannot be undone: inside a transaction it needs hold"
-    yield from _of_arguments(plan, call, ids, tools, tool)
+    yield from _of_arguments(plan, call, ids, given, tool)
 
 
-def _of_arguments(plan: Plan, call: Call, ids: set[str], tools: Mapping[str, Known], tool: Known) -> Iterator[str]:
-    """Literal values have to fit the annotation; a reference has to fit as far as types can tell."""
-    known = offered(tool.types, tool.required)
+def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: Known) -> Iterator[str]:
+    """What is known now has to fit the annotation; a reference has to fit as far as types can tell."""
+    known, facts = offered(tool.types, tool.required), given.facts or {}
     for name in sorted(call.arguments.keys() - known.keys()):
         yield f"{call.tool} has no parameter {name!r}; it has: {', '.join(known) or 'none'}"
     for name in known:
@@ -113,14 +124,14 @@ def _of_arguments(plan: Plan, call: Call, ids: set[str], tools: Mapping[str, Kno
             continue
         value = call.arguments[name]
         used = [one for one in references(value) if one[0] in ids]
-        if not used:
+        if not any(references(value)) and facts.keys() >= set(facts_named(value)):
             try:
-                parse_arguments({name: value}, {name: known[name]}, {name})
+                parse_arguments({name: resolved(value, {}, facts)}, {name: known[name]}, {name})
             except ArgumentError as error:
                 yield f"{call.tool}: {error.message}"
         for source, path in used:
             yield from _of_reference(
-                plan, tools, source, path, known[name] if value == _as_reference(source, path) else Any
+                plan, given.tools, source, path, known[name] if value == _as_reference(source, path) else Any
             )
 
 

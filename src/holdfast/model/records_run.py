@@ -134,6 +134,13 @@ class CallerLeft(Stamped, frozen=True):
     step: str
 
 
+class StepsDropped(Stamped, frozen=True):
+    """What these steps of a plan relied on was corrected: nothing more is sent below them."""
+
+    steps: tuple[str, ...]
+    why: str
+
+
 class CommandApplied(Stamped, frozen=True):
     """A command from outside (cancel, pause, unpause) was taken from the ledger."""
 
@@ -195,6 +202,7 @@ RunRecord: TypeAlias = (
     | EventReceived
     | Delivered
     | CallerLeft
+    | StepsDropped
     | CommandApplied
     | RunSuspended
     | RunReopened

@@ -85,6 +85,8 @@ class RunHistory:
         self.deliveries: dict[str, Delivery] = {}
         self.given = 0
         self.left: set[str] = set()
+        self.given_up: set[str] = set()
+        """Steps of plans that were dropped: what is open below them is sent no more."""
         self.told_unknown: set[str] = set()
         self.promised: set[str] = set()
         """Held effects for which code was given a promise: their outcomes are no deliveries of their own."""
@@ -302,6 +304,8 @@ class RunHistory:
                 self._deliver(record.step, record.told, record.detail)
             case r.CallerLeft():
                 self._left(record.step)
+            case r.StepsDropped():
+                self.given_up.update(record.steps)
             case r.CommandApplied():
                 self._command(record)
             case _:

@@ -291,6 +291,28 @@ async def test_no_fallback_while_the_primary_is_unknown(lab: Lab):
 
 
 @virtual
+async def test_no_fallback_while_the_tool_itself_says_that_nobody_knows(lab: Lab):
+    @tool(on_unknown="raise")
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        raise Ambiguous("timeout")
+
+    @agent(run_id="u-{given}", tools=[pay])
+    async def payer(run: Run, given: str) -> Any:
+        steps = (step("pay", "pay", {"cents": 1}, fallbacks=(Call("pay", {"cents": 2}),)),)
+        with pytest.raises(PlanStepFailed, match="nobody knows"):
+            await run.execute(Plan(goal="g", steps=steps, together=False))
+        return "told"
+
+    async with lab.app(payer) as app:
+        with pytest.raises(RunSuspended, match="an attempt may have landed"):
+            await app.run(payer, "x")  # it heard so, and goes on; it cannot end before somebody knows
+        await app.service.resolve("u-x/plan/pay/pay#1", "did_not_happen", by="ann")
+        assert await app.resume("u-x") == "told"
+    assert lab.sent == ["pay 1"]
+
+
+@virtual
 async def test_an_approval_is_bound_to_the_digest_of_the_plan(lab: Lab):
     plan = Plan(goal="g", name="careful", steps=(step("seat", "book", {"code": "A1"}),))
 

@@ -1,0 +1,268 @@
+"""One plan under way: which step begins when, what was chosen for it and why, and what stops it.
+
+What was chosen is a journaled value (`flight/chose#1`). Conditions see only what is known before their step for
+certain, so they give the same answer on replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.calling import outcome_of
+from holdfast.agent.conditions import ConditionError, holds
+from holdfast.agent.grounds import Grounds
+from holdfast.agent.transactions import on_commit
+from holdfast.engine import values
+from holdfast.engine.scopes import SCOPE, Scope, branch_task
+from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanStepFailed
+from holdfast.model.facts import Shaken
+from holdfast.model.outcome import Outcome
+from holdfast.model.plan import Call, Plan, PlanStep, resolved
+from holdfast.model.values_parameters import parse_arguments
+from holdfast.policies import Retry
+
+AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
+PRIMARY: Final = "primary"
+SKIPPED: Final = "skipped"
+STALE: Final = "stale"
+DROPPED: Final = "dropped"
+
+
+class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was done about one step, and why: `primary`, `fallback 1`, `skipped`, `stale`, `dropped` or `failed`."""
+
+    step: str
+    chosen: str
+    tool: str = ""
+    why: str = ""
+
+
+class PlanResult(msgspec.Struct, frozen=True):
+    """What came of a plan: the stored result of each step that was performed, and what was chosen."""
+
+    plan: str
+    results: Mapping[str, Any]
+    chosen: tuple[Chosen, ...]
+
+
+class Course:
+    """One plan under way. `facts` is what was known when it was given."""
+
+    def __init__(self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: Grounds) -> None:
+        self._scope = scope
+        self._plan = plan
+        self._tools = tools
+        self._given = given
+        self._grounds = grounds
+        self._results: dict[str, Any] = {}
+        self._chosen: dict[str, Chosen] = {}
+        self._stopped = False
+
+    async def perform(self) -> PlanResult:
+        """Begin every step as soon as what it waits for is over.
+
+        After a failure nothing begins any more, and what is under way is waited for: its effects may land, and which
+        of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
+        """
+        self._grounds.begin(self._scope.path)
+        try:
+            failure = await self._steps()
+            if failure is None or (isinstance(failure, NewPlanNeeded) and failure.corrected):
+                shaken = await self._grounds.shaken(self._scope)
+                failure = failure if shaken is None else self._new_plan(shaken)
+            if failure is not None:
+                raise failure
+            self._grounds.kept(step.id for step in self._plan.steps if step.hold and step.id in self._results)
+        finally:
+            self._grounds.end()
+        return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
+
+    async def _steps(self) -> BaseException | None:
+        """Perform the steps; the first failure, if there is one."""
+        over: set[str] = set()
+        running: dict[str, asyncio.Task[None]] = {}
+        ended: asyncio.Queue[str] = asyncio.Queue()
+        failure: BaseException | None = None
+        try:
+            self._begin(over, running, ended)
+            while running:
+                name = await self._next(running, ended)
+                over.add(name)
+                error = running.pop(name).exception()
+                failure = failure or error
+                self._stopped = failure is not None
+                if failure is None:
+                    self._begin(over, running, ended)
+        finally:
+            for task in running.values():
+                task.cancel()
+            if running:
+                await asyncio.wait(running.values())
+        return failure
+
+    def _begin(self, over: set[str], running: dict[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> None:
+        for step in self._plan.steps:
+            if step.id not in over | running.keys() and over.issuperset(self._plan.waits_for(step)):
+                task = branch_task(self._scope.child(step.id), self._step(step))
+                task.add_done_callback(functools.partial(_tell, ended, step.id))
+                running[step.id] = task
+
+    async def _next(self, running: Mapping[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> str:
+        """The step that ended next: as it is recorded, however fast the others are this time."""
+        first = await ended.get()
+        while first not in running:  # it was taken already, when the record named it before its turn here
+            first = await ended.get()
+        name = await values.value(self._scope, "over", lambda: first)
+        if name != first:
+            ended.put_nowait(first)
+            await asyncio.wait([running[name]])
+        return name
+
+    # --- one step ----------------------------------------------------------------------------------------------
+
+    async def _step(self, step: PlanStep) -> None:
+        await self._still_grounded(step)
+        if step.when and not self._holds(step, step.when):
+            self._results[step.id] = None
+            await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
+            return
+        if step.ask_if and self._holds(step, step.ask_if):
+            await approved(_here(), self._plan, f"{self._plan.digest}.{step.id}", f"step {step.id}")
+            await self._still_grounded(step)
+        await self._try_in_order(step)
+        for condition in step.abort_if:
+            if self._holds(step, condition, after=True):
+                why = f"called off: {condition}"
+                await self._chose(msgspec.structs.replace(self._chosen[step.id], why=why))
+                raise PlanAborted(f"step {step.id}: {condition}", run=self._scope.instance.run, plan=self._plan.name)
+
+    async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
+        """Raise `NewPlanNeeded` where a fact that this step relies on was corrected since the plan was given."""
+        wrong = await self._grounds.wrong(_here(), step.id)
+        if wrong:
+            why = f"relied on what was corrected: {', '.join(wrong)}"
+            await self._chose(Chosen(step.id, DROPPED, why="; ".join([*reasons, why])))
+            raise self._new_plan(Shaken(wrong))
+
+    def _holds(self, step: PlanStep, condition: str, *, after: bool = False) -> bool:
+        try:
+            return holds(condition, self._seen(step, after=after))
+        except ConditionError as error:
+            raise self._failed(step, str(error)) from error
+
+    async def _try_in_order(self, step: PlanStep) -> None:
+        """The primary; then a fallback, only where what came before is proven to have failed."""
+        reasons: list[str] = []
+        for number, call in enumerate(step.calls):
+            if reasons and await values.value(_here(), "stopped", lambda: int(self._stopped)):
+                reasons.append("no fallback was tried, since another step has failed")
+                break
+            chosen = PRIMARY if number == 0 else f"fallback {number}"
+            try:
+                tool, arguments = self._ready(step, call)
+            except ArgumentError as error:  # nothing was sent: the next call may be tried
+                reasons.append(error.message)
+                continue
+            if step.hold:
+                self._results[step.id] = None
+                await on_commit(_here(), tool, arguments)
+                await self._chose(Chosen(step.id, chosen, call.tool, "; ".join([*reasons, "held until the commit"])))
+                return
+            outcome = await self._call(step, tool, arguments)
+            if outcome.status == "succeeded":
+                self._results[step.id] = self._stored(call, outcome)
+                await self._chose(Chosen(step.id, chosen, call.tool, "; ".join(reasons)))
+                return
+            reasons.append(f"{call.tool} {outcome.status}: {outcome.reason}")
+            await self._after_failure(step, call, outcome, reasons)
+        await self._fail(step, reasons)
+
+    async def _call(self, step: PlanStep, tool: AnyTool, arguments: dict[str, Any]) -> Outcome[Any]:
+        self._grounds.sending(step.id)
+        outcome: Outcome[Any] = await outcome_of(tool, arguments, None)
+        effect = tool.contract.effect == "write" and outcome.status not in {"failed", "cancelled"}
+        self._grounds.sent(step.id, done=outcome.status == "succeeded", effect=effect)
+        return outcome
+
+    async def _after_failure(self, step: PlanStep, call: Call, outcome: Outcome[Any], reasons: list[str]) -> None:
+        """Return where the next call may be tried: this one is proven to have failed, and its grounds hold."""
+        if outcome.status not in {"failed", "cancelled"}:
+            await self._fail(step, [*reasons, "no fallback is tried while nobody knows"])
+        await self._still_grounded(step, *reasons)
+        if outcome.code == "stale":
+            await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))
+            raise NewPlanNeeded(
+                f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.instance.run,
+                plan=self._plan.name, step=step.id, results=dict(self._results),
+            )  # fmt: skip
+
+    async def _fail(self, step: PlanStep, reasons: list[str]) -> None:
+        await self._chose(Chosen(step.id, "failed", why="; ".join(reasons)))
+        raise self._failed(step, "; ".join(reasons))
+
+    def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
+        run, plan = self._scope.instance.run, self._plan.name
+        return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
+
+    def _new_plan(self, shaken: Shaken) -> NewPlanNeeded:
+        return NewPlanNeeded(
+            f"the plan {self._plan.name} relied on what was corrected: {', '.join(shaken.facts)}",
+            run=self._scope.instance.run, plan=self._plan.name, results=dict(self._results),
+            shaken=shaken,
+        )  # fmt: skip
+
+    def _ready(self, step: PlanStep, call: Call) -> tuple[AnyTool, dict[str, Any]]:
+        tool = self._tools[call.tool]
+        timeout = None if step.timeout_s is None else timedelta(seconds=step.timeout_s)
+        retry = None if step.attempts is None else Retry(attempts=step.attempts)
+        if timeout is not None or retry is not None:
+            tool = tool.options(timeout=timeout, retry=retry)
+        return tool, self._arguments(tool, call)
+
+    def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
+        try:
+            sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._grounds.facts))
+        except (LookupError, TypeError) as error:
+            raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
+        arguments: dict[str, Any] = tool.shape.bind((), parse_arguments(sent, tool.shape.types, tool.shape.required))
+        return arguments
+
+    def _stored(self, call: Call, outcome: Outcome[Any]) -> Any:
+        """The result as it is stored: plain JSON, for references and conditions."""
+        stored, _ = self._tools[call.tool].codec.round_trip(outcome.value)
+        return msgspec.json.decode(stored)
+
+    def _seen(self, step: PlanStep, *, after: bool = False) -> dict[str, Any]:
+        """What a condition of this step may use."""
+        names = self._plan.before(step) | ({step.id} if after else frozenset[str]())
+        return {"results": {name: self._results[name] for name in sorted(names)}, "input": self._given}
+
+    async def _chose(self, chosen: Chosen) -> None:
+        self._chosen[chosen.step] = chosen
+        text = msgspec.json.encode(chosen).decode()
+        recorded = await values.value(_here(), "chose", lambda: text)
+        self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
+
+
+async def approved(scope: Scope, plan: Plan, key: str, what: str) -> None:
+    """Wait for a person's word on exactly this. Raises `PlanAborted` where it is no."""
+    question = question_of(f"Approve {what}?", (), bool)
+    if not await ask(scope, question, Limit(), f"approve-{key}"):
+        raise PlanAborted(f"{what} was not approved", run=scope.instance.run, plan=plan.name)
+
+
+def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
+    ended.put_nowait(name)
+
+
+def _here() -> Scope:
+    scope = SCOPE.get()
+    assert scope is not None, "a step of a plan is a branch of its run"
+    return scope

@@ -1,0 +1,116 @@
+"""What a plan under way rests on: which of its steps relied on which facts, and what corrections did to them.
+
+Facts may be corrected by another branch at any moment. What a step found about its grounds is journaled where it
+looked, so that a replay drops the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from holdfast.agent.conditions import inputs_used
+from holdfast.engine import values
+from holdfast.engine.scopes import Scope
+from holdfast.errors import UsageError
+from holdfast.model.facts import Known, Shaken
+from holdfast.model.plan import Plan, PlanStep, facts_named
+
+Relied: TypeAlias = Mapping[str, Any] | tuple[str, ...]
+"""Facts, or facts with the values that whoever made the plan was shown."""
+
+
+class Grounds:
+    """The grounds of one plan. Its steps are known by their place in the run: `trip/seat`."""
+
+    def __init__(self, known: Known, plan: Plan, given: Any, relies_on: Relied) -> None:
+        self._known = known
+        facts = known.values()
+        inputs = {name: value for name, value in _mapping(given).items() if name in facts}
+        self.facts: dict[str, Any] = {**facts, **inputs, **_mapping(relies_on)}
+        everywhere = {*relies_on}
+        if missing := sorted(everywhere - self.facts.keys()):
+            raise UsageError(f"the plan {plan.name} relies on what is not known: {', '.join(missing)}")
+        self._relies = _reliance(plan, everywhere, frozenset(inputs))
+        self._path = ""
+        self._over: set[str] = set()
+
+    def begin(self, path: str) -> None:
+        """The plan begins, with its steps below `path`."""
+        self._path = path
+        for step, names in self._relies.items():
+            self._known.plan(path + step, names, self.facts)
+
+    def end(self) -> None:
+        """The plan is over."""
+        self._known.over(self._path + step for step in self._relies)
+
+    def sending(self, step: str) -> None:
+        """A call of this step is about to be made."""
+        if step in self._relies:
+            self._known.begin(self._path + step)
+
+    def sent(self, step: str, *, done: bool, effect: bool) -> None:
+        """That call is over. `done`: the step needs no other. `effect`: it changed something, or may have."""
+        if done or effect:
+            self._over.add(step)
+        if step in self._relies:
+            self._known.end(self._path + step, effect=effect)
+
+    def kept(self, held: Iterable[str]) -> None:
+        """The plan came to its end: what it held will leave."""
+        for step in held:
+            self.sent(step, done=True, effect=True)
+
+    async def wrong(self, scope: Scope, step: str) -> tuple[str, ...]:
+        """The facts that this step relies on and that were corrected since."""
+        if step not in self._relies:
+            return ()
+        found = await values.value(scope, "corrected", lambda: _listed(self._wrong(step)))
+        return tuple(found["facts"])
+
+    async def shaken(self, scope: Scope) -> Shaken | None:
+        """What corrections did to the plan as a whole; None where they did nothing."""
+        if not self._relies:
+            return None
+        found = await values.value(scope, "corrected", self._all)
+        shaken = msgspec.convert(found, Shaken)
+        return shaken if shaken.facts else None
+
+    def _wrong(self, step: str) -> frozenset[str]:
+        return self._known.shaken.get(self._path + step, frozenset())
+
+    def _all(self) -> dict[str, Any]:
+        steps = [step for step in self._relies if self._wrong(step)]
+        executed = [self._path + step for step in steps if self._path + step in self._known.executed]
+        dropped = [self._path + step for step in steps if step not in self._over]
+        facts = frozenset[str]().union(*map(self._wrong, steps))
+        return {**_listed(facts), "dropped": dropped, "executed": executed}
+
+
+def relied(facts: Mapping[str, Any] | Iterable[str]) -> Relied:
+    """The facts as they were named: a mapping keeps the values that were shown."""
+    return _mapping(cast("object", facts)) or tuple(facts)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _listed(facts: frozenset[str]) -> dict[str, Any]:
+    return {"facts": sorted(facts)}
+
+
+def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[str, frozenset[str]]:
+    """The facts that each step relies on, its own and those of the steps before it; steps without any are left out."""
+    own = {step.id: _own(step, inputs) | everywhere for step in plan.steps}
+    found = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
+    return {step: frozenset(names) for step, names in found.items() if names}
+
+
+def _own(step: PlanStep, inputs: frozenset[str]) -> set[str]:
+    conditions = [text for text in (step.when, step.ask_if, *step.abort_if) if text]
+    used = {name for text in conditions for name in inputs_used(text)} & inputs
+    return {*step.relies_on, *used, *(name for call in step.calls for name in facts_named(call.arguments))}
