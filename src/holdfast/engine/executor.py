@@ -54,7 +54,7 @@ async def drive(flight: Flight) -> OperationState:
         if flight.scope is not None and _tells_now(flight, operation):
             break
         if operation.attempts:
-            await _account_for_owner(flight)
+            await account_for_owner(flight)
             await collect(flight)
             operation = flight.operation
         now = instance.now()
@@ -103,7 +103,7 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
     flight.started = None
 
 
-async def _account_for_owner(flight: Flight) -> None:
+async def account_for_owner(flight: Flight) -> None:
     """Attempts of earlier owners may have no end on record: find out whether their processes still live.
 
     A call is over when its process is proven dead, or when a process that cannot be observed has been
@@ -139,7 +139,7 @@ async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
 async def _perform(flight: Flight, move: Deed) -> None:
     match move:
         case m.Settle():
-            await _settle(flight, move)
+            await settle(flight, move)
         case m.Wait():
             await wait(flight, move)
         case m.Verify():
@@ -149,11 +149,11 @@ async def _perform(flight: Flight, move: Deed) -> None:
         case m.Reuse():
             await _reuse(flight, move)
         case m.Park():
-            await _park(flight, move.why, move.rule)
+            await park(flight, move.why, move.rule)
         case m.Hold():
             await hold(flight)
         case m.Gate() | m.Compensate() | m.Done():
-            await _park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
+            await park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
 
 
 # --- attempts ----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
     if flight.arguments is None and (misfit := _misfit(flight)):
-        await _park(flight, f"its recorded arguments no longer fit the tool: {misfit}", "arguments")
+        await park(flight, f"its recorded arguments no longer fit the tool: {misfit}", "arguments")
         return
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)
@@ -283,7 +283,8 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
 # --- outcomes ------------------------------------------------------------------------------------------
 
 
-async def _settle(flight: Flight, move: m.Settle) -> None:
+async def settle(flight: Flight, move: m.Settle) -> None:
+    """Record the outcome that was decided."""
     await _record_outcome(flight, move, flight.operation, flight.instance.now(), None)
 
 
@@ -341,7 +342,8 @@ def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str
     return operation.found or r.NOTHING, operation.lost, ""
 
 
-async def _park(flight: Flight, why: str, rule: str) -> None:
+async def park(flight: Flight, why: str, rule: str) -> None:
+    """Leave it to a person."""
     record = r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp())
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned(why), record)
     await flight.note(*records)

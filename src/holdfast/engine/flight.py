@@ -134,7 +134,7 @@ class Flight:
             key_age_ms=self.key_age_ms,
             deaths_allowed=settings.deaths_allowed,
             clock_error_ms=settings.clock_error_ms,
-            slow_verify_ms=settings.slow_verify_ms,
+            slow_verify_ms=_slow_verify_ms(instance),
         )
 
     def _plain(self, tool: ToolCode, operation: OperationState) -> bool:
@@ -152,6 +152,8 @@ class Flight:
         Nothing that ends a run ends what makes amends in it, or what a commit has begun to send.
         """
         history, intent = self.instance.history, operation.intent
+        if history.status == "stopped":
+            return "stopped" if history.cancelled is None else "cancel"
         if intent.serves or operation.released:
             return ""
         if history.transactions:
@@ -256,6 +258,12 @@ def stop_of(instance: Instance) -> Stop:
         return "cancel"
     deadline = instance.engine.deadline_of(instance.history)
     return "deadline" if deadline is not None and instance.engine.seams.clock.wall_ms() >= deadline else ""
+
+
+def _slow_verify_ms(instance: Instance) -> int:
+    """How far apart readings are once a person was asked; ever further once the run has stopped."""
+    slow, stopped = instance.engine.settings.slow_verify_ms, instance.history.stopped
+    return slow if stopped is None else max(slow, instance.engine.seams.clock.wall_ms() - stopped.at)
 
 
 def key_of(namespace: str, run: str, step: str, intent: r.Intent) -> str:

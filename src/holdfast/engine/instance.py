@@ -108,7 +108,8 @@ class Instance:
     def _first_calm(self, tool: ToolCode) -> Situation | None:
         """As `calm`, with what cannot change while this instance lives."""
         engine, settings = self.engine, self.engine.settings
-        if engine.identity.trust != "trusted" or engine.deadline_of(self.history) is not None:
+        trusted = engine.identity.trust == "trusted"
+        if not trusted or engine.deadline_of(self.history) is not None or self.history.status == "stopped":
             return None
         situation = self._calm[tool.digest] = Situation(
             contract=tool.contract,

@@ -25,6 +25,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
+from holdfast.engine.looking_again import due_to_look
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
@@ -268,10 +269,12 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
         reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
         **instance.stamp(),
     )  # fmt: skip
-    await instance.append(
-        record, change=RunChange("stopped", reason=f"{reason}: {describe(error)}"[:500], release=True)
-    )
+    await instance.append(record, change=_as_stopped(instance, f"{reason}: {describe(error)}"))
     return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
+
+
+def _as_stopped(instance: Instance, reason: str) -> RunChange:
+    return RunChange("stopped", reason=reason[:500], due_ms=due_to_look(instance), release=True)
 
 
 def _open(instance: Instance) -> tuple[str, ...]:
@@ -323,8 +326,7 @@ async def _undo(instance: Instance) -> Conclusion:
 async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
     reason: Literal["cancelled", "quarantined"] = "cancelled" if ending.kind == "cancelled" else "quarantined"
     record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
-    change = RunChange("stopped", reason=f"{reason}: {ending.reason}"[:500], release=True)
-    await instance.append(record, change=change)
+    await instance.append(record, change=_as_stopped(instance, f"{reason}: {ending.reason}"))
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
@@ -368,7 +370,8 @@ async def _stop_drivers(instance: Instance) -> None:
 async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     """The run has ended already: give back the lease and say how it ended."""
     status: RunStatus = "running" if history.status == "new" else history.status
-    await instance.log.append((), RunChange(status, reason=history.reason, release=True))
+    due = due_to_look(instance) if status == "stopped" else None
+    await instance.log.append((), RunChange(status, reason=history.reason, due_ms=due, release=True))
     if history.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:

@@ -13,6 +13,7 @@ class Settings(msgspec.Struct, frozen=True):
     cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
+    `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
     `recover_every_ms`: how often to look for abandoned runs and those that are due.
     """
 
@@ -27,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True):
     deaths_allowed: int = 3
     claims_allowed: int = 5
     slow_verify_ms: int = 15 * 60_000
+    watch_stopped_ms: int = 30 * 86_400_000
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000

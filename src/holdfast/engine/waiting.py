@@ -20,7 +20,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
     instance = flight.instance
     if move.why in {"retry", "verify"} and not move.drawn:
-        await _schedule(flight, move)
+        await schedule(flight, move)
         return
     flight.reading = "unread"
     if move.why == "call":
@@ -52,7 +52,7 @@ def _question(operation: OperationState, rule: str) -> str:
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 
 
-async def _schedule(flight: Flight, move: m.Wait) -> None:
+async def schedule(flight: Flight, move: m.Wait) -> None:
     """Draw the pause and record it, so that a restart keeps the schedule."""
     instance = flight.instance
     ms = int(instance.engine.seams.rng.uniform(move.low_ms, move.high_ms))

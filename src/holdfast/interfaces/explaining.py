@@ -121,7 +121,7 @@ async def _situation(looking: Looking, history: RunHistory, contract: Contract, 
         claimed_up=now.up,
         distrusted=identity.reason if identity.trust == "distrustful" else "",
         began_doubtful=identity.trust == "doubtful",
-        stop="cancel" if history.cancelled is not None else "",
+        stop="cancel" if history.cancelled is not None else "stopped" if history.status == "stopped" else "",
         paused=paused or ("the run" if history.paused is not None else ""),
         breaker_ms=breaker,
     )

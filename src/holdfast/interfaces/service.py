@@ -219,12 +219,16 @@ class Service:
         return Delivered(key, entry.fresh, operation, applied)
 
     async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
-        """Let a stopped run go on under the same id after a fix. Its outcomes hold."""
-        if (await self.row(run)).status != "stopped":
-            return False
-        claimed = await self._claim(run)
-        if claimed is None:
-            return False
+        """Let a stopped run go on under the same id after a fix. Its outcomes hold.
+
+        Where a worker is just looking at it, this waits until that has let go of it.
+        """
+        while True:
+            if (await self.row(run)).status != "stopped":
+                return False
+            if (claimed := await self._claim(run)) is not None:
+                break
+            await self._engine.seams.clock.sleep(self._engine.settings.poll_ms / 1000)
         try:
             _, log = await self._open(claimed)
             record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())

@@ -29,7 +29,7 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
-from holdfast.journal.rules import FOREVER_MS, check_size, page, trust_entry, wants_worker
+from holdfast.journal.rules import FOREVER_MS, check_size, page, trust_entry, wants_look, wants_worker
 
 RIDE_MS = 5
 
@@ -213,8 +213,10 @@ class MemoryJournal:
         listed = (self._runs[name].listing for name in names)
         wall = self._wall()
 
+        wants = wants_look if status == "stopped" else wants_worker
+
         def wanted(line: RunRow) -> bool:
-            return status in (None, line.status) and (not wakeable or wants_worker(line, wall, self._gone))
+            return status in (None, line.status) and (not wakeable or wants(line, wall, self._gone))
 
         return page(listed, limit, wanted)
 

@@ -215,7 +215,10 @@ class Journal(Protocol):
         limit: int = 1000,
         after: str = "",
     ) -> list[RunRow]:
-        """The listing, by run id. `wakeable`: running without a living owner, or suspended and due."""
+        """The listing, by run id. `wakeable`: running without a living owner, or suspended and due.
+
+        With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
+        """
         ...
 
     async def post(self, post: Post) -> Entry:

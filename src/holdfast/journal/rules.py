@@ -50,6 +50,12 @@ def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> boo
     return line.status == "running" or (line.due_ms is not None and line.due_ms <= wall_ms)
 
 
+def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
+    """Whether a worker should look again at what a stopped run left in doubt: it is due, and nobody alive has it."""
+    due = line.due_ms is not None and line.due_ms <= wall_ms
+    return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
+
+
 def page(lines: Iterable[RunRow], limit: int, wanted: Callable[[RunRow], bool]) -> list[RunRow]:
     """The first `limit` lines that are wanted; reads no further than that."""
     found: list[RunRow] = []

@@ -142,11 +142,13 @@ def _conflict(case: Case) -> Move | None:
 
 
 def _sending_ended(case: Case) -> Move | None:
-    """Cancel, deadline, budget, a correction, an aborting transaction or a refusal after an ambiguous attempt."""
+    """Cancel, deadline, budget, a correction, an aborting transaction, a stop, or a refusal after an ambiguous one."""
     reason = _stop_reason(case)
     if not reason:
         return None
     weight = case.weight
+    if case.situation.stop == "stopped" and not weight.ambiguous:
+        return Wait("the run has stopped", why="person", until_woken=True)
     if weight.column == "read":
         return Settle("sending ended", "failed", RULE, reason)
     if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected"}:
@@ -186,6 +188,7 @@ _STOPS: Final = {
     "budget": "the budget is spent",
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
+    "stopped": "the run has stopped",
 }
 
 

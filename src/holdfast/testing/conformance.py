@@ -286,6 +286,26 @@ class JournalConformance:
 
         self._run(tmp_path, check)
 
+    def test_which_stopped_runs_want_to_be_looked_at(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for run, change in {
+                "done with": RunChange("stopped", release=True),
+                "due": RunChange("stopped", due_ms=1, release=True),
+                "later": RunChange("stopped", due_ms=2**52, release=True),
+                "looked at now": RunChange("stopped", due_ms=1),
+                "waiting": RunChange("suspended", due_ms=1, release=True),
+            }.items():
+                await (await _log(journal, run=run)).append([body(1)], change)
+            assert [line.run for line in await journal.runs(status="stopped", wakeable=True)] == ["due"]
+            assert [line.run for line in await journal.runs(wakeable=True)] == ["waiting"]
+            await journal.beat(ALICE, OVER_MS)
+            assert [line.run for line in await journal.runs(status="stopped", wakeable=True)] == [
+                "due",
+                "looked at now",
+            ]
+
+        self._run(tmp_path, check)
+
     # --- the ledger ----------------------------------------------------------------------------------
 
     def test_the_first_entry_under_a_key_is_final(self, tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ def test_a_pause_comes_before_the_breaker():
         ("deadline", "the deadline passed"),
         ("budget", "the budget is spent"),
         ("aborting", "the transaction was called off"),
+        ("stopped", "the run has stopped"),
     ],
 )
 def test_every_stop_says_why(stop, reason):
@@ -270,6 +271,18 @@ def test_every_stop_says_why(stop, reason):
 def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
     story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
     assert story.says(stop=stop) == f"{status}: sending ended, nothing landed"
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        Story().planned(),
+        Story().sent("not_sent"),
+        Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen"),
+    ],
+)
+def test_what_landed_nowhere_is_left_to_the_reopening_of_a_stopped_run(story):
+    assert story.says(stop="stopped") == "wait for person: the run has stopped"
 
 
 def test_an_aborting_transaction_cancels_what_was_never_sent():

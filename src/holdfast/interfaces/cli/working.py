@@ -8,15 +8,18 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.looking_again import Looked, look_again
 from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.errors import HoldfastError, JournalError, RunBusy
 from holdfast.interfaces.cli.apps import Holdfast, ending_by_signal
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.interfaces.cli.words import count
+from holdfast.journal.port import RunRow, RunStatus
 
 _PAGE: Final = 1000
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
+_STOPPED_EVERY_MS: Final = 60_000  # how often to ask which stopped runs are due to be looked at again
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -34,23 +37,31 @@ class Shift:
         self._call = call
         self._app = app
         self._concurrency = concurrency
-        self.tasks: dict[str, asyncio.Task[Conclusion]] = {}
+        self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[Looked]] = {}
         self.driven: list[Driven] = []
         self.foreign: set[str] = set()
         self.failed: JournalError | None = None
         self._not_before: dict[str, int] = {}
+        self._looked_up: int | None = None
 
     async def look(self, seen: set[str]) -> None:
-        """Start what is due and not in `seen`, as far as there is room."""
-        after, now = "", self._app.engine.journal.now().ms
+        """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
+        now = self._app.engine.journal.now().ms
+        await self._begin(None, seen, now)
+        if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
+            self._looked_up = now
+            await self._begin("stopped", seen, now)
+
+    async def _begin(self, status: RunStatus | None, seen: set[str], now: int) -> None:
+        after = ""
         resting = {run for run, until in self._not_before.items() if until > now}
         while len(self.tasks) < self._concurrency:
-            rows = await self._app.engine.journal.runs(wakeable=True, limit=_PAGE, after=after)
+            rows = await self._app.engine.journal.runs(status=status, wakeable=True, limit=_PAGE, after=after)
             for row in rows:
                 if row.agent not in self._app.agents:
                     self._foreign(row.agent)
                 elif row.run not in {*self.tasks, *seen, *resting} and len(self.tasks) < self._concurrency:
-                    self._start(row.run)
+                    self._start(row)
                     seen.add(row.run)
             if len(rows) < _PAGE:
                 break
@@ -61,12 +72,16 @@ class Shift:
             self.foreign.add(agent)
             self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
 
-    def _start(self, run: str) -> None:
-        task = asyncio.get_running_loop().create_task(drive_run(self._app.engine, run))
-        self.tasks[run] = task
-        task.add_done_callback(lambda done: self._ended(run, done))
+    def _start(self, row: RunRow) -> None:
+        run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
+        if row.status == "stopped":
+            looking = self.tasks[run] = loop.create_task(look_again(engine, run))
+            looking.add_done_callback(lambda done: self._ended(run, done))
+            return
+        driving = self.tasks[run] = loop.create_task(drive_run(engine, run))
+        driving.add_done_callback(lambda done: self._ended(run, done))
 
-    def _ended(self, run: str, task: asyncio.Task[Conclusion]) -> None:
+    def _ended(self, run: str, task: asyncio.Task[Conclusion] | asyncio.Task[Looked]) -> None:
         self.tasks.pop(run, None)
         if task.cancelled():
             return
@@ -81,6 +96,11 @@ class Shift:
             self._not_before[run] = self._app.engine.journal.now().ms + _AGAIN_MS
             return
         end = task.result()
+        if isinstance(end, Looked):
+            self._tell(
+                Driven(run, "looked at", f"settled: {', '.join(end.settled)}" if end.settled else "still unknown")
+            )
+            return
         self._tell(Driven(run, end.status, end.detail or end.reason))
 
     def _tell(self, driven: Driven) -> None:

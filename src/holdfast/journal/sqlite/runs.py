@@ -17,7 +17,7 @@ from holdfast.journal.port import (
     Worker,
     WorkerState,
 )
-from holdfast.journal.rules import FOREVER_MS, page, wants_worker
+from holdfast.journal.rules import FOREVER_MS, page, wants_look, wants_worker
 from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.here import Here
@@ -52,7 +52,7 @@ class Query:
         if self.status is not None:
             terms["status = ?"] = (self.status,)
         if self.wakeable:
-            terms[_WAKEABLE] = (wall_ms,)
+            terms["due_ms <= ?" if self.status == "stopped" else _WAKEABLE] = (wall_ms,)
         return " and ".join(terms), tuple(value for values in terms.values() for value in values)
 
 
@@ -120,8 +120,10 @@ class Roll:
                 known[owner] = _is_gone(self.fate(database, owner))
             return known[owner]
 
+        wants = wants_look if query.status == "stopped" else wants_worker
+
         def wanted(line: RunRow) -> bool:
-            return not query.wakeable or wants_worker(line, wall, gone)
+            return not query.wakeable or wants(line, wall, gone)
 
         # Who is gone is not known to SQL, so a limit can only be given to it where nobody asks.
         limit = -1 if query.wakeable else query.limit

@@ -1,0 +1,147 @@
+"""Stopped runs: an effect that nobody knows about is read back on a slow schedule, and nothing is ever sent.
+
+A run that was called off, or that stopped with an error, may leave an effect in the balance. Whoever works through
+runs claims such a run now and then, reads the world back once, records what was read and when to look next, and
+gives it back. The pauses grow with the time since the run stopped, and the looking ends after `watch_stopped_ms`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.commands import take_commands
+from holdfast.engine.door import leaving
+from holdfast.engine.engine import Engine
+from holdfast.engine.executor import account_for_owner, park, settle
+from holdfast.engine.flight import Flight
+from holdfast.engine.instance import Instance
+from holdfast.engine.leases import unchanged
+from holdfast.engine.loading import load
+from holdfast.engine.readings import verify
+from holdfast.engine.waiting import schedule
+from holdfast.errors import JournalError, LedgerTaken, RunBusy
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, RunChange
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.decide import decide
+from holdfast.model.operation import OperationState
+
+_MOVES = 6
+"""More moves than one look can need: an end that is settled after its reading, and the pause before the next."""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What one look at a stopped run brought: the operations that it settled, and when to look next."""
+
+    run: str
+    settled: tuple[str, ...] = ()
+    due_ms: int | None = None
+
+
+async def look_again(engine: Engine, run: str) -> Looked:
+    """Read back what a stopped run left in doubt, once. Raises `RunBusy` while another process holds the run."""
+    claimed = await engine.leases.claim(run)
+    if not isinstance(claimed, Claimed):
+        raise RunBusy(f"run {run} is not free", run=run)
+    try:
+        return await _look(engine, claimed)
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(run)
+
+
+def due_to_look(instance: Instance) -> int | None:
+    """When a run that stops now wants to be looked at; None where reading back can settle nothing."""
+    now = instance.engine.seams.clock.wall_ms()
+    return min((_next_reading(one, now) for one in _readable(instance)), default=None)
+
+
+async def _look(engine: Engine, claimed: Claimed) -> Looked:
+    run, row = claimed.lease.run, claimed.row
+    history = await load(engine, run)
+    log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+    instance = Instance(engine, history, log)
+    if history.status != "stopped":
+        await log.append((), unchanged(row, engine.seams.clock.wall_ms()))
+        return Looked(run)
+    instance.evict("it has stopped")
+    token, boot = claimed.lease.token, engine.journal.now().boot
+    number = history.claims_without_progress + 1
+    instance.ride(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **instance.stamp()))
+    await take_commands(instance)
+    before = {operation.step for operation in history.open_operations()}
+    for operation in history.open_operations():
+        await _read_back(instance, operation)
+    return await _give_back(instance, row.reason, before)
+
+
+async def _give_back(instance: Instance, reason: str, before: set[str]) -> Looked:
+    """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first."""
+    run, history = instance.run, instance.history
+    while True:
+        await take_commands(instance)
+        due = _next_look(instance)
+        change = RunChange("stopped", reason, due, release=True)
+        try:
+            await instance.append(change=change, posts=(leaving(run, instance.lease.token),))
+        except LedgerTaken:
+            await instance.append(change=msgspec.structs.replace(change, due_ms=instance.now().wall))
+            due = instance.now().wall
+        instance.seal("it was looked at")
+        still = {operation.step for operation in history.open_operations()}
+        return Looked(run, tuple(sorted(before - still)), due)
+
+
+async def _read_back(instance: Instance, operation: OperationState) -> None:
+    """Make the moves that are due now. What cannot be settled by reading is left as it is."""
+    flight = _flight(instance, operation)
+    if flight is None:
+        return
+    await account_for_owner(flight)
+    for _ in range(_MOVES):
+        move = decide(flight.operation, flight.situation(flight.operation), instance.now())
+        match move:
+            case m.Verify():
+                await verify(flight)
+            case m.Settle():
+                await settle(flight, move)
+                if flight.operation.final:
+                    return
+            case m.Park():
+                await park(flight, move.why, move.rule)
+            case m.Wait() if move.why == "verify" and not move.drawn:
+                await schedule(flight, move)
+                return
+            case _:
+                return
+
+
+def _flight(instance: Instance, operation: OperationState) -> Flight | None:
+    """The operation, where something of it may have landed and its tool can read that back."""
+    tool = instance.engine.tools.get(operation.intent.tool)
+    if tool is None or not operation.may_have_landed or "verify" not in tool.handlers:
+        return None
+    return Flight(instance, operation.step, tool, None)
+
+
+def _readable(instance: Instance) -> list[OperationState]:
+    return [one for one in instance.history.open_operations() if _flight(instance, one) is not None]
+
+
+def _next_reading(operation: OperationState, otherwise: int) -> int:
+    """When the recorded pause before its next reading ends."""
+    wait = operation.wait
+    return wait.until if wait is not None and wait.why == "verify" else otherwise
+
+
+def _next_look(instance: Instance) -> int | None:
+    """When to look next, on the wall clock; None where there is nothing to look at, or it was long enough."""
+    stopped, settings, now = instance.history.stopped, instance.engine.settings, instance.now().wall
+    if stopped is None or now - stopped.at >= settings.watch_stopped_ms:
+        return None
+    later = now + settings.slow_verify_ms  # where no reading is planned: a call may still run, say
+    due = min((_next_reading(one, later) for one in _readable(instance)), default=None)
+    return None if due is None else max(now + 1, due)
