@@ -72,6 +72,14 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.model.memory.Remembered",
         "holdfast.model.memory.Lesson",
     ),
+    "`holdfast.patterns`": (
+        "holdfast.patterns.amends.follow_up",
+        "holdfast.patterns.amends.close_or_label",
+        "holdfast.patterns.amends.release_or_refund",
+        "holdfast.patterns.amends.for_operator",
+        "holdfast.patterns.commits.find_commit",
+        "holdfast.patterns.commits.revert_commit",
+    ),
     "`holdfast.testing`": (
         "holdfast.testing.operation.operation",
         "holdfast.testing.fixtures.replay_fixture",

@@ -17,6 +17,7 @@ FLOORS = {
     "observation": 3,
     "plans": 3,
     "memory": 3,
+    "patterns": 3,
     "interfaces": 4,
     "integrations": 5,
 }
