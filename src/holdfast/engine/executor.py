@@ -34,7 +34,7 @@ from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
 
-Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Compensate | m.Park | m.Done
+Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected"}
 
@@ -152,7 +152,7 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await park(flight, move.why, move.rule)
         case m.Hold():
             await hold(flight)
-        case m.Gate() | m.Compensate() | m.Done():
+        case m.Gate() | m.Done():
             await park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
 
 

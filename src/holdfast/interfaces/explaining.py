@@ -34,7 +34,7 @@ _STANDING: Final = {
 _MOVES: Final = {
     "Attempt": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
     "Gate": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands", "Settle": "record its outcome",
-    "Compensate": "make amends", "Park": "ask a person", "Done": "nothing",
+    "Park": "ask a person", "Done": "nothing",
 }  # fmt: skip
 
 

@@ -146,7 +146,8 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     left = [member for member in members if not _amended(boundary, member)]
     if not left:
         return Finish(*standing(members))
-    turn = [member for member in left if not any(other.begun > member.ended > 0 for other in left)]
+    newest = max(member.begun for member in left)
+    turn = [member for member in left if not newest > member.ended > 0]
     blocked = [member for member in turn if _blocked(boundary, member)]
     due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
     if due:

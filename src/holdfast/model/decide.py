@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
-from holdfast.model.moves import Compensate, Done, Move, Park, Settle, Verify, Wait
+from holdfast.model.moves import Done, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.proving import (
@@ -35,8 +35,7 @@ from holdfast.policies import milliseconds
 def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     """The next move of this operation. Pure; total; every move names its rule."""
     if operation.phase in FINAL:
-        wants_amends = situation.amend and operation.phase == "succeeded" and not operation.compensated_by
-        return Compensate("the transaction was called off") if wants_amends else Done("the outcome is final")
+        return Done("the outcome is final")
     case = Case(operation, situation, now)
     parked = operation.phase == "unknown"
     rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED

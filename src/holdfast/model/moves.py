@@ -68,10 +68,6 @@ class Settle(_Move, frozen=True):
     unverified: bool = False
 
 
-class Compensate(_Move, frozen=True):
-    """Make amends by another operation."""
-
-
 class Park(_Move, frozen=True):
     """Leave it to a person."""
 
@@ -82,4 +78,4 @@ class Done(_Move, frozen=True):
     """Nothing is left to do."""
 
 
-Move: TypeAlias = Attempt | Observe | Verify | Wait | Gate | Hold | Reuse | Settle | Compensate | Park | Done
+Move: TypeAlias = Attempt | Observe | Verify | Wait | Gate | Hold | Reuse | Settle | Park | Done

@@ -58,7 +58,6 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     elsewhere: Elsewhere | None = None
     gate: Literal["", "wanted"] = ""
     hold: str = ""
-    amend: bool = False
     at_hand: bool = False
     live: frozenset[int] = frozenset()
     reading: Reading = "unread"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import moves as m
-from holdfast.model import records as r
 from holdfast.model.decide import decide
 from holdfast.model.outcome import Basis
 from tests.unit.model.decision_rows import KEYED_READ_BACK
@@ -89,14 +88,6 @@ def test_cancelling_does_not_settle_what_is_unknown():
 def test_nothing_is_left_to_do_after_a_final_outcome(status):
     story = Story().planned().settled(status)
     assert story.says() == "done: the outcome is final"
-
-
-def test_amends_are_made_once_and_only_for_what_happened():
-    story = Story().sent("returned").settled("succeeded")
-    assert story.says(amend=True) == "compensate: the transaction was called off"
-    linked = story.took(r.CompensationLinked(step="desk/charge#1", by="desk/refund#1"))
-    assert linked.says(amend=True) == "done: the outcome is final"
-    assert Story().sent("rejected").settled("failed").says(amend=True) == "done: the outcome is final"
 
 
 def test_deciding_twice_gives_the_same_move():
