@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from typing import Final
 
 import msgspec
 
 from holdfast.engine.executor import drive
-from holdfast.engine.flight import Flight
+from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
@@ -23,6 +22,8 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost
 from holdfast.model import records as r
 from holdfast.model.closing import (
+    CONFIRM,
+    UNDO,
     Amend,
     Closing,
     Confirm,
@@ -35,15 +36,13 @@ from holdfast.model.closing import (
     TurnBack,
     attempt_number,
     close,
+    serving,
     standing,
 )
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory, Span, exit_of
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction, encloses
-
-UNDO: Final = "undo"
-CONFIRM: Final = "confirm"
 
 
 def start_flight(instance: Instance, flight: Flight) -> None:
@@ -239,15 +238,6 @@ def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None
     return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)
 
 
-def flight_of(instance: Instance, step: str) -> Flight:
-    """The operation as this process would drive it."""
-    flight = instance.flights.get(step)
-    if flight is not None:
-        return flight
-    intent = instance.history.operations[step].intent
-    return Flight(instance, step, instance.engine.tools.get(intent.tool), None)
-
-
 def _drive_held(instance: Instance, boundary: Transaction, members: list[Member]) -> None:
     """What was held has nobody who drives it: on the way back it is cancelled, and what left is looked after."""
     for member in members:
@@ -271,8 +261,7 @@ def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], ki
         forward = history.operations[step]
         code = _companion(flight_of(instance, step), kind)
         assert code is not None, step
-        number = f"#{boundary.tries}" if kind == UNDO and boundary.tries > 1 else ""
-        name = f"{step}/{kind}{number}"
+        name = serving(step, kind, boundary.tries if kind == UNDO else 1)
         intent = msgspec.structs.replace(
             forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
             words="", observed=r.NOTHING, expected=r.NOTHING, hold="",

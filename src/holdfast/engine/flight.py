@@ -15,6 +15,7 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.closing import CONFIRM, serving
 from holdfast.model.contract import Contract, stricter
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.operation import OperationState
@@ -212,9 +213,7 @@ class Flight:
 
     def served(self) -> Flight:
         """The operation that this one makes amends for, or confirms."""
-        instance, step = self.instance, self.operation.intent.serves
-        tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
-        return Flight(instance, step, tool, None)
+        return flight_of(self.instance, self.operation.intent.serves)
 
     def given(self) -> tuple[Operation[Any], ...]:
         """What the call is given before its arguments: the operation that it serves, if it serves one."""
@@ -227,7 +226,7 @@ class Flight:
         return self.view(tool.codec.decode(operation.result) if known and tool is not None else None)
 
     def _confirmed(self) -> bool:
-        done = self.instance.history.operations.get(f"{self.step}/confirm")
+        done = self.instance.history.operations.get(serving(self.step, CONFIRM))
         return done is not None and done.phase == "succeeded"
 
     def view(self, value: Any = None) -> Operation[Any]:
@@ -250,6 +249,14 @@ class Flight:
             serves=self.served().view_of_outcome() if intent.serves else None,
             confirmed=self._confirmed(),
         )
+
+
+def flight_of(instance: Instance, step: str) -> Flight:
+    """A recorded operation as this process drives it, or would."""
+    if (flight := instance.flights.get(step)) is not None:
+        return flight
+    tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
+    return Flight(instance, step, tool, None)
 
 
 def stop_of(instance: Instance) -> Stop:

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.engine.boundary import sealing
 from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
-from holdfast.engine.flight import Flight
+from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
@@ -197,8 +197,7 @@ def recover(instance: Instance) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in instance.history.open_operations():
         if operation.phase != "held":  # that is for the end of its transaction
-            tool = instance.engine.tools.get(operation.intent.tool)
-            start_flight(instance, Flight(instance, operation.step, tool, None))
+            start_flight(instance, flight_of(instance, operation.step))
     resume_closing(instance)
 
 

@@ -18,6 +18,8 @@ from holdfast.model.operation import OperationState
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction
 
+UNDO: Final = "undo"
+CONFIRM: Final = "confirm"
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "unknown"})
 _STUCK: Final = frozenset({"unknown", "gated", "failed", "cancelled"})
 _MISSED: Final = frozenset({"failed", "cancelled"})
@@ -193,6 +195,11 @@ def _given_up(boundary: Transaction, member: Member) -> bool:
     if amends is None or attempt_number(amends.step) >= boundary.tries:
         return False
     return amends.phase in _MISSED or _late(boundary, member)
+
+
+def serving(step: str, kind: str, number: int = 1) -> str:
+    """The name of the operation that makes amends for `step` for the `number`-th time, or confirms it."""
+    return f"{step}/{kind}" if number == 1 else f"{step}/{kind}#{number}"
 
 
 def attempt_number(step: str) -> int:
