@@ -15,10 +15,10 @@ import msgspec
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
+from holdfast.engine.members import Members, companion
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
-from holdfast.engine.tooling import ToolCode
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost
 from holdfast.model import records as r
 from holdfast.model.closing import (
@@ -34,13 +34,11 @@ from holdfast.model.closing import (
     Settle,
     Stop,
     TurnBack,
-    attempt_number,
     close,
     serving,
     standing,
 )
-from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory, Span, exit_of
+from holdfast.model.run import exit_of
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction, encloses
 
@@ -137,23 +135,20 @@ async def _record(instance: Instance, *records: r.Record) -> None:
 
 async def _finish(instance: Instance, transaction: str) -> None:
     """Decide, perform, record; until the boundary is over or this instance stops driving."""
-    read: dict[str, Reading] = {}
+    members = Members(instance, transaction)
     while not instance.draining and instance.sealed is None:
         boundary = instance.history.transactions[transaction]
         if boundary.over:
             return
         if (failed := next((step for step in instance.failures if encloses(transaction, step)), None)) is not None:
             raise instance.failures.pop(failed)  # whoever drove it could not go on, and neither can the boundary
-        members = members_of(instance, transaction, read)
-        await _perform(instance, boundary, close(boundary, members), members, read)
+        await _perform(instance, boundary, close(boundary, members.now()), members)
 
 
-async def _perform(
-    instance: Instance, boundary: Transaction, move: Closing, members: list[Member], read: dict[str, Reading]
-) -> None:
+async def _perform(instance: Instance, boundary: Transaction, move: Closing, members: Members) -> None:
     match move:
         case Settle():
-            _drive_held(instance, boundary, members)
+            _drive_held(instance, boundary, members.now())
             await _rest(instance, boundary, Pause("operation", exit_of(boundary.name)))
         case Amend(steps):
             _serve(instance, boundary, steps, UNDO)
@@ -161,81 +156,16 @@ async def _perform(
             _serve(instance, boundary, steps, CONFIRM)
         case Reread(steps):
             for step in steps:
-                read[step] = await _reread(instance, step)
+                members.reading[step] = await _reread(instance, step)
         case Release(step):
             _note(instance, r.HoldReleased(step=step, **instance.stamp()))
             start_flight(instance, flight_of(instance, step))
         case TurnBack(reason):
             call_off(instance, boundary.name, reason)
         case Stop():
-            await _park(instance, boundary, move, members)
+            await _park(instance, boundary, move, members.now())
         case Finish():
             await _end(instance, boundary, move)
-
-
-def members_of(instance: Instance, transaction: str, read: dict[str, Reading]) -> list[Member]:
-    """Every operation of the boundary with what `close` has to know about it."""
-    history, served = instance.history, _served(instance)
-    found: list[Member] = []
-    for operation in history.members(transaction):
-        flight, step = flight_of(instance, operation.step), operation.step
-        contract, span = flight.contract(), history.spans.get(step, Span(0))
-        found.append(
-            Member(
-                operation,
-                contract,
-                begun=span.begun,
-                ended=span.ended,
-                amends=served.get((UNDO, step)),
-                confirmation=served.get((CONFIRM, step)),
-                amendable=_companion(flight, UNDO) is not None,
-                confirmable=_companion(flight, CONFIRM) is not None,
-                reading=read.get(step, "unread"),
-                lapsed=_lapsed(instance, operation, contract.lapses_ms),
-                parts=parts_of(history, step),
-            )
-        )
-    return found
-
-
-def _companion(flight: Flight, kind: str) -> ToolCode | None:
-    """The tool that makes amends for an operation, or confirms it: the recorded one, else what took its place."""
-    tools, declared = flight.instance.engine.tools, flight.tool.contract if flight.tool is not None else None
-    for contract in (flight.contract(), declared):
-        name = "" if contract is None else contract.amends if kind == UNDO else contract.confirms
-        if name in tools:
-            return tools[name]
-    return None
-
-
-def _served(instance: Instance) -> dict[tuple[str, str], OperationState]:
-    """The newest operation that makes amends for each step, and the one that confirms it."""
-    found: dict[tuple[str, str], OperationState] = {}
-    for operation in instance.history.operations.values():
-        intent = operation.intent
-        if not intent.serves or intent.completes:
-            continue
-        key = (UNDO if intent.compensates else CONFIRM, intent.serves)
-        other = found.get(key)
-        if other is None or attempt_number(other.step) < attempt_number(operation.step):
-            found[key] = operation
-    return found
-
-
-def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
-    """The parts of an effect whose end came, or comes, later than that of the whole."""
-    if step not in history.partial:
-        return ()
-    return tuple(operation for operation in history.operations.values() if operation.intent.completes == step)
-
-
-def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None) -> bool:
-    """Whether a reservation's own time is over: it closes early by the error of the clocks."""
-    if lapses_ms is None or operation.phase != "succeeded":
-        return False
-    settings = instance.engine.settings
-    age = instance.engine.seams.clock.wall_ms() - operation.settled_at
-    return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)
 
 
 def _drive_held(instance: Instance, boundary: Transaction, members: list[Member]) -> None:
@@ -259,7 +189,7 @@ def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], ki
     begun: list[str] = []
     for step in steps:
         forward = history.operations[step]
-        code = _companion(flight_of(instance, step), kind)
+        code = companion(flight_of(instance, step), kind)
         assert code is not None, step
         name = serving(step, kind, boundary.tries if kind == UNDO else 1)
         intent = msgspec.structs.replace(

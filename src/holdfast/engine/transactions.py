@@ -7,9 +7,10 @@ body is only replayed, and where its records end, it is told the same as before.
 from __future__ import annotations
 
 from holdfast.engine.boundary import sealing
-from holdfast.engine.closing import call_off, members_of, start_closing
+from holdfast.engine.closing import call_off, start_closing
 from holdfast.engine.ends import describe
 from holdfast.engine.instance import Instance
+from holdfast.engine.members import Members
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.errors import TransactionAborted
@@ -72,7 +73,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         instance.ride(r.TransactionCommitted(transaction=name, **instance.stamp()))
         return
     state = instance.history.transactions[name]
-    if isinstance(close(state, members_of(instance, name, {})), Finish):
+    if isinstance(close(state, Members(instance, name).now()), Finish):
         await instance.append(r.TransactionCommitted(transaction=name, **instance.stamp()))
         return
     instance.engine.seams.crash.reached("before_closing")

@@ -240,18 +240,18 @@ class RunHistory:
 
     def members(self, transaction: str) -> list[OperationState]:
         """The operations of code inside a boundary, in order of start; not those of inner ones that were called off."""
-        inside = [
+        gone = [
+            one.name
+            for one in self.transactions.values()
+            if one.backward and one.over and one.name != transaction and encloses(transaction, one.name)
+        ]
+        return [
             operation
             for step, operation in self.operations.items()
-            if encloses(transaction, step) and not operation.intent.serves
+            if not operation.intent.serves
+            and encloses(transaction, step)
+            and not any(encloses(inner, step) for inner in gone)
         ]
-        return [one for one in inside if self._counts(transaction, one.step)]
-
-    def _counts(self, transaction: str, step: str) -> bool:
-        return not any(
-            inner.backward and inner.over and inner.name != transaction and encloses(transaction, inner.name)
-            for inner in around(step, self.transactions)
-        )
 
     def unheard(self, step: str) -> bool:
         """Whether code is never told about this recorded operation."""

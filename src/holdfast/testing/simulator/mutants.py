@@ -296,7 +296,7 @@ MUTANTS: Final = (
     Mutant("in any order", "compensations do not wait for later ones", "model.closing:_back", trip_twists.any_order),
     Mutant("never confirmed", "reservations are not confirmed", "model.closing:_confirm", twists.always(None)),
     Mutant(
-        "nothing to undo", "what landed is left standing", "engine.closing:members_of", trip_twists.nothing_amendable
+        "nothing to undo", "what landed is left standing", "engine.members:Members.now", trip_twists.nothing_amendable
     ),
     Mutant(
         "called off and not heard",

@@ -34,7 +34,7 @@ def any_order(original: Any) -> Any:
 def nothing_amendable(original: Any) -> Any:
     """No operation seems to have a compensation."""
 
-    def members_of(*args: Any) -> Any:
+    def now(*args: Any) -> Any:
         return [replace(one, contract=replace(one.contract, compensates=False)) for one in original(*args)]
 
-    return members_of
+    return now
