@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
+from holdfast.engine.loading import load
 from holdfast.engine.members import Members, companion
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
@@ -41,6 +44,8 @@ from holdfast.model.closing import (
 from holdfast.model.run import exit_of
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction, encloses
+
+_AGAIN: Final = "//"  # no step is named like that
 
 
 def start_flight(instance: Instance, flight: Flight) -> None:
@@ -97,9 +102,46 @@ def _task(body: object) -> asyncio.Task[None]:
 
 
 def resume_closing(instance: Instance) -> None:
-    """After a crash: go on with every boundary whose end was begun."""
+    """After a crash: go on with every boundary whose end was begun, or that is not the end any more."""
     for boundary in instance.history.closing_boundaries():
         start_closing(instance, boundary.name)
+    if instance.history.raised:
+        raise_again(instance)
+
+
+def raise_again(instance: Instance) -> None:
+    """Something turned out otherwise after its transaction had been called off: that is closed once more."""
+    if _AGAIN in instance.drivers or not instance.history.reopened():
+        return
+
+    async def body() -> None:
+        try:
+            await _reopen(instance)
+        except JournalError as error:
+            instance.fail(error)
+        finally:
+            instance.drivers.pop(_AGAIN, None)
+            instance.consider_rest()
+
+    instance.drivers[_AGAIN] = _task(body)
+
+
+async def _reopen(instance: Instance) -> None:
+    await instance.settle_writes()
+    whole = await load(instance.engine, instance.run, whole=True)
+    for boundary in instance.history.reopened():
+        if instance.sealed is not None:
+            return
+        name, history = boundary.name, instance.history
+        history.recall(whole, partial(encloses, name))
+        late = tuple(step for step in sorted(history.raised) if encloses(name, step))
+        why = f"after it was called off, news came about {', '.join(late)}"
+        parked = r.TransactionParked(
+            transaction=name, why=why, stuck=late, undone=boundary.undone, still_standing=boundary.still_standing,
+            **instance.stamp(),
+        )  # fmt: skip
+        _note(instance, parked)
+        start_closing(instance, name)
 
 
 def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
+from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
 from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
@@ -131,6 +132,7 @@ async def take_commands(instance: Instance) -> None:
     for entry in entries:
         if entry.id <= instance.history.entry_seen or instance.sealed is not None:
             continue
+        await _recall(instance, entry)
         records = records_for(instance.history, entry, instance.stamp(), instance.engine.tools)
         await instance.append(*records, posts=posts_for(instance.history, records))
         for record in records:
@@ -144,6 +146,16 @@ async def take_commands(instance: Instance) -> None:
     if entries:
         instance.wake()
         instance.consider_rest()
+
+
+async def _recall(instance: Instance, entry: Entry) -> None:
+    """An order about an operation that was told and let go of: read it back from the records."""
+    record = msgspec.json.decode(entry.body, type=Command).record
+    if not isinstance(record, (r.Resolved, r.LateReport)) or record.step in instance.history.operations:
+        return
+    await instance.settle_writes()
+    whole = await load(instance.engine, instance.run, whole=True)
+    instance.history.recall(whole, record.step.__eq__)
 
 
 def _act(instance: Instance, command: r.CommandApplied) -> None:

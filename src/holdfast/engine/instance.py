@@ -7,7 +7,7 @@ appends to the run, and once it is sealed nothing goes through it any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
 
 import msgspec
@@ -86,6 +86,7 @@ class Instance:
         self._calm: dict[str, Situation] = {}
         self._checking: asyncio.Future[None] | None = None
         self._stored_contracts: set[str] = set(history.contracts)
+        self.raised: Callable[[Instance], None] | None = None  # told when something turned out otherwise
         self.evicted: Sealed | None = None
         self.left: set[str] = set()  # transactions whose end code was told
         self.known: Final = Known()
@@ -169,6 +170,8 @@ class Instance:
             self.history.add(record)
             if type(record) in _MAY_TROUBLE and _troubles(record):
                 self.troubled.add(record.step)
+        if self.history.raised and self.raised is not None:
+            self.raised(self)
 
     def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
         """The record that stores a tool's clauses, the first time this run uses them."""

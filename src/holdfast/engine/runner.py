@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.engine.closing import raise_again
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
 from holdfast.engine.ends import describe, storable
@@ -116,6 +117,7 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
         await _release_only(instance, claimed)
         raise
     engine.instances[run] = instance
+    instance.raised = raise_again
     try:
         return await _drive_instance(instance, agent)
     except JournalError:

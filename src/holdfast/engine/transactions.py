@@ -55,7 +55,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
         instance.end(Ending("diverged", f"{name} was committed, and its body raised now"))
         raise instance.divergence(f"the transaction {name} was committed, and its body raised {describe(error)}")
     await _told(section, name)
-    state = history.transactions[name]
+    state = history.exits[exit_of(name)]
     if state.backward:
         raise _error(instance, state) from error
 
@@ -89,7 +89,7 @@ async def _told(section: Scope, name: str) -> None:
         await instance.take_turn(section, key)
     instance.left.add(name)
     if not any(not one.over for one in around(name, instance.history.transactions)):
-        instance.history.forget_within(name)
+        instance.history.forget_within(name, keep=instance.late)
 
 
 async def _ended(scope: Scope, name: str) -> None:
@@ -105,7 +105,7 @@ async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
     instance, key = scope.instance, exit_of(transaction.name)
     await _ended(scope, transaction.name)
     await instance.reach_turn(scope, key)
-    return _error(instance, instance.history.transactions[transaction.name])
+    return _error(instance, instance.history.exits[key])
 
 
 def _error(instance: Instance, state: Transaction) -> TransactionAborted:

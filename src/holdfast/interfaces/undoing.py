@@ -45,7 +45,8 @@ def preview(history: RunHistory) -> Preview:
     effects: list[Undoable] = []
     for operation in reversed(history.members(WHOLE_RUN)):
         contract = contract_of(history, operation)
-        amended = operation.compensated_by and history.operations[operation.compensated_by].phase == "succeeded"
+        by = history.operations.get(operation.compensated_by)
+        amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step
         if amended or not (operation.phase in {"succeeded", "unknown"} or operation.contradicted):
             continue
         effects.append(_undoable(history.run, operation, contract))

@@ -31,7 +31,8 @@ class Member(msgspec.Struct, frozen=True):
     `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
     are the newest operations that make amends for it and confirm it; `amendable` and `confirmable` say whether the
     code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
-    reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later.
+    reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later. A `stray`
+    belongs to an inner part that was called off, and landed later.
     """
 
     operation: OperationState
@@ -45,6 +46,7 @@ class Member(msgspec.Struct, frozen=True):
     reading: Reading = "unread"
     lapsed: bool = False
     parts: tuple[OperationState, ...] = ()
+    stray: bool = False
 
     @property
     def step(self) -> str:
@@ -58,9 +60,8 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def landed(self) -> bool:
-        """Whether there is an effect of its own: it succeeded, or was contradicted after it had not."""
-        operation = self.operation
-        return operation.phase == "succeeded" or (operation.final and bool(operation.contradicted))
+        """Whether there is an effect of its own."""
+        return self.operation.landed
 
     @property
     def missed(self) -> bool:
@@ -79,8 +80,13 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def undone(self) -> bool:
-        """Whether amends were made."""
-        return self.amends is not None and self.amends.phase == "succeeded"
+        """Whether amends were made, and nothing that came later says that they met another world."""
+        return self.amends is not None and self.amends.phase == "succeeded" and not self.overtaken
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether it turned out otherwise after its amends had been begun."""
+        return self.amends is not None and self.operation.overtaken == self.amends.step
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -161,7 +167,7 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
 
 def _amended(boundary: Transaction, member: Member) -> bool:
     """Whether nothing is left to do for it on the way back."""
-    if member.step in boundary.accepted or (member.undone and not _late(boundary, member)):
+    if member.step in boundary.accepted or member.undone:
         return True
     if member.operation.phase == "unknown":
         return False
@@ -172,7 +178,7 @@ def _blocked(boundary: Transaction, member: Member) -> bool:
     """Whether only a person gets further with it."""
     amends = member.amends
     if amends is not None and not _given_up(boundary, member):
-        return amends.phase in _STUCK
+        return amends.phase in _STUCK or (amends.phase == "succeeded" and member.overtaken)
     if member.doubtful is not None and not member.contract.absent_safe:
         return True
     return not member.contract.compensates or not member.amendable
@@ -183,18 +189,12 @@ def _due(boundary: Transaction, member: Member) -> bool:
     return member.amends is None or _given_up(boundary, member)
 
 
-def _late(boundary: Transaction, member: Member) -> bool:
-    """Whether the effect landed after amends were made, and a person asked for them to be made again."""
-    amends = member.amends
-    return amends is not None and bool(member.operation.contradicted) and attempt_number(amends.step) < boundary.tries
-
-
 def _given_up(boundary: Transaction, member: Member) -> bool:
     """Whether its last compensation came to nothing, and a person asked for another one since."""
     amends = member.amends
     if amends is None or attempt_number(amends.step) >= boundary.tries:
         return False
-    return amends.phase in _MISSED or _late(boundary, member)
+    return amends.phase in _MISSED or (amends.phase == "succeeded" and member.overtaken)
 
 
 def serving(step: str, kind: str, number: int = 1) -> str:
@@ -210,6 +210,9 @@ def attempt_number(step: str) -> int:
 
 def _why_stuck(member: Member) -> str:
     operation, amends = member.operation, member.amends
+    if amends is not None and amends.phase == "succeeded":
+        news = operation.contradicted[-1] if operation.contradicted else f"it is {operation.phase}"
+        return f"{operation.step} turned out otherwise after {amends.step} had been begun: {news}"
     if amends is not None:
         return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
     if (doubtful := member.doubtful) is not None:
@@ -235,6 +238,10 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
     held = [member for member in members if member.held]
     if any(not member.operation.final for member in members if not member.held):
         return Settle()
+    strays = [member for member in members if member.stray]
+    if not isinstance(amends := _back(boundary, strays), Finish):
+        return amends
+    members = [member for member in members if not member.stray]
     left = any(member.landed or member.operation.phase == "unknown" for member in held)
     if not left and (reason := _refusal(boundary, held)):
         return TurnBack(reason)

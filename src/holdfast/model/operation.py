@@ -111,6 +111,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     reused: str = ""
     settled_at: int = 0
     compensated_by: str = ""
+    overtaken: str = ""
     contradicted: tuple[str, ...] = ()
 
     @property
@@ -130,6 +131,11 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def final(self) -> bool:
         """Whether the state can never change again."""
         return self.phase in FINAL
+
+    @property
+    def landed(self) -> bool:
+        """Whether there is an effect: it succeeded, or was contradicted after it had not."""
+        return self.phase == "succeeded" or (self.final and bool(self.contradicted))
 
     @property
     def key_unread(self) -> bool:

@@ -7,7 +7,7 @@ out, and settled steps are then forgotten, so that a long run needs no more memo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import msgspec
@@ -35,6 +35,13 @@ PENDING: Final = "pending"
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
     """Whether the record is about one operation, rather than about the run."""
     return type(record) in MOVES
+
+
+def _turned_out_otherwise(before: OperationState | None, after: OperationState) -> bool:
+    """Whether there is an effect that was not counted on, or none that was."""
+    if before is None:
+        return False
+    return before.contradicted != after.contradicted or (before.phase == "unknown" and after.phase == "succeeded")
 
 
 def exit_of(transaction: str) -> str:
@@ -100,12 +107,15 @@ class RunHistory:
         """The operations of transactions that began anew."""
         self.dropped: set[int] = set()
         """Deliveries inside transactions that began anew: nobody takes them any more."""
+        self.raised: set[str] = set()
+        """Operations that turned out otherwise since their transaction was called off."""
         self.owners: dict[int, r.Claimed] = {}
         self.contracts: dict[str, r.ContractStored] = {}
         self.boot = ""
         self.boot_up = 0
         """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
-        self.exits: set[str] = set()
+        self.exits: dict[str, Transaction] = {}
+        """Each boundary as it stood at its first end: what code is told about it, whatever is learned later."""
         self.claims_without_progress = 0
         self.entry_seen = 0
         self.events_taken: set[int] = set()
@@ -187,10 +197,12 @@ class RunHistory:
             return True
         return any(not one.over for one in around(step, self.transactions))
 
-    def forget_within(self, transaction: str) -> None:
+    def forget_within(self, transaction: str, keep: Container[str] = ()) -> None:
         """Let go of what an outermost boundary that is over was kept for, except what promises still point to."""
         for step in [step for step in self.operations if encloses(transaction, step)]:
             if step in self.promised or step in self.deliveries or step in self.partial:
+                continue
+            if step in self.raised or step in keep:
                 continue
             if self.operations[step].final and not self.operations[step].intent.completes:
                 del self.operations[step]
@@ -203,6 +215,8 @@ class RunHistory:
         self.operations[step] = operation
         if self.transactions or self.whole:
             self._measure(step, operation)
+            if _turned_out_otherwise(before, operation) and (gone := self.called_off(step)) is not None:
+                self.raised |= {step} - set(gone.accepted)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if before is None and operation.intent.completes:
@@ -239,7 +253,10 @@ class RunHistory:
         return _outermost(one for one in self.transactions.values() if not one.over and one.phase != "open")
 
     def members(self, transaction: str) -> list[OperationState]:
-        """The operations of code inside a boundary, in order of start; not those of inner ones that were called off."""
+        """The operations of code inside a boundary, in order of start.
+
+        Those of inner ones that were called off are theirs, unless they turned out otherwise since.
+        """
         gone = [
             one.name
             for one in self.transactions.values()
@@ -250,8 +267,34 @@ class RunHistory:
             for step, operation in self.operations.items()
             if not operation.intent.serves
             and encloses(transaction, step)
-            and not any(encloses(inner, step) for inner in gone)
+            and (step in self.raised or not any(encloses(inner, step) for inner in gone))
         ]
+
+    def reopened(self) -> list[Transaction]:
+        """Boundaries that were called off, and have to be closed once more for what turned out otherwise since."""
+        found: dict[str, Transaction] = {}
+        for step in sorted(self.raised):
+            if all(one.over for one in around(step, self.transactions)) and (gone := self.called_off(step)) is not None:
+                found[gone.name] = gone
+        return list(found.values())
+
+    def recall(self, whole: RunHistory, wanted: Callable[[str], bool]) -> None:
+        """Take back from the `whole` history the operations that are wanted again and were let go of."""
+        inside = {step: one for step, one in whole.operations.items() if wanted(step)}
+        self.operations = {**inside, **self.operations}
+        self.spans = {**{step: span for step, span in whole.spans.items() if step in inside}, **self.spans}
+
+    def _settle_raised(self, record: TransactionRecord) -> None:
+        """The boundary is over: what its end tells truly is no news any more."""
+        for step in [step for step in self.raised if encloses(record.transaction, step)]:
+            operation = self.operations[step]
+            if isinstance(record, r.TransactionAborted):
+                undone = step in record.undone and operation.overtaken != operation.compensated_by
+                truly = undone or step in record.still_standing or not operation.landed
+            else:
+                truly = all(one.over for one in around(step, self.transactions))
+            if truly:
+                self.raised.discard(step)
 
     def unheard(self, step: str) -> bool:
         """Whether code is never told about this recorded operation."""
@@ -267,10 +310,12 @@ class RunHistory:
         after = self.transactions[name] = follow(before, record, self.given)
         if isinstance(record, r.TransactionResolved):
             self.entry_seen = max(self.entry_seen, record.entry)
+        if after.over and self.raised:
+            self._settle_raised(record)
         if name == WHOLE_RUN:
             self.status = "running"
         elif after.over and exit_of(name) not in self.exits:
-            self.exits.add(exit_of(name))
+            self.exits[exit_of(name)] = after
             self._deliver(exit_of(name))
 
     def _renew(self, names: Iterable[str]) -> None:

@@ -245,6 +245,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         unverified=record.unverified,
         missing=record.missing or operation.missing,
         settled_at=record.at,
+        overtaken=_overtaken(operation) if record.status == "succeeded" else operation.overtaken,
         asked=operation.asked or record.status == "unknown",
         one_more=False,
         wait=None,
@@ -279,13 +280,20 @@ def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Oper
         reason="" if happened else f"{record.by} says that it did not happen",
         result=record.result,
         settled_at=record.at,
+        overtaken=_overtaken(operation) if happened else operation.overtaken,
         wait=None,
         waits_for="",
     )
 
 
+def _overtaken(operation: OperationState) -> str:
+    """The compensation that was begun while nobody knew of the effect: whether it met it is not known either."""
+    return operation.compensated_by if operation.phase == "unknown" else operation.overtaken
+
+
 def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
-    return replace(operation, contradicted=(*operation.contradicted, record.evidence))
+    contradicted = (*operation.contradicted, record.evidence)
+    return replace(operation, contradicted=contradicted, overtaken=operation.compensated_by)
 
 
 def _reused(operation: OperationState | None, record: r.OutcomeReused, _boot: str) -> OperationState:

@@ -1,0 +1,126 @@
+"""Effects that turn out otherwise after their transaction was called off: it is raised again, and never silently."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Key, Operation, Run, TransactionAborted, agent, current_operation, tool
+from holdfast.errors import RunSuspended
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+SECOND = timedelta(seconds=1)
+STEADY = Key.forever(stores="all")
+
+
+@dataclass
+class Hotel:
+    """A hotel that answers a booking only when it is let go, which may be long after the caller gave up."""
+
+    lab: Lab
+    answer: threading.Event = field(default_factory=threading.Event)
+
+    def book(self, room: str) -> str:
+        with self.lab.loop.passing():
+            self.answer.wait(20)
+        self.lab.sent.append(f"book {room}")
+        return room
+
+
+def hotel(lab: Lab, *, absent_safe: bool = False) -> Any:
+    """An agent whose booking may land late, alone or in an inner transaction; it goes on for a minute."""
+    world = Hotel(lab)
+
+    @tool(timeout=2 * SECOND)
+    def book(room: str) -> str:
+        return world.book(room)
+
+    @book.compensate(restores=True, absent_safe=absent_safe)
+    @tool(idempotency=STEADY)
+    async def give_back(operation: Operation[str], room: str) -> None:
+        lab.sent.append(f"give back {room} {current_operation().key[-4:]}")
+
+    async def part(run: Run, room: str) -> str:
+        try:
+            async with run.transaction("part") as inner:
+                outcome = await book.outcome(room)
+                inner.abort(f"the booking is {outcome.status}")
+        except TransactionAborted as error:
+            return f"undone {len(error.undone)}, standing {len(error.still_standing)}"
+        return "never"
+
+    @agent(run_id="{shape}", tools=[book])
+    async def stay(run: Run, shape: str) -> str:
+        pause = asyncio.create_task(run.sleep(timedelta(seconds=25)))
+        if shape == "nested":
+            async with run.transaction("trip"):
+                said = await part(run, "7")
+                await pause
+        else:
+            said = await part(run, "7")
+            await pause
+        return said
+
+    return stay, world
+
+
+async def fails_then_lands(lab: Lab, app: Any, world: Hotel, step: str) -> None:
+    """A person says that the booking never happened; its transaction is called off; then it lands."""
+    await lab.pass_time(seconds=5)
+    await app.service.resolve(step, "did_not_happen", by="eve")
+    await lab.pass_time(seconds=2)
+    world.answer.set()
+    await lab.until(lambda: bool(lab.of(step.partition("/")[0], r.Contradicted)))
+
+
+@virtual
+async def test_what_lands_after_its_transaction_was_called_off_is_compensated_then(lab: Lab):
+    stay, world = hotel(lab)
+    async with lab.app(stay) as app:
+        handle = app.start(stay, "flat")
+        await fails_then_lands(lab, app, world, "flat/part/book#1")
+        assert await handle.result() == "undone 0, standing 0"
+        (boundary,) = (await app.service.history("flat")).transactions.values()
+    assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
+    assert (boundary.phase, boundary.undone) == ("aborted", ("part/book#1",))
+    assert "news came about part/book#1" in lab.of("flat", r.TransactionParked)[0].why
+
+
+@virtual
+async def test_what_lands_late_in_an_inner_part_is_compensated_before_the_outer_one_commits(lab: Lab):
+    stay, world = hotel(lab)
+    async with lab.app(stay) as app:
+        handle = app.start(stay, "nested")
+        await fails_then_lands(lab, app, world, "nested/trip/part/book#1")
+        assert await handle.result() == "undone 0, standing 0"
+        transactions = (await app.service.history("nested")).transactions
+    assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
+    assert {one.name: one.phase for one in transactions.values()} == {"trip": "committed", "trip/part": "aborted"}
+
+
+@virtual
+async def test_what_landed_after_its_compensation_is_shown_to_a_person(lab: Lab):
+    """Whether the compensation met the effect is not known: it may have come before it, and changed nothing."""
+    stay, world = hotel(lab, absent_safe=True)
+    async with lab.app(stay) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(stay, "flat")
+        await app.service.call_off("flat", "part", by="eve", why="enough")
+        handle = app.start(stay, "flat")
+        await lab.until(lambda: any(line.startswith("give back") for line in lab.sent))
+        await lab.until(lambda: bool(lab.of("flat", r.TransactionAborted)))
+        await app.service.resolve("flat/part/book#1", "happened", by="bob", result="7")
+        with pytest.raises(RunSuspended, match="turned out otherwise after part/book#1/undo had been begun"):
+            await handle.result()
+        parked = lab.of("flat", r.TransactionParked)[-1]
+        assert (parked.undone, parked.still_standing) == ((), ("part/book#1",))
+        await app.service.resolve_transaction("flat", "part", "retry", by="eve")
+        assert await app.resume("flat") == "undone 1, standing 0"
+        world.answer.set()
+    keys = [line[-4:] for line in lab.sent if line.startswith("give back")]
+    assert len(keys) == len(set(keys)) == 2
+    assert lab.of("flat", r.TransactionAborted)[-1].undone == ("part/book#1",)
