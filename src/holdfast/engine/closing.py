@@ -24,6 +24,7 @@ from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost
 from holdfast.model import records as r
+from holdfast.model.boundaries import closing_boundaries, members_of, reopened
 from holdfast.model.closing import (
     CONFIRM,
     UNDO,
@@ -103,7 +104,7 @@ def _task(body: object) -> asyncio.Task[None]:
 
 def resume_closing(instance: Instance) -> None:
     """After a crash: go on with every boundary whose end was begun, or that is not the end any more."""
-    for boundary in instance.history.closing_boundaries():
+    for boundary in closing_boundaries(instance.history):
         start_closing(instance, boundary.name)
     if instance.history.raised:
         raise_again(instance)
@@ -111,7 +112,7 @@ def resume_closing(instance: Instance) -> None:
 
 def raise_again(instance: Instance) -> None:
     """Something turned out otherwise after its transaction had been called off: that is closed once more."""
-    if _AGAIN in instance.drivers or not instance.history.reopened():
+    if _AGAIN in instance.drivers or not reopened(instance.history):
         return
 
     async def body() -> None:
@@ -129,7 +130,7 @@ def raise_again(instance: Instance) -> None:
 async def _reopen(instance: Instance) -> None:
     await instance.settle_writes()
     whole = await load(instance.engine, instance.run, whole=True)
-    for boundary in instance.history.reopened():
+    for boundary in reopened(instance.history):
         if instance.sealed is not None:
             return
         name, history = boundary.name, instance.history
@@ -149,7 +150,7 @@ def call_off(instance: Instance, transaction: str, reason: str, by: str = "") ->
 
     It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
     """
-    members = instance.history.members(transaction)
+    members = members_of(instance.history, transaction)
     aborting = r.TransactionAborting(
         transaction=transaction,
         reason=reason,

@@ -18,6 +18,7 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
+from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -84,7 +85,7 @@ def _about_transaction(
         return (replace(applied, note=f"refused: {record.transaction or 'the run'} is {phase}"),)
     if isinstance(record, r.TransactionResolved):
         return (applied, replace(record, entry=applied.entry, **stamp))
-    members = tuple(operation.step for operation in history.members(record.transaction))
+    members = tuple(operation.step for operation in members_of(history, record.transaction))
     return (applied, replace(record, participants=members, **stamp))
 
 

@@ -11,6 +11,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
 from holdfast.errors import ClaimUnproven, TransactionAborted
+from holdfast.model.boundaries import open_boundaries
 from holdfast.model.claims import receipts_in, unproven
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN, encloses
@@ -29,7 +30,7 @@ async def call_off_everything(instance: Instance, why: str) -> Ending | None:
     """
     instance.evict(why)
     await unwind(instance)
-    for boundary in instance.history.open_boundaries():
+    for boundary in open_boundaries(instance.history):
         if boundary.phase == "open":
             call_off(instance, boundary.name, f"the run was cancelled: {why}")
     return await close_boundaries(instance)
@@ -37,7 +38,7 @@ async def call_off_everything(instance: Instance, why: str) -> Ending | None:
 
 async def close_boundaries(instance: Instance) -> Ending | None:
     """Finish every boundary from the records, without agent code; how the run has to rest, if that takes long."""
-    for boundary in instance.history.open_boundaries():
+    for boundary in open_boundaries(instance.history):
         start_closing(instance, boundary.name)
     instance.wake()
     while instance.closing:

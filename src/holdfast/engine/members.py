@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.engine.tooling import ToolCode
+from holdfast.model.boundaries import members_of
 from holdfast.model.closing import CONFIRM, UNDO, Member, serving
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory, Span
@@ -31,7 +32,7 @@ class Members:
         """Every member as it stands, in order of start."""
         history = self._instance.history
         boundary = history.transactions[self._transaction]
-        return [self._member(boundary, operation) for operation in history.members(self._transaction)]
+        return [self._member(boundary, operation) for operation in members_of(history, self._transaction)]
 
     def _member(self, boundary: Transaction, operation: OperationState) -> Member:
         known, operations = self._known.get(operation.step), self._instance.history.operations

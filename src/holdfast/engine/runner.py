@@ -47,6 +47,7 @@ from holdfast.errors import (
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
 from holdfast.model import records as r
+from holdfast.model.boundaries import open_boundaries
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
 
@@ -286,7 +287,7 @@ def _open(instance: Instance) -> tuple[str, ...]:
 async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> Conclusion:
     """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
     ending = instance.ending.result()
-    if ending.kind == "cancelled" and instance.history.open_boundaries():
+    if ending.kind == "cancelled" and open_boundaries(instance.history):
         ending = await call_off_everything(instance, ending.reason) or ending
     instance.seal(ending.reason or ending.kind)
     await unwind(instance)

@@ -88,7 +88,8 @@ async def _told(section: Scope, name: str) -> None:
     if key in instance.history.deliveries:
         await instance.take_turn(section, key)
     instance.left.add(name)
-    if not any(not one.over for one in around(name, instance.history.transactions)):
+    boundaries = instance.history.transactions
+    if boundaries[name].over and all(one.over for one in around(name, boundaries)):
         instance.history.forget_within(name, keep=instance.late)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.telling import stored
+from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -43,7 +44,7 @@ class Preview(msgspec.Struct, frozen=True):
 def preview(history: RunHistory) -> Preview:
     """What undoing would do about every effect of this run. Nothing is sent."""
     effects: list[Undoable] = []
-    for operation in reversed(history.members(WHOLE_RUN)):
+    for operation in reversed(members_of(history, WHOLE_RUN)):
         contract = contract_of(history, operation)
         by = history.operations.get(operation.compensated_by)
         amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step

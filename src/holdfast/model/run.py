@@ -49,11 +49,6 @@ def exit_of(transaction: str) -> str:
     return transaction + "/"
 
 
-def _outermost(boundaries: Iterable[Transaction]) -> list[Transaction]:
-    found = list(boundaries)
-    return [one for one in found if not any(other is not one and encloses(other.name, one.name) for other in found)]
-
-
 class Delivery(msgspec.Struct, gc=False):
     """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`."""
 
@@ -215,8 +210,8 @@ class RunHistory:
         self.operations[step] = operation
         if self.transactions or self.whole:
             self._measure(step, operation)
-            if _turned_out_otherwise(before, operation) and (gone := self.called_off(step)) is not None:
-                self.raised |= {step} - set(gone.accepted)
+            if _turned_out_otherwise(before, operation):
+                self._raise(operation)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if before is None and operation.intent.completes:
@@ -229,6 +224,18 @@ class RunHistory:
             if operation.intent.serves or self.called_off(step) is not None:
                 return
         self._deliver(step)
+
+    def _raise(self, news: OperationState) -> None:
+        """There is news: about an operation of code, or about a part of one after its compensation had begun."""
+        step = news.intent.completes or news.step
+        whole = self.operations.get(step)
+        if whole is None or whole.intent.serves or (gone := self.called_off(step)) is None:
+            return
+        if news.intent.completes:
+            if not whole.compensated_by:
+                return
+            self.operations[step] = msgspec.structs.replace(whole, overtaken=whole.compensated_by)
+        self.raised |= {step} - set(gone.accepted)
 
     def _measure(self, step: str, operation: OperationState) -> None:
         span = self.spans.get(step) or Span(self.records)
@@ -243,40 +250,6 @@ class RunHistory:
         if not self.transactions:
             return None
         return next((one for one in around(step, self.transactions) if one.backward), None)
-
-    def open_boundaries(self) -> list[Transaction]:
-        """Boundaries that have not come to their end and lie in no other such one."""
-        return _outermost(one for one in self.transactions.values() if not one.over)
-
-    def closing_boundaries(self) -> list[Transaction]:
-        """Boundaries whose end was begun and has not come, and that lie in no other such one."""
-        return _outermost(one for one in self.transactions.values() if not one.over and one.phase != "open")
-
-    def members(self, transaction: str) -> list[OperationState]:
-        """The operations of code inside a boundary, in order of start.
-
-        Those of inner ones that were called off are theirs, unless they turned out otherwise since.
-        """
-        gone = [
-            one.name
-            for one in self.transactions.values()
-            if one.backward and one.over and one.name != transaction and encloses(transaction, one.name)
-        ]
-        return [
-            operation
-            for step, operation in self.operations.items()
-            if not operation.intent.serves
-            and encloses(transaction, step)
-            and (step in self.raised or not any(encloses(inner, step) for inner in gone))
-        ]
-
-    def reopened(self) -> list[Transaction]:
-        """Boundaries that were called off, and have to be closed once more for what turned out otherwise since."""
-        found: dict[str, Transaction] = {}
-        for step in sorted(self.raised):
-            if all(one.over for one in around(step, self.transactions)) and (gone := self.called_off(step)) is not None:
-                found[gone.name] = gone
-        return list(found.values())
 
     def recall(self, whole: RunHistory, wanted: Callable[[str], bool]) -> None:
         """Take back from the `whole` history the operations that are wanted again and were let go of."""
