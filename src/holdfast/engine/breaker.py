@@ -40,7 +40,8 @@ CLOSED: Final = State()
 
 def after_failure(state: State, now_ms: int) -> State:
     """One more call failed or stayed without an answer."""
-    fresh = state.failures if now_ms - state.last_ms <= FORGET_MS else 0
+    since = max(state.last_ms, state.open_until_ms)  # nobody could fail while it was open
+    fresh = state.failures if now_ms - since <= FORGET_MS else 0
     failures = fresh + 1
     opens = failures >= FAILURES_TO_OPEN
     pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(state.opened, 16))

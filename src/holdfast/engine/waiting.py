@@ -19,7 +19,7 @@ _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still 
 async def wait(flight: Flight, move: m.Wait) -> None:
     """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
     instance = flight.instance
-    if move.why in {"retry", "verify"} and not move.drawn:
+    if not move.drawn and (move.why in {"retry", "verify"} or (move.why == "breaker" and flight.operation.attempts)):
         await schedule(flight, move)
         return
     flight.reading = "unread"
@@ -57,7 +57,9 @@ async def schedule(flight: Flight, move: m.Wait) -> None:
     instance = flight.instance
     ms = int(instance.engine.seams.rng.uniform(move.low_ms, move.high_ms))
     stamp = instance.stamp()
-    record = r.WaitScheduled(step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, **stamp)
+    record = r.WaitScheduled(
+        step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, shut=move.shut, **stamp
+    )
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned(move.why), record)
     await flight.note(*records, ride=True)
 

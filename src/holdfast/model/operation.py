@@ -54,7 +54,10 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`."""
+    """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`.
+
+    `shut` says that an open breaker stood in the way meanwhile.
+    """
 
     boot: str
     up: int
@@ -62,6 +65,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     until: int
     why: str
     rule: str
+    shut: bool = False
 
 
 class OperationState(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +75,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
     `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
     attempt. `one_more` is a person's order for one more attempt; `asked` stays once a person was asked
-    about something that may have landed.
+    about something that may have landed. `shut_ms` is how long an open breaker stood in the way since the first
+    attempt, the present pause not counted.
     """
 
     step: str
@@ -92,6 +97,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     found: Raw | None = None
     missing: tuple[str, ...] = ()
     wait: Wait | None = None
+    shut_ms: int = 0
     waits_for: str = ""
     answer_key: str = ""
     every_ms: int = 0
@@ -149,6 +155,14 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         """Whether some attempt is not proven unsent, refused or absent."""
         harmless = {"unsent", "rejected", "absent"}
         return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
+
+    def behind_breaker_ms(self, boot: str, up: int, wall: int) -> int:
+        """How long an open breaker has stood in the way since the first attempt, as of that moment."""
+        wait = self.wait
+        if wait is None or not wait.shut:
+            return self.shut_ms
+        passed = up - wait.up if boot == wait.boot else wall - (wait.until - wait.ms)
+        return self.shut_ms + min(wait.ms, max(0, passed))
 
     @property
     def deaths(self) -> int:

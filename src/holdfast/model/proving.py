@@ -53,7 +53,7 @@ def verification_over(case: Case) -> bool:
     return (quiet - settle if operation.may_have_landed else checking_ms(operation, situation, now)) >= limit
 
 
-def recorded(case: Case, why: Literal["retry", "verify", "answer"]) -> Wait | None:
+def recorded(case: Case, why: Literal["retry", "verify", "answer", "breaker"]) -> Wait | None:
     """The pause on record, with what is left of it, if it is one of that kind."""
     wait = case.operation.wait
     if wait is None or wait.why != why:

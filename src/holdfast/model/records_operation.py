@@ -138,13 +138,17 @@ class Reobserved(Stamped, frozen=True):
 
 
 class WaitScheduled(Stamped, frozen=True):
-    """The operation waits `ms` milliseconds, until the wall clock says about `until`."""
+    """The operation waits `ms` milliseconds, until the wall clock says about `until`.
+
+    `shut`: an open breaker stands in the way meanwhile, so the time is none for attempts.
+    """
 
     step: str
     ms: int
     until: int
     why: str
     rule: str = ""
+    shut: bool = False
 
 
 class ApprovalGranted(Stamped, frozen=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Move, Observe, Park, Reuse, Settle, Wait
 from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
@@ -139,18 +141,26 @@ def _arguments(case: Case) -> Move | None:
 
 
 def _breaker(case: Case) -> Move | None:
-    """An open breaker makes nothing failed."""
+    """An open breaker makes nothing failed, and the pauses meanwhile are no time for attempts."""
     left = case.situation.breaker_ms
-    return _meanwhile(case, Wait("the breaker is open", left, left, "breaker")) if left > 0 else None
+    if left <= 0:
+        return None
+    pause = recorded(case, "breaker")
+    if pause is not None and pause.high_ms > 0:
+        left = min(left, pause.high_ms)
+        return _meanwhile(case, replace(pause, low_ms=left, high_ms=left))
+    move = _meanwhile(case, Wait("the breaker is open", left, left, "breaker"))
+    return replace(move, shut=True) if isinstance(move, Wait) else move
 
 
 def _backoff(case: Case) -> Move | None:
     """The pause before a further attempt: drawn once after each end, then waited out.
 
-    A pause until the next reading is one, too: drawing another would take its place, and nothing were ever read.
+    A pause until the next reading, or behind a breaker, is one, too: drawing another would take its place, and nothing
+    were ever read.
     """
     operation = case.operation
-    if recorded(case, "verify") is not None:
+    if recorded(case, "verify") is not None or recorded(case, "breaker") is not None:
         return None
     if (pause := recorded(case, "retry")) is not None:
         return pause if pause.high_ms > 0 else None

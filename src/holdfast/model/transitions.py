@@ -120,6 +120,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         approval=record.approval or operation.approval,
         checked_since=0,
         believable_checks=0,
+        shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
         wait=None,
         waits_for="",
         one_more=False,
@@ -162,6 +163,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
         believed_absent_first=operation.believed_absent_first
         or (absent and record.believable and not operation.attempts),
+        shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
         wait=None,
     )
     if record.verdict == "happened":
@@ -182,8 +184,9 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
 
 def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) -> OperationState:
     phase = "ready" if operation.phase == "planned" else operation.phase
-    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule)
-    return replace(operation, phase=phase, wait=wait, waits_for=record.why)
+    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule, record.shut)
+    shut_ms = operation.behind_breaker_ms(boot, record.up, record.at)
+    return replace(operation, phase=phase, wait=wait, shut_ms=shut_ms, waits_for=record.why)
 
 
 def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:

@@ -122,11 +122,15 @@ def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int
 
 
 def elapsed_ms(operation: OperationState, now: Now) -> int:
-    """Time since the first attempt started, for the retry budget; never negative."""
+    """Time since the first attempt started, for the retry budget; never negative.
+
+    What passed behind an open breaker is not counted: nothing could be attempted then.
+    """
     if not operation.attempts:
         return 0
     first = operation.attempts[0]
-    return max(0, now.up - first.up if first.boot == now.boot else now.wall - first.at)
+    passed = now.up - first.up if first.boot == now.boot else now.wall - first.at
+    return max(0, passed - operation.behind_breaker_ms(now.boot, now.up, now.wall))
 
 
 def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:

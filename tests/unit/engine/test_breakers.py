@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, CannotTell, Happened, NotSent, Operation, Run, Verdict, agent, tool
+from holdfast import Ambiguous, CannotTell, Happened, Natural, NotSent, Operation, Run, Verdict, agent, tool
 from holdfast.engine import breaker
 from holdfast.errors import OperationFailed
 from holdfast.model import records as r
@@ -179,3 +179,81 @@ def test_retries_spend_from_a_bucket_that_refills_slowly():
     assert breaker.wait_ms(state, 5 + wait, retry=True) == 0
     assert breaker.wait_ms(state, 5, retry=False) == 0
     assert breaker.after_retry(state, 5).tokens == 0
+
+
+def test_failures_on_either_side_of_an_open_breaker_are_failures_in_a_row():
+    state, now = breaker.CLOSED, 0
+    for _ in range(breaker.FAILURES_TO_OPEN + 12):
+        state = breaker.after_failure(state, now)
+        now += max(1, breaker.wait_ms(state, now, retry=False))
+    assert breaker.wait_ms(breaker.after_failure(state, now), now, retry=False) == breaker.LONGEST_PAUSE_MS
+
+
+def impatient(service: Service, **declared: object):
+    """A tool with little time for its attempts, and an agent that calls it."""
+    retry = Retry(attempts=100, elapsed=timedelta(seconds=20), base=timedelta(0), cap=timedelta(milliseconds=2))
+
+    @tool(retry=retry, **declared)
+    async def send(to: str) -> str:
+        return service.ask()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    return send, desk
+
+
+@virtual
+async def test_time_behind_an_open_breaker_is_no_time_for_attempts(lab: Lab):
+    service = Service(lab, down_until_s=300)
+    _, desk = impatient(service)
+    async with lab.app(desk, hold_ms=10**9) as app:
+        assert await app.run(desk, "ann") == "ok"
+    assert any(wait.why == "breaker" for wait in lab.of("r-ann", r.WaitScheduled))
+
+
+@virtual
+async def test_nor_is_it_where_the_world_is_read_back_meanwhile_or_the_process_dies(lab: Lab):
+    service = Service(lab, down_until_s=300)
+
+    class Unsure(Service):
+        def ask(self) -> str:
+            try:
+                return service.ask()
+            except NotSent as error:
+                raise Ambiguous("no answer") from error
+
+    send, desk = impatient(Unsure(lab, 0), idempotency=Natural(within=timedelta(hours=9)))
+
+    @send.verify(settle_window=timedelta(hours=2), every=timedelta(seconds=7), deadline=timedelta(hours=9))
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return CannotTell("closed")
+
+    app = lab.make(desk)
+    process = lab.processes[-1]
+    await app.open()
+    app.start(desk, "ann")
+    await lab.pass_time(seconds=40)
+    await lab.bury(app, process)
+    async with lab.app(desk, hold_ms=10**9) as app:
+        assert await app.run(desk, "ann") == "ok"
+
+
+@virtual
+async def test_time_in_front_of_an_open_breaker_still_counts(lab: Lab):
+    """Where the system answers slowly, and not behind the breaker, the time for attempts ends."""
+
+    @tool(retry=Retry(attempts=100, elapsed=timedelta(seconds=20), base=timedelta(0), cap=timedelta(milliseconds=2)))
+    async def crawl(to: str) -> str:
+        await asyncio.sleep(3)
+        raise NotSent("down")
+
+    @agent(run_id="r-{name}")
+    async def slow(run: Run, name: str) -> str:
+        return await crawl(name)
+
+    async with lab.app(slow, hold_ms=10**9) as app:
+        with pytest.raises(OperationFailed, match="the time for attempts is over"):
+            await app.run(slow, "bob")
+    assert len(lab.of("r-bob", r.AttemptStarted)) in range(7, 10)

@@ -109,8 +109,10 @@ class Story:
             r.Verified(step=STEP, verdict=verdict, believable=believable, through=covers, **found, **self.stamp())
         )
 
-    def waits(self, ms: int, why: str) -> Story:
-        return self.took(r.WaitScheduled(step=STEP, ms=ms, until=self.wall + ms, why=why, rule="drawn", **self.stamp()))
+    def waits(self, ms: int, why: str, *, shut: bool = False) -> Story:
+        until = self.wall + ms
+        record = r.WaitScheduled(step=STEP, ms=ms, until=until, why=why, rule="drawn", shut=shut, **self.stamp())
+        return self.took(record)
 
     def parked(self, why: str = "nobody knows") -> Story:
         return self.took(r.OperationParked(step=STEP, why=why, rule="parked", **self.stamp()))

@@ -247,6 +247,17 @@ def test_an_open_breaker_makes_nothing_failed():
     assert story.says(breaker_ms=0) == "failed: sending ended, nothing landed"
 
 
+def test_a_pause_behind_the_breaker_is_recorded_once_and_is_no_time_for_attempts():
+    story = Story(changed(PLAIN, retry=Retry(attempts=9, elapsed=timedelta(minutes=1)))).sent("not_sent")
+    story.waits(1, "retry").later(1)
+    assert story.decide(breaker_ms=HOUR) == m.Wait("the breaker is open", HOUR, HOUR, "breaker", shut=True)
+    story.waits(HOUR, "breaker", shut=True).later(MINUTE)
+    left = HOUR - MINUTE
+    assert story.decide(breaker_ms=2 * HOUR) == m.Wait("drawn", left, left, "breaker", drawn=True)
+    assert story.decide(breaker_ms=9) == m.Wait("drawn", 9, 9, "breaker", drawn=True)
+    assert story.says(breaker_ms=0) == "attempt: nothing landed: attempt again"
+
+
 def test_a_pause_comes_before_the_breaker():
     assert Story().sent("not_sent").says(breaker_ms=9) == "wait for retry: full jitter before the next attempt"
 

@@ -144,6 +144,23 @@ def test_elapsed_time_is_never_negative():
     assert weigh.elapsed_ms(story.state, story.rebooted(wall_ms=-DAY).now) == 0
 
 
+def test_time_behind_an_open_breaker_is_not_counted_as_far_as_it_passed():
+    story = Story().sent("not_sent").later(MINUTE).waits(MINUTE, "breaker", shut=True)
+    assert weigh.elapsed_ms(story.later(SECOND).state, story.now) == MINUTE
+    assert weigh.elapsed_ms(story.later(HOUR).state, story.now) == HOUR + SECOND, "the pause was over long before"
+    story.waits(HOUR, "breaker", shut=True).later(MINUTE).sent("not_sent")
+    assert weigh.elapsed_ms(story.state, story.now) == HOUR + SECOND, "the breaker closed early"
+    story.waits(HOUR, "verify", shut=True).later(MINUTE).verified("cannot_tell").later(MINUTE)
+    assert weigh.elapsed_ms(story.state, story.now) == HOUR + SECOND + MINUTE
+
+
+def test_a_pause_behind_a_breaker_goes_on_over_a_reboot_by_the_wall_clock():
+    story = Story().sent("not_sent").waits(HOUR, "breaker", shut=True)
+    story.rebooted(wall_ms=10 * MINUTE)
+    assert weigh.elapsed_ms(story.state, story.now) == 0
+    assert weigh.elapsed_ms(story.state, story.rebooted(wall_ms=HOUR).now) == 10 * MINUTE
+
+
 # --- windows are credited, at their smallest ---------------------------------------------------------------
 
 
