@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True):
 @click.option("--repeat", default=8, show_default=True, metavar="N", type=click.IntRange(1), help="Runs of each case.")
 @click.option(
     "--faults", default="timeouts,crashes", show_default=True, metavar="KINDS",
-    help="Any of timeouts, errors, lag, crashes; or all, or none.",
+    help=f"Any of {', '.join(KINDS)}; or all, or none.",
 )  # fmt: skip
 @click.option("--check", metavar="FILE:NAME", help="Your end-state check; by default the run has to complete.")
 @click.option("--before", metavar="FILE:NAME", help="A function to call before each run, to reset your services.")
@@ -68,7 +68,9 @@ def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
 
     Each run has a journal of its own in memory and calls your tools for real, so
     give them a sandbox. Faults are put between the agent and its tools: timeouts
-    before and after the effect, a 500 after it (errors), late answers (lag), and
+    before and after the effect, a 500 after it (errors), late answers and late
+    sight for verify (lag), a timeout with the effect later (late), requests that
+    arrive twice (duplicates), half an effect or half a reply (partial), and
     crashes at a random boundary with a resume.
 
     The check is a function that takes any of input, result, run, effects, status

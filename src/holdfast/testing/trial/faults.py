@@ -1,126 +1,114 @@
-"""Faults on tools, without touching them: a timeout before or after the effect, a 500 after it, a late answer.
-
-While `faulty` is open, the bodies of the tools are wrapped; afterwards they are what they were.
-"""
+"""What becomes of the calls of one repeat: drawn from its seed, and called for real."""
 
 from __future__ import annotations
 
-import asyncio
+import contextvars
 import random
-from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
-import msgspec
-
-from holdfast.agent.tool import Tool
 from holdfast.engine.current import current_operation
 from holdfast.engine.seams import Threads
 from holdfast.engine.tooling import Code
-from holdfast.errors import Ambiguous
+from holdfast.testing.faults import ON_READS, WORDS, AnyTool, Effect, Fault, Kind, Request
 from holdfast.testing.trial.lives import Passing
+from holdfast.testing.wire import Lag, Underway
 
-AnyTool = Tool[Any, Any]
-FaultKind = Literal["timeouts", "errors", "lag", "crashes"]
-KINDS: Final[tuple[FaultKind, ...]] = ("timeouts", "errors", "lag", "crashes")
+FaultKind = Literal["timeouts", "errors", "lag", "late", "duplicates", "partial", "crashes"]
+KINDS: Final[dict[FaultKind, tuple[Kind, ...]]] = {
+    "timeouts": ("lose_request", "lose_reply"),
+    "errors": ("fail_after",),
+    "lag": ("answer_late",),
+    "late": ("land_late",),
+    "duplicates": ("deliver_twice",),
+    "partial": ("half_lands", "cut_reply"),
+    "crashes": (),
+}
+"""What can be asked for, and what it does to a call. Crashes are done to the process."""
+
 RATE: Final = 0.3
 """The share of calls that meet a fault, if any kind for calls is on."""
 
-Plan = Literal["", "timeout before the effect", "timeout after the effect", "500 after the effect", "late answer"]
-_PLANS: Final[dict[FaultKind, tuple[Plan, ...]]] = {
-    "timeouts": ("timeout before the effect", "timeout after the effect"),
-    "errors": ("500 after the effect",),
-    "lag": ("late answer",),
-    "crashes": (),
-}
+MOST: Final = 2
+"""How often one operation meets a fault at most: no policy retries for ever."""
 
-
-class Effect(msgspec.Struct, frozen=True):
-    """One call of a write tool that came to its end: what the world was asked to do, whatever the caller heard.
-
-    Calls with the same `operation` are attempts of one effect; a service that dedupes on the key did it once.
-    """
-
-    tool: str
-    arguments: dict[str, Any]
-    operation: str
-    attempt: int
+_LATEST: Final = 1.5
+"""How late an answer or an effect is at most, in time limits of the tool: at times later than anybody waits."""
 
 
 class Mischief:
-    """What is done to the calls of one repeat, drawn from its seed; and what the world was made to do."""
+    """A wire that does what its seed says. `done` is what was done to calls, `effects` what the world was made to do.
 
-    def __init__(self, chance: random.Random, kinds: Collection[FaultKind]) -> None:
-        self._chance = chance
-        self._plans: list[Plan] = [plan for kind in KINDS if kind in kinds for plan in _PLANS[kind]]
+    Handlers are called as they are; under `lag` a verifier does not see an effect before its settle window is over.
+    """
+
+    def __init__(self, chance: random.Random, kinds: Collection[FaultKind], passing: Passing, threads: Threads) -> None:
         self.done: list[str] = []
         self.effects: list[Effect] = []
+        self.bodies: dict[str, Code] = {}
+        self.underway: Final = Underway(lambda request: self.perform(request, request.arguments))
+        self._kinds: list[Kind] = [kind for name, does in KINDS.items() if name in kinds for kind in does]
+        self._lag: Final = Lag() if "lag" in kinds else None
+        self._met: Counter[str] = Counter()
+        self._chance = chance
+        self._passing = passing
+        self._threads = threads
 
-    def plan(self, tool: str) -> Plan:
-        """What happens to the next call."""
-        if not self._plans or self._chance.random() >= RATE:
-            return ""
-        plan = self._chance.choice(self._plans)
-        self.done.append(f"{tool}: {plan}")
-        return plan
+    # --- the wire: see `Standing` --------------------------------------------------------------------------------
 
-    def lag_s(self, timeout_ms: int) -> float:
-        """How late an answer comes: at times later than anybody waits."""
-        return self._chance.uniform(0.1, 1.5) * timeout_ms / 1000
+    def fault(self, tool: AnyTool) -> Fault | None:
+        """See `Wire.fault`."""
+        at = current_operation()
+        kinds: list[Kind] = [one for one in self._kinds if tool.contract.effect == "write" or one in ON_READS]
+        if not kinds or self._met[at.id] >= MOST or self._chance.random() >= RATE:
+            return None
+        self._met[at.id] += 1
+        kind = self._chance.choice(kinds)
+        self.done.append(f"{tool.name}: {WORDS[kind]}")
+        return Fault(kind, after_s=self._after_s(tool, kind))
 
+    def _after_s(self, tool: AnyTool, kind: Kind) -> float:
+        """Late, but not later than the tool's contract says that an effect may show itself."""
+        contract = tool.contract
+        if kind == "land_late" and contract.verifies:
+            return self._chance.uniform(0.1, 0.9) * (contract.settle_ms or 0) / 1000
+        return self._chance.uniform(0.1, _LATEST) * contract.timeout_ms / 1000
 
-@contextmanager
-def faulty(tools: Iterable[AnyTool], mischief: Mischief, passing: Passing, threads: Threads) -> Generator[None]:
-    """Let the calls of these tools meet the planned faults. Handlers are called as they are."""
-    former = [(tool, tool.body, dict(tool.handlers)) for tool in tools]
-    for tool, body, handlers in former:
-        tool.body = Code(_met(tool, body, mischief, passing, threads), True, body.timeout_ms, body.parameters)
-        tool.handlers.update({
-            name: Code(_waited_for(code, passing, threads), True, code.timeout_ms, code.parameters)
-            for name, code in handlers.items()
-            if name in {"verify", "observe", "compensate"}
-        })  # fmt: skip
-    try:
-        yield
-    finally:
-        for tool, body, handlers in former:
-            tool.body = body
-            tool.handlers.update(handlers)
+    def reached(self, boundary: str, /) -> None:
+        """See `Wire.reached`: here only the runtime's own crash points count."""
 
-
-def _met(tool: AnyTool, body: Code, mischief: Mischief, passing: Passing, threads: Threads) -> Callable[..., Any]:
-    call, is_write = _waited_for(body, passing, threads), tool.contract.effect == "write"
-
-    async def meet(**arguments: Any) -> Any:
-        plan = mischief.plan(tool.name)
-        if plan == "timeout before the effect":
-            _ = current_operation().key  # the tool would have read it; what was not called must not look careless
-            raise TimeoutError("planned by the trial: no answer")
-        result = await call(**arguments)
-        if is_write:
-            at = current_operation()
-            mischief.effects.append(Effect(tool.name, arguments, f"{at.run}/{at.step}", at.attempt))
-        match plan:
-            case "timeout after the effect":
-                raise TimeoutError("planned by the trial: no answer")
-            case "500 after the effect":
-                raise Ambiguous("planned by the trial: the service answered 500")
-            case "late answer":
-                await asyncio.sleep(mischief.lag_s(body.timeout_ms))
-            case _:
-                pass
+    async def perform(self, request: Request, arguments: Mapping[str, Any]) -> Any:
+        """See `Wire.perform`: for real, against the caller's sandbox."""
+        tool = request.tool
+        result = await self._waited_for(self.bodies[tool.name])(*request.served, **arguments)
+        if tool.contract.effect == "write":
+            self.effects.append(request.effect(arguments))
+            if self._lag is not None:
+                self._lag.note(request)
         return result
 
-    return meet
+    def send_later(self, request: Request, after_s: float) -> None:
+        """See `Wire.send_later`."""
+        self.underway.add(request, after_s, contextvars.copy_context())
 
+    def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
+        """See `Standing.handler`."""
+        if name not in {"verify", "observe", "compensate"}:
+            return code
+        call = self._waited_for(code)
+        if name == "verify" and self._lag is not None:
+            self._lag.by[tool.name] = (tool.contract.settle_ms or 0) / 1000
+            call = self._lag.before(tool, call)
+        return Code(call, True, code.timeout_ms, code.parameters)
 
-def _waited_for(code: Code, passing: Passing, threads: Threads) -> Callable[..., Any]:
-    """Call it in real time: it may speak to real services."""
+    def _waited_for(self, code: Code) -> Callable[..., Awaitable[Any]]:
+        """Call it in real time: it may speak to real services."""
 
-    async def call(*first: Any, **arguments: Any) -> Any:
-        with passing.working():
-            if code.is_async:
-                return await code.function(*first, **arguments)
-            return await threads.call(lambda: code.function(*first, **arguments))
+        async def call(*first: Any, **arguments: Any) -> Any:
+            with self._passing.working():
+                if code.is_async:
+                    return await code.function(*first, **arguments)
+                return await self._threads.call(lambda: code.function(*first, **arguments))
 
-    return call
+        return call

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.agent.agent import Agent
-from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.engine.seams import DaemonThreads, Seams
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.looking import waits_of
 from holdfast.journal import host
 from holdfast.testing.clock import EPOCH_MS, SeededRng
-from holdfast.testing.trial.faults import Effect, FaultKind, Mischief, faulty
+from holdfast.testing.faults import Effect
+from holdfast.testing.trial.faults import FaultKind, Mischief
 from holdfast.testing.trial.figures import Arm, Repeat
 from holdfast.testing.trial.lives import Deaths, LifeJournal, LifeLoop, Passing, TimeIsUp
+from holdfast.testing.wire import Underway, between, tools_of
 
 AnyAgent = Agent[Any, Any]
 Check = Callable[..., Any]
@@ -76,12 +76,12 @@ def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tu
     journal = LifeJournal(passing, f"trial-{line}-{seed}-{arm}")
     fate = Deaths(journal, deaths)
     chance = random.Random(f"{seed}/{line}/{arm}")  # noqa: S311 - as above
-    mischief = Mischief(chance, wanted.kinds if arm == "faults" else ())
+    seams = Seams(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
+    mischief = Mischief(chance, wanted.kinds if arm == "faults" else (), passing, seams.threads)
     _prepare(wanted)
     run = _run_id(wanted.agent, given, line)
-    seams = Seams(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
-    with faulty(_tools(wanted.agent), mischief, passing, seams.threads):
-        ended = _live(_Life(wanted.agent, given, run), journal, seams, fate)
+    with between(tools_of(wanted.agent), mischief):
+        ended = _live(_Life(wanted.agent, given, run, mischief.underway), journal, seams, fate)
     reason = _judge(wanted.check, given, run, ended, mischief.effects)
     repeat = Repeat(
         line, run, seed, arm, not reason, ended.status, reason, [*mischief.done, *fate.places],
@@ -94,6 +94,7 @@ class _Life(msgspec.Struct, frozen=True):
     agent: Any
     given: object
     run: str
+    underway: Underway
 
 
 def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ended:
@@ -105,6 +106,7 @@ def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ende
         with asyncio.Runner(loop_factory=lambda: LifeLoop(passing)) as runner:
             runner.get_loop().set_exception_handler(_say_nothing)
             try:
+                life.underway.resume(runner.get_loop())
                 ended = runner.run(_one_life(life, journal, seams, fate))
             except TimeIsUp as error:
                 return Ended("stopped", str(error))
@@ -129,6 +131,8 @@ async def _one_life(life: _Life, journal: LifeJournal, seams: Seams, fate: Death
         return Ended("died")
     ended = await driving
     await app.aclose()
+    if ended.status != "waits":
+        await life.underway.landed()  # the check has to see what the world comes to
     return ended
 
 
@@ -176,19 +180,6 @@ def _prepare(wanted: Wanted) -> None:
 
 def _run_id(agent: AnyAgent, given: object, line: int) -> str:
     return f"line-{line}" if agent.template is None else agent.run_id_for(given)
-
-
-def _tools(agent: AnyAgent) -> list[Tool[Any, Any]]:
-    """The agent's tools, and what its module made of them with `options`: that has the tool's body as its own."""
-    functions = {tool.__wrapped__ for tool in agent.tools}
-    module = sys.modules.get(agent.__wrapped__.__module__)
-    seen: list[object] = [*agent.tools, *(vars(module).values() if module is not None else ())]
-    found = {id(value): value for value in seen if _is_tool(value) and value.__wrapped__ in functions}
-    return list(found.values())
-
-
-def _is_tool(value: object) -> TypeGuard[Tool[Any, Any]]:
-    return isinstance(value, Tool)
 
 
 class _Wall:

@@ -24,9 +24,10 @@ from holdfast.agent.handlers import Handlers
 from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.testing.world.explore import MOST_PAIRS, Performed, Rules, search
-from holdfast.testing.world.meaning import Effect, Same, seen
-from holdfast.testing.world.outside import Fault, Kind, Outside, stub
+from holdfast.testing.faults import ON_READS, Effect, Fault
+from holdfast.testing.world.explore import MOST_PAIRS, Contracts, Performed, Rules, search
+from holdfast.testing.world.meaning import Same, seen
+from holdfast.testing.world.outside import Outside, stub
 from holdfast.testing.world.processes import in_processes
 from holdfast.testing.world.service import Service
 from holdfast.testing.world.stage import Ended, Task, in_this_process
@@ -88,32 +89,53 @@ class World:
 
     def lose_request(self, tool: AnyTool, *, times: int = 1) -> None:
         """A timeout before the effect: the request never arrives."""
-        self._fault(tool, "lose_request", times)
+        self._fault(tool, Fault("lose_request", times))
 
     def lose_reply(self, tool: AnyTool, *, times: int = 1) -> None:
         """A timeout after the effect: it happens, and the reply is lost."""
-        self._fault(tool, "lose_reply", times)
+        self._fault(tool, Fault("lose_reply", times))
 
     def fail_after(self, tool: AnyTool, *, times: int = 1) -> None:
         """A 500 after the effect."""
-        self._fault(tool, "fail_after", times)
+        self._fault(tool, Fault("fail_after", times))
+
+    def answer_late(self, tool: AnyTool, by: timedelta, *, times: int = 1) -> None:
+        """The answer takes that much longer: perhaps longer than anybody waits."""
+        self._fault(tool, Fault("answer_late", times, by.total_seconds()))
 
     def land_late(self, tool: AnyTool, after: timedelta, *, times: int = 1) -> None:
-        """A timeout first, and the effect that much later."""
-        self._fault(tool, "land_late", times, after)
+        """A timeout first, and the effect that much later, even if its sender is dead by then."""
+        self._fault(tool, Fault("land_late", times, after.total_seconds()))
 
     def deliver_twice(self, tool: AnyTool, *, times: int = 1) -> None:
         """The network delivers the request twice."""
-        self._fault(tool, "deliver_twice", times)
+        self._fault(tool, Fault("deliver_twice", times))
+
+    def half_lands(self, tool: AnyTool, parameter: str = "", *, times: int = 1) -> None:
+        """A partial effect: half of an argument is done, and then the call times out.
+
+        Half of a list, a text or a number; without `parameter`, of the first list or mapping with several entries.
+        Where there is none, all of it is done and the reply breaks off. A system that dedupes does the rest when it
+        is asked again under the same key.
+        """
+        if parameter and parameter not in tool.shape.types:
+            raise UsageError(f"{tool.name} has no parameter {parameter!r} of which half could be done")
+        self._fault(tool, Fault("half_lands", times, parameter=parameter))
+
+    def cut_reply(self, tool: AnyTool, *, times: int = 1) -> None:
+        """A partial result: half of a list or mapping comes back. Of anything else the reply breaks off."""
+        self._fault(tool, Fault("cut_reply", times))
 
     def lag(self, tool: AnyTool, by: timedelta) -> None:
         """What `verify` reads back is that much behind."""
-        self._outside.lags[tool.name] = by.total_seconds()
+        if "verify" not in tool.handlers:
+            raise UsageError(f"{tool.name} declares no verify, so nothing is read back")
+        self._outside.lag.by[tool.name] = by.total_seconds()
 
-    def _fault(self, tool: AnyTool, kind: Kind, times: int, after: timedelta = timedelta()) -> None:
-        if tool.contract.effect == "read":
+    def _fault(self, tool: AnyTool, fault: Fault) -> None:
+        if tool.contract.effect == "read" and fault.kind not in ON_READS:
             raise UsageError(f"{tool.name} is a read: it has no effect that could get lost")
-        self._outside.faults.setdefault(tool.name, []).append(Fault(kind, times, after.total_seconds()))
+        self._outside.faults.setdefault(tool.name, []).append(fault)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -156,7 +178,7 @@ class World:
             return Performed(end, seen(effects, tools, same))
 
         rules = Rules(allow_unknown, same is None, crashes, self.most_pairs)
-        exploration = search(perform, tools.values(), rules)
+        exploration = search(perform, Contracts(tools, self._outside.keyless), rules)
         exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill)
         if exploration.findings:
             raise AssertionError(exploration.told(agent.name))
@@ -165,7 +187,7 @@ class World:
     def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[Ended, list[Effect]]:
         outside = self._outside
         outside.begin_anew()
-        with _quiet(), outside.around(gather_tools([task.agent], ()).values()):
+        with _quiet(), outside.around(task.agent):
             end = way(task, outside, kills)
         return end, outside.happened()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,6 @@ from holdfast.testing.world.meaning import Seen, identity_of
 from holdfast.testing.world.stage import Ended
 from holdfast.testing.world.story import Crash, Exploration, Finding
 
-Tools = dict[str, Tool[Any, Any]]
 MOST_PAIRS: Final = 1000
 """How many pairs of crashes are tried, spread evenly over all of them, where there are more."""
 
@@ -34,13 +33,20 @@ class Rules(msgspec.Struct, frozen=True):
     most_pairs: int = MOST_PAIRS
 
 
+class Contracts(msgspec.Struct, frozen=True):
+    """The tools by name, and those that promise a key and were seen not to read it."""
+
+    tools: Mapping[str, Tool[Any, Any]]
+    keyless: Collection[str]
+
+
 Perform = Callable[[Sequence[int]], Performed]
 """Perform the run, with a death at each of these boundaries, counted over all its processes."""
 
 
-def search(perform: Perform, tools: Iterable[Tool[Any, Any]], rules: Rules) -> Exploration:
+def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     """Crash at every boundary; and then, if that is asked for and nothing was found, at pairs of them."""
-    judging = _Judge({tool.name: tool for tool in tools}, perform(()), rules)
+    judging = _Judge(contracts, perform(()), rules)
     calm = judging.calm
     count = len(calm.end.boundaries)
     resumed = [_resumed(judging, perform, number) for number in range(1, count + 1)]
@@ -69,16 +75,16 @@ def _spread(pairs: Sequence[tuple[int, int]], most: int) -> Sequence[tuple[int, 
 class _Judge:
     """Compares runs with crashes to the undisturbed one, and keeps what it finds."""
 
-    def __init__(self, tools: Tools, calm: Performed, rules: Rules) -> None:
+    def __init__(self, contracts: Contracts, calm: Performed, rules: Rules) -> None:
         self.calm = calm
         self.findings: list[Finding] = []
         self.reworded: list[str] = []
-        self._tools = tools
+        self._contracts = contracts
         self._rules = rules
 
     def judge(self, kills: Sequence[int], struck: Performed) -> None:
         """One run whose processes died at these boundaries."""
-        rewording = _rewording(self._tools, self.calm.effects, struck.effects)
+        rewording = _rewording(self._contracts, self.calm.effects, struck.effects)
         if rewording and rewording not in self.reworded:
             self.reworded.append(rewording)
         found = self._difference(struck, reworded=bool(rewording))
@@ -93,12 +99,12 @@ class _Judge:
             return what, end.reason
         more, less = _left_over(struck.effects, self.calm.effects), _left_over(self.calm.effects, struck.effects)
         if more:
-            return _too_many(self._tools, more[0], less, self.calm.effects, struck.effects)
+            return _too_many(self._contracts, more[0], less, self.calm.effects, struck.effects)
         if end.unknown and self._rules.allow_unknown:
             return None
         if end.unknown:
             tool = end.unknown.partition("#")[0].rpartition("/")[2]
-            return f"{end.unknown} is left unknown, and a person is asked", _why(self._tools, tool)
+            return f"{end.unknown} is left unknown, and a person is asked", _why(self._contracts, tool)
         if less:
             return f"{less[0].words} never happens: the run is {end.status}", end.reason
         if end.status != calm.status:
@@ -130,7 +136,7 @@ def _left_over(effects: Sequence[Seen], others: Sequence[Seen]) -> list[Seen]:
 
 
 def _too_many(
-    tools: Tools, one: Seen, less: Sequence[Seen], expected: Sequence[Seen], effects: Sequence[Seen]
+    contracts: Contracts, one: Seen, less: Sequence[Seen], expected: Sequence[Seen], effects: Sequence[Seen]
 ) -> tuple[str, str]:
     former = next((other for other in less if other.source == one.source), None)
     if former is not None and all(other.means != one.means for other in expected):
@@ -140,24 +146,24 @@ def _too_many(
             " say what has to stay the same: explore(..., same=...)"
         )
     times = sum(other.means == one.means for other in effects)
-    return f"{one.words} happens {times} times", _why(tools, one.source)
+    return f"{one.words} happens {times} times", _why(contracts, one.source)
 
 
-def _rewording(tools: Tools, expected: Sequence[Seen], effects: Sequence[Seen]) -> str:
+def _rewording(contracts: Contracts, expected: Sequence[Seen], effects: Sequence[Seen]) -> str:
     """The first effect that is the same in other words."""
     words = {one.words for one in expected}
     for one in effects:
         former = next((other for other in expected if other.means == one.means), None)
         if former is not None and one.words not in words:
-            tool = tools.get(one.source)
+            tool = contracts.tools.get(one.source)
             clause = f"the {identity_of(tool)} of {one.source}" if tool and identity_of(tool) else "the caller"
             return f"{one.words} happens instead of {former.words}: the same, says {clause}"
     return ""
 
 
-def _why(tools: Tools, name: str) -> str:
+def _why(contracts: Contracts, name: str) -> str:
     """What the contract lacks, so that a crash here cannot be survived."""
-    tool = tools.get(name)
+    tool = contracts.tools.get(name)
     if tool is None:
         return "no tool's record covers it: made outside tools, or not deduped by the system that counts it"
     contract = tool.contract
@@ -165,6 +171,8 @@ def _why(tools: Tools, name: str) -> str:
         *(["takes no key"] if contract.key is None else []),
         *(["declares no verify"] if not contract.verifies else []),
     ]
+    if name in contracts.keyless:
+        return f"`{name}` declares a key and never reads it: hand current_operation().key to the system behind it"
     if contract.key is not None:
         return f"`{name}` declares a key: does the system behind it dedupe on current_operation().key?"
     if contract.natural is not None:

@@ -8,27 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.agent.tool import Tool
+from holdfast.testing.faults import Effect
 
 AnyTool = Tool[Any, Any]
-
-
-class Effect(msgspec.Struct, frozen=True):
-    """Something that really happened: what a tool did, or a line that a fake counted.
-
-    `tool` is the tool's name, and the class of the fake where `line` is what that says.
-    """
-
-    tool: str
-    arguments: Mapping[str, Any] = {}
-    operation: str = ""
-    attempt: int = 0
-    line: str = ""
-
-    def __str__(self) -> str:
-        """As a call, or as the fake says it."""
-        if self.line:
-            return f"{self.tool}: {self.line}"
-        return f"{self.tool}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
 
 Same = Callable[[Effect], object]

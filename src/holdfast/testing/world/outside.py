@@ -2,35 +2,32 @@
 
 A tool's body stands for the system that it talks to. Where the tool promises that this system dedupes on the
 idempotency key, or that repeating changes nothing, the world keeps that promise: a repeat is not one more effect.
-What a test's own fakes count (`world.use`) is compared as well, and there the promise is put to the test.
+A key that the tool never read was never sent, and dedupes nothing. What a test's own fakes count (`world.use`) is
+compared as well, and there the promise is put to the test.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+import contextvars
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from holdfast.agent.agent import Agent
 from holdfast.agent.tool import Tool
-from holdfast.engine.current import current_operation
 from holdfast.engine.tooling import Code
-from holdfast.model.outcome import DidNotHappen
-from holdfast.testing.world.meaning import Effect
+from holdfast.testing.faults import Effect, Fault, Request
+from holdfast.testing.simulator.loop import ACTOR, SimLoop
+from holdfast.testing.wire import Lag, Underway, awaited, between, tools_of
 from holdfast.testing.world.service import Service, State, packed, restore, state_of, unpacked
 
 AnyTool = Tool[Any, Any]
-Kind = Literal["lose_request", "lose_reply", "fail_after", "land_late", "deliver_twice"]
-
-
-class Fault(msgspec.Struct):
-    """What becomes of the next `times` calls of a tool."""
-
-    kind: Kind
-    times: int
-    after_s: float = 0.0
+Stub = Callable[..., Any]
+Name = tuple[str, str]
+"""A tool, and what makes two of its requests the same: its key, or all arguments."""
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -38,15 +35,9 @@ class Carried(msgspec.Struct, frozen=True):
 
     effects: bytes
     answers: bytes
-    faults: bytes
+    late: bytes
+    rest: bytes
     services: list[State]
-
-
-class ServerError(Exception):
-    """The system answered 500, and had done it."""
-
-
-Stub = Callable[..., Any]
 
 
 class Outside:
@@ -57,16 +48,21 @@ class Outside:
         self.services: list[Service] = []
         self.faults: dict[str, list[Fault]] = {}
         self.stubs: dict[tuple[str, str], Stub] = {}
-        self.lags: dict[str, float] = {}
-        self.point: Callable[[str], None] = _nobody_looks
-        self._answers: dict[tuple[str, str], Any] = {}
+        self.lag = Lag()
+        self.underway = Underway(lambda request: self.perform(request, request.arguments))
+        self.bodies: dict[str, Code] = {}
+        self.reached: Callable[[str], None] = _nobody_looks
+        self.keyless: set[str] = set()
+        """Tools that promise a key and were seen not to read it."""
+        self._answers: dict[Name, Any] = {}
+        self._halves: dict[Name, int] = {}
         self._left: dict[str, list[Fault]] = {}
 
     def begin_anew(self) -> None:
         """A new world for the next run: nothing has happened, and the faults are still to come."""
-        self.effects = []
-        self._answers = {}
-        self._left = {tool: [Fault(f.kind, f.times, f.after_s) for f in faults] for tool, faults in self.faults.items()}
+        self.effects, self.underway.requests, self._answers, self._halves = [], [], {}, {}
+        self.lag.happened_s.clear()
+        self._left = {tool: [msgspec.structs.replace(one) for one in faults] for tool, faults in self.faults.items()}
         for service in self.services:
             service.reset()
 
@@ -74,118 +70,111 @@ class Outside:
         """Every effect: those that the world counted, and those of the test's own services."""
         return self.effects + [Effect(type(one).__name__, line=line) for one in self.services for line in one.effects()]
 
+    @contextmanager
+    def around(self, agent: Agent[Any, Any]) -> Generator[None]:
+        """Stand between the agent's tools and what they do; afterwards they are as they were."""
+        tools = tools_of(agent)
+        self.underway.tools = {tool.name: tool for tool in tools}
+        with between(tools, self):
+            yield
+
+    # --- from process to process ---------------------------------------------------------------------------------
+
     def give(self) -> Carried:
         """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot."""
         return Carried(
             packed("what a tool was given", self.effects),
             packed("what a tool returned", self._answers),
-            packed("a fault", self._left),
+            packed("a request that is still on its way", self.underway.requests),
+            packed("a fault", (self._left, self._halves, self.lag.happened_s, self.keyless)),
             [state_of(service) for service in self.services],
         )
 
     def take(self, carried: Carried) -> None:
         """Go on from there. Raises `UsageError` for a service that keeps what it counts outside of itself."""
-        self.effects, self._answers, self._left = map(unpacked, (carried.effects, carried.answers, carried.faults))
+        self.effects, self._answers = unpacked(carried.effects), unpacked(carried.answers)
+        self.underway.requests = unpacked(carried.late)
+        self._left, self._halves, self.lag.happened_s, keyless = unpacked(carried.rest)
+        self.keyless.update(keyless)
         for service, state in zip(self.services, carried.services, strict=True):
             restore(service, state)
 
-    @contextmanager
-    def around(self, tools: Iterable[AnyTool]) -> Generator[None]:
-        """Stand between these tools and what they do; afterwards they are as they were."""
-        before = [(tool, tool.body, dict(tool.handlers)) for tool in tools]
-        for tool, body, handlers in before:
-            tool.body = Code(self._body(tool, body), True, body.timeout_ms, body.parameters)
-            tool.handlers.update({name: self._handler(tool, name, code) for name, code in handlers.items()})
-        try:
-            yield
-        finally:
-            for tool, body, handlers in before:
-                tool.body = body
-                tool.handlers.clear()
-                tool.handlers.update(handlers)
+    # --- the wire: see `Standing` ---------------------------------------------------------------------------------
 
-    def _handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        stub = self.stubs.get((tool.name, name))
-        if stub is not None:
-            return Code(stub, code.is_async, code.timeout_ms, frozenset())
-        if name == "verify" and tool.name in self.lags:
-            return Code(self._lagging(tool, code), True, code.timeout_ms, code.parameters)
-        return code
-
-    def _lagging(self, tool: AnyTool, code: Code) -> Callable[..., Any]:
-        born: dict[str, float] = {}
-
-        async def verify(operation: Any, **arguments: Any) -> Any:
-            now = asyncio.get_running_loop().time()
-            if now - born.setdefault(operation.id, now) < self.lags[tool.name]:
-                return DidNotHappen()
-            answer = code.function(operation, **arguments)
-            return await answer if code.is_async else answer
-
-        return verify
-
-    def _body(self, tool: AnyTool, body: Code) -> Callable[..., Any]:
-        stub = self.stubs.get((tool.name, ""))
-
-        async def call(*served: Any, **arguments: Any) -> Any:
-            """`served` is the operation that a compensation or a confirmation is for."""
-
-            async def original(given: dict[str, Any]) -> Any:
-                if stub is not None:
-                    return stub(**given)
-                return await body.function(*served, **given) if body.is_async else body.function(*served, **given)
-
-            if tool.contract.effect == "read":
-                return await original(arguments)
-            return await self._write(tool, arguments, original)
-
-        return call
-
-    async def _write(self, tool: AnyTool, arguments: dict[str, Any], original: Callable[..., Any]) -> Any:
-        fault = self._next_fault(tool.name)
-        at = current_operation()
-        self.point(f"before {tool.name} is done")
-        if fault is not None and fault.kind == "lose_request":
-            _ = at.key  # a tool that keeps its promise reads it before it sends
-            raise TimeoutError("the request was lost")
-        if fault is not None and fault.kind == "land_late":
-            _ = at.key
-            asyncio.get_running_loop().call_later(fault.after_s, self._land, tool, arguments, original, at)
-            raise TimeoutError("no answer yet")
-        result = await self._done(tool, arguments, original, at)
-        if fault is not None and fault.kind == "deliver_twice":
-            result = await self._done(tool, arguments, original, at)
-        self.point(f"after {tool.name} was done, before its reply")
-        if fault is not None and fault.kind == "lose_reply":
-            raise TimeoutError("the reply was lost")
-        if fault is not None and fault.kind == "fail_after":
-            raise ServerError("500: internal error")
-        return result
-
-    def _land(self, tool: AnyTool, arguments: dict[str, Any], original: Callable[..., Any], at: Any) -> None:
-        asyncio.ensure_future(self._done(tool, arguments, original, at))  # noqa: RUF006 - the loop keeps its tasks
-
-    async def _done(self, tool: AnyTool, arguments: dict[str, Any], original: Callable[..., Any], at: Any) -> Any:
-        """The effect itself. The system behind the tool keeps what its contract promises about it."""
-        contract = tool.contract
-        same = at.key if contract.key is not None else repr((at.id if tool.serves else "", sorted(arguments.items())))
-        name = (tool.name, same)
-        known = (contract.key is not None or contract.natural is not None) and name in self._answers
-        if known and not self.services:
-            return self._answers[name]
-        result = self._answers[name] = await original(arguments)
-        if not known:
-            self.effects.append(Effect(tool.name, dict(arguments), at.id, at.attempt))
-        return result
-
-    def _next_fault(self, tool: str) -> Fault | None:
-        faults = self._left.get(tool, [])
+    def fault(self, tool: AnyTool) -> Fault | None:
+        """See `Wire.fault`: those that were ordered, in their order."""
+        faults = self._left.get(tool.name, [])
         while faults and faults[0].times <= 0:
             faults.pop(0)
         if not faults:
             return None
         faults[0].times -= 1
         return faults[0]
+
+    def send_later(self, request: Request, after_s: float) -> None:
+        """See `Wire.send_later`. It belongs to the world: no process takes it along when it dies."""
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimLoop):
+            context.run(ACTOR.set, loop.world)
+        self.underway.add(request, after_s, context)
+
+    def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
+        """See `Standing.handler`."""
+        stub = self.stubs.get((tool.name, name))
+        if stub is not None:
+            return Code(stub, code.is_async, code.timeout_ms, frozenset())
+        if name == "verify" and tool.name in self.lag.by:
+            return Code(self.lag.before(tool, awaited(code)), True, code.timeout_ms, code.parameters)
+        return code
+
+    async def perform(self, request: Request, arguments: Mapping[str, Any]) -> Any:
+        """See `Wire.perform`. The system behind the tool keeps what its contract promises about it."""
+        if request.tool.contract.effect == "read":
+            return await self._call(request, arguments)
+        name = _name(request)
+        known = name in self._answers
+        if known and not self.services:
+            request.at.key_read = True  # as it was when this happened
+            return self._answers[name]
+        result = await self._call(request, arguments)
+        if not known:
+            self._count(name, request, arguments)
+        if self._dedupes(request) and arguments is request.arguments:
+            self._answers[name] = result
+        return result
+
+    def _count(self, name: Name, request: Request, arguments: Mapping[str, Any]) -> None:
+        """One more effect; or the rest of one of which half was done, where the system goes on with that."""
+        self.lag.note(request)
+        effect, half_done = request.effect(arguments), self._halves.get(name)
+        if half_done is not None and self._dedupes(request):
+            self.effects[half_done] = effect
+            return
+        if arguments is not request.arguments:
+            self._halves[name] = len(self.effects)
+        self.effects.append(effect)
+
+    async def _call(self, request: Request, arguments: Mapping[str, Any]) -> Any:
+        stub = self.stubs.get((request.tool.name, ""))
+        if stub is not None:
+            request.at.key_read = True  # it stands for a system that is given what the contract promises
+            return stub(**arguments)
+        return await awaited(self.bodies[request.tool.name])(*request.served, **arguments)
+
+    def _dedupes(self, request: Request) -> bool:
+        contract = request.tool.contract
+        if contract.key is not None and not request.at.key_read:
+            self.keyless.add(request.tool.name)
+            return False
+        return contract.key is not None or contract.natural is not None
+
+
+def _name(request: Request) -> Name:
+    tool = request.tool
+    if tool.contract.key is not None:
+        return tool.name, request.key
+    return tool.name, repr((request.at.id if tool.serves else "", sorted(request.arguments.items())))
 
 
 def _nobody_looks(_label: str) -> None:

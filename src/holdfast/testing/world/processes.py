@@ -69,8 +69,9 @@ class _Life(msgspec.Struct, frozen=True):
             word = Word("boundary", stage.ended, self.outside.give(), workers, stage.loop.time())
             line.wait_for_death(_packed(word))
 
-        stage = Stage(self.task, self.kills, lambda stage: _OnDisk(stage, self.folder, stand_still), self.before)
-        self.outside.point = stage.reached
+        stage = Stage(
+            self.task, self.outside, self.kills, lambda stage: _OnDisk(stage, self.folder, stand_still), self.before
+        )
         return _packed(Word("end", stage.perform(), self.outside.give()))
 
 

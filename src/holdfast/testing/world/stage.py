@@ -97,15 +97,15 @@ class Home(Protocol):
 
 def in_this_process(task: Task, outside: Outside, kills: Sequence[int]) -> Ended:
     """Perform the task in processes that are simulated in this one, over a journal in memory."""
-    stage = Stage(task, kills, InMemory, Before())
-    outside.point = stage.reached
-    return stage.perform()
+    return Stage(task, outside, kills, InMemory, Before()).perform()
 
 
 class Stage:
     """Where one run is performed. `kills` are the boundaries, counted from 1 over all processes, at which one dies."""
 
-    def __init__(self, task: Task, kills: Sequence[int], home: Callable[[Stage], Home], before: Before) -> None:
+    def __init__(
+        self, task: Task, outside: Outside, kills: Sequence[int], home: Callable[[Stage], Home], before: Before
+    ) -> None:
         self.loop: Final = SimLoop(lambda actors: actors[0], most_steps=5_000_000, now_s=before.now_s)
         self.boot = "boot"
         self.contained: dict[str, bool] = {}
@@ -114,6 +114,8 @@ class Stage:
         self.before: Final = before
         self.ended: Final = Ended(boundaries=list(before.boundaries))
         self._task = task
+        self._outside = outside
+        outside.reached = self.reached
         self._run = task.run_id or (task.agent.run_id_for(task.given) if task.agent.template else "run")
         self._kills = frozenset(kills)
         self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test repeats
@@ -187,6 +189,7 @@ class Stage:
 
     async def _main(self) -> None:
         await self._home.open()
+        self._outside.underway.resume(self.loop)
         self._start()
         while not await self._at_rest():
             with contextlib.suppress(TimeoutError):
@@ -194,6 +197,7 @@ class Stage:
                 self._struck.clear()
                 await asyncio.sleep(RESTART_S)
                 self._start()
+        await self._outside.underway.landed()
         self.ended.unknown = _unknown(self._run, await self._home.read(self._run))
 
     def _start(self) -> None:

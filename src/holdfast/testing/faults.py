@@ -1,0 +1,191 @@
+"""Faults on the way between a tool and the system behind it. The tool is not touched, and cannot tell.
+
+`world` and `trial` share them: one says which fault the next call of a tool meets, the other draws it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final, Literal, Protocol, cast
+
+import msgspec
+
+from holdfast.agent.tool import Tool
+from holdfast.engine.current import CurrentOperation, current_operation
+
+AnyTool = Tool[Any, Any]
+Kind = Literal[
+    "lose_request",
+    "lose_reply",
+    "fail_after",
+    "answer_late",
+    "land_late",
+    "deliver_twice",
+    "half_lands",
+    "cut_reply",
+]
+WORDS: Final[dict[Kind, str]] = {
+    "lose_request": "timeout before the effect",
+    "lose_reply": "timeout after the effect",
+    "fail_after": "500 after the effect",
+    "answer_late": "late answer",
+    "land_late": "timeout, and the effect later",
+    "deliver_twice": "delivered twice",
+    "half_lands": "half of it done, then a timeout",
+    "cut_reply": "half of a reply",
+}
+ON_READS: Final = frozenset[Kind]({"lose_request", "lose_reply", "fail_after", "answer_late", "cut_reply"})
+"""What can become of a read as well; the others need an effect."""
+
+
+class ServerError(Exception):
+    """The system answered 500, and had done it."""
+
+
+class Fault(msgspec.Struct):
+    """What becomes of the next `times` calls of a tool. `parameter` names the argument of which half is done."""
+
+    kind: Kind
+    times: int = 1
+    after_s: float = 0.0
+    parameter: str = ""
+
+
+NO_FAULT: Final = Fault("lose_reply", times=0)
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that really happened: what a tool did, whatever its caller heard, or a line that a fake counted.
+
+    `tool` is the tool's name, and the class of the fake where `line` is what that says. Effects with the same
+    `operation` are attempts of one; a system that dedupes on the key did it once.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] = {}
+    operation: str = ""
+    attempt: int = 0
+    line: str = ""
+
+    def __str__(self) -> str:
+        """As a call, or as the fake says it."""
+        if self.line:
+            return f"{self.tool}: {self.line}"
+        return f"{self.tool}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call on its way. `served` is the operation that a compensation or a confirmation is for."""
+
+    tool: AnyTool
+    served: tuple[Any, ...]
+    arguments: Mapping[str, Any]
+    at: CurrentOperation
+
+    @property
+    def key(self) -> str:
+        """The key, without the runtime taking note that it was read."""
+        noticed = self.at.key_read
+        try:
+            return self.at.key
+        finally:
+            self.at.key_read = noticed
+
+    def effect(self, arguments: Mapping[str, Any]) -> Effect:
+        """What happens where these arguments reach the system."""
+        return Effect(self.tool.name, dict(arguments), self.at.id, self.at.attempt)
+
+
+class Wire(Protocol):
+    """The way to the outside world: who counts what happens there."""
+
+    def fault(self, tool: AnyTool) -> Fault | None:
+        """What becomes of the next call."""
+        ...
+
+    def reached(self, boundary: str, /) -> None:
+        """A place at which the calling process may die."""
+        ...
+
+    async def perform(self, request: Request, arguments: Mapping[str, Any]) -> Any:
+        """Let it happen with these arguments, which are those of the request or half of them, and count it."""
+        ...
+
+    def send_later(self, request: Request, after_s: float) -> None:
+        """Let it happen that much later, whether its sender still lives or not."""
+        ...
+
+
+async def send(wire: Wire, tool: AnyTool, served: tuple[Any, ...], arguments: Mapping[str, Any]) -> Any:
+    """One call of a tool, with what becomes of it on the way. Raises what a client library would raise."""
+    request = Request(tool, served, arguments, current_operation())
+    writes = tool.contract.effect == "write"
+    fault = wire.fault(tool) or NO_FAULT
+    kind = None if fault is NO_FAULT else fault.kind
+    if writes:
+        wire.reached(f"before {tool.name} is done")
+    if kind in {"lose_request", "land_late"}:
+        request.at.key_read = True  # the tool's code is not run now, and must not look careless for it
+        if kind == "land_late":
+            wire.send_later(request, fault.after_s)
+        raise _timeout(kind)
+    half = _half_of(arguments, fault.parameter) if kind == "half_lands" else None
+    result = await wire.perform(request, arguments if half is None else half)
+    if kind == "deliver_twice":
+        result = await wire.perform(request, arguments)
+    if writes:
+        wire.reached(f"after {tool.name} was done, before its reply")
+    return await _reply(fault, kind, result, halved=half is not None)
+
+
+async def _reply(fault: Fault, kind: Kind | None, result: Any, *, halved: bool) -> Any:
+    match kind:
+        case "lose_reply":
+            raise _timeout(kind)
+        case "half_lands" if halved:
+            raise _timeout(kind)
+        case "fail_after":
+            raise ServerError(f"injected fault: {WORDS[kind]}")
+        case "half_lands" | "cut_reply":
+            return _half_of_reply(result)
+        case "answer_late":
+            await asyncio.sleep(fault.after_s)
+            return result
+        case _:
+            return result
+
+
+def _timeout(kind: Kind | None) -> TimeoutError:
+    return TimeoutError(f"injected fault: {WORDS[kind]}" if kind else "")
+
+
+def _half_of(arguments: Mapping[str, Any], parameter: str) -> dict[str, Any] | None:
+    """The arguments of which half reaches the system; None where none of them has halves."""
+    wanted = [parameter] if parameter else [name for name, value in arguments.items() if _is_many(value)]
+    for name in wanted:
+        return {**arguments, name: _half(arguments[name])}
+    return None
+
+
+def _half_of_reply(result: Any) -> Any:
+    """Half of a list or mapping; anything else breaks off, and a client notices."""
+    if _is_many(result):
+        return _half(result)
+    raise ConnectionError(f"injected fault: {WORDS['cut_reply']}, the connection broke off")
+
+
+def _is_many(value: object) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset, dict)) and len(cast("list[Any]", value)) > 1
+
+
+def _half(value: Any) -> Any:
+    """The first half of several, of a text or of a number, rounded down."""
+    kind: type[Any] = type(value)
+    if issubclass(kind, (int, float)):
+        return value / 2 if issubclass(kind, float) else value // 2
+    count = len(value) // 2
+    if issubclass(kind, (str, bytes, list, tuple)):
+        return value[:count]
+    return kind(islice(value.items() if issubclass(kind, dict) else value, count))
