@@ -182,7 +182,7 @@ def _is_many(value: object) -> bool:
 
 def _half(value: Any) -> Any:
     """The first half of several, of a text or of a number, rounded down."""
-    kind: type[Any] = type(value)
+    kind: type[Any] = value.__class__
     if issubclass(kind, (int, float)):
         return value / 2 if issubclass(kind, float) else value // 2
     count = len(value) // 2
