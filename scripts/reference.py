@@ -164,7 +164,7 @@ def records() -> str:
         "The journal holds one JSON object for each record, named by `kind`. Each has `at`, the wall clock in\n"
         "milliseconds since 1970 in UTC, for people, and `up`, for windows: milliseconds on the boot that the last\n"
         "`Claimed` names. Fields at their default are left out. `Raw` is any JSON value. `Intent` and `End` are parts\n"
-        "of records. Kinds that nothing writes yet (approvals, deferred answers) are in the\n"
+        "of records. Kinds that nothing writes yet (approvals) are in the\n"
         "table of transitions, so that they fit when they come."
     )
     return page("Records", about, *parts)

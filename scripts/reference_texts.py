@@ -154,6 +154,7 @@ SETTINGS: Final[dict[str, str]] = {
     "claim_wait_ms": "How long to wait for another operation that holds the same business key; then a person is asked.",
     "slice_ms": "The longest pause after which a waiting operation looks at its situation again.",
     "recover_every_ms": "How often to look for abandoned runs and those that are due.",
+    "private_webhooks": "Whether webhooks may go to loopback and private addresses, and unencrypted.",
 }
 
 NEXT: Final[dict[str, str]] = {

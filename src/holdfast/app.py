@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.agent.notifying import Notifier
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
@@ -24,6 +25,7 @@ from holdfast.engine.runner import Conclusion, Input, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
@@ -114,6 +116,7 @@ class Holdfast:
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
+        self._errands: Errands | None = None
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self._given: dict[str, Input] = {}
 
@@ -121,15 +124,19 @@ class Holdfast:
 
     async def open(self) -> Holdfast:
         """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
-        engine = Engine(self._journal, self._seams, self._settings, self.tools, self.agents, self._worker)
+        notifier = Notifier()
+        tools, agents = notifier.tools(self.tools), {**self.agents, notifier.agent.name: notifier.agent}
+        engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
         try:
             await engine.open()
         except BaseException:
             await self._journal.close()
             raise
         self._engine = engine
+        self._errands = Errands(Service(engine), notifier.agent)
         if self._recovers and self.agents:
-            self._recovery = engine.background(Recovery(engine, self.drive).keep_looking(), "holdfast-recovery")
+            looking = Recovery(engine, self.drive, self._errands.run).keep_looking()
+            self._recovery = engine.background(looking, "holdfast-recovery")
         return self
 
     async def aclose(self) -> None:
@@ -168,6 +175,11 @@ class Holdfast:
         if self._engine is None:
             raise UsageError("the app is not open", next_step="use: async with Holdfast(...) as desk")
         return self._engine
+
+    async def run_errands(self) -> None:
+        """Hand out notices to webhooks and finish deliveries that were cut short. Workers do; an open app does too."""
+        if self._errands is not None:
+            await self._errands.run()
 
     @property
     def service(self) -> Service:

@@ -48,7 +48,7 @@ async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mappin
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     scope.instance.check()
-    tools = scope.instance.engine.tools
+    tools = dict(scope.instance.engine.tools)  # as they are listed: what the system keeps behind them is not for models
     found = tools.get(name)
     if found is None or cast("Tool[Any, Any]", found).serves:
         known = ", ".join(sorted(one for one in tools if not cast("Tool[Any, Any]", tools[one]).serves)) or "none"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.engine.flight import Flight
 
 _OWNER: Final = "owner"
+DELIVERIES: Final = "deliveries"
+"""The ledger stream in which every delivery is announced; whoever looks round finishes what was cut short."""
 
 
 class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,6 +44,13 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     code: str = ""
     source: str = ""
+
+
+class Delivering(msgspec.Struct, frozen=True):
+    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace."""
+
+    key: str
+    id: str
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.leases import Leases
 from holdfast.engine.left_behind import Calls, leave_behind
 from holdfast.engine.limits import Limits
+from holdfast.engine.outbox import Outbox
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams
@@ -92,6 +93,7 @@ class Engine:
         self.leases: Final = Leases(self)
         self.company: Final = Company()
         self.limits: Final = Limits()
+        self.outbox: Final = Outbox(self)
         self.pauses: dict[str, str] = {}
         self.instances: dict[str, Instance] = {}
         self.identity: Identity = Identity("", b"", "")
@@ -116,6 +118,7 @@ class Engine:
             LOG.info(notice)
         await self._beat()
         await self._read_pauses()
+        await self.outbox.refresh()
         loop = asyncio.get_running_loop()
         number_tasks(loop)
         self._beating = loop.create_task(self._keep_lease(), name="holdfast-lease")
@@ -196,6 +199,7 @@ class Engine:
         if everything:
             await self._read_pauses()
             await self.breakers.refresh()
+            await self.outbox.refresh()
 
     async def _read_pauses(self) -> None:
         entries = await self.journal.entries("pause/")

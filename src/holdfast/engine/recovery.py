@@ -9,21 +9,30 @@ from typing import Final
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.runner import Conclusion
 from holdfast.errors import HoldfastError
+from holdfast.model.webhooks import AGENT as WEBHOOK
 
 AT_ONCE: Final = 20
+NOTICES_AT_ONCE: Final = 5
 
 
 class Recovery:
     """Looks for runs without a living owner, and for suspended ones that are due.
 
-    `drive` drives one run to its next end. Runs whose agent this app does not know are left to others;
-    one that could not be driven is not tried again before `again_ms` have passed.
+    `drive` drives one run to its next end, and `errands` is done before each look. Runs whose agent this app does not
+    know are left to others; one that could not be driven is not tried again before `again_ms` have passed.
     """
 
-    def __init__(self, engine: Engine, drive: Callable[[str], Awaitable[Conclusion]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        drive: Callable[[str], Awaitable[Conclusion]],
+        errands: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self._engine = engine
         self._drive = drive
+        self._errands = errands
         self._driving: set[str] = set()
+        self._notices: set[str] = set()
         self._not_before: dict[str, int] = {}
 
     async def keep_looking(self) -> None:
@@ -38,6 +47,8 @@ class Recovery:
 
     async def look(self) -> list[asyncio.Task[None]]:
         """Start to drive what waits for somebody; the tasks that were started."""
+        if self._errands is not None:
+            await self._errands()
         now = self._engine.journal.now().ms
         started: list[asyncio.Task[None]] = []
         for row in await self._engine.journal.runs(wakeable=True, limit=10 * AT_ONCE):
@@ -46,6 +57,10 @@ class Recovery:
                 continue
             if len(self._driving) >= AT_ONCE:
                 break
+            if row.agent == WEBHOOK and len(self._notices & self._driving) >= NOTICES_AT_ONCE:
+                continue  # a slow receiver must not keep runs waiting
+            if row.agent == WEBHOOK:
+                self._notices.add(row.run)
             self._driving.add(row.run)
             started.append(self._engine.background(self._one(row.run), f"holdfast-recover-{row.run}"))
         return started
@@ -58,4 +73,5 @@ class Recovery:
             LOG.warning("run %s could not be recovered: %s", run, error)
         finally:
             self._driving.discard(run)
+            self._notices.discard(run)
             self._not_before[run] = self._engine.journal.now().ms + self._engine.settings.recover_every_ms

@@ -50,6 +50,7 @@ from holdfast.model import records as r
 from holdfast.model.boundaries import open_boundaries
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.webhooks import AGENT as WEBHOOK
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ def _agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> A
     if found is None:
         raise UsageError(
             f"the agent {name!r} of run {history.run} is not known to this app",
-            known=f"known agents: {', '.join(sorted(engine.agents)) or 'none'}",
+            known=f"known agents: {', '.join(sorted(engine.agents.keys() - {WEBHOOK})) or 'none'}",
             next_step="name the file or module that defines it",
         )
     return found
@@ -256,7 +257,8 @@ async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[obj
     instance.engine.seams.crash.reached("before_end")
     instance.seal("it is complete")
     completed = r.RunCompleted(result=r.Raw(stored), **instance.stamp())
-    await instance.append(completed, change=RunChange("completed", release=True))
+    posts = instance.engine.outbox.posts(instance, "run.completed")
+    await instance.append(completed, change=RunChange("completed", release=True), posts=posts)
     instance.engine.seams.crash.reached("after_end")
     return Conclusion(instance.run, "completed", result=stored)
 
@@ -272,12 +274,13 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
         reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
         **instance.stamp(),
     )  # fmt: skip
-    await instance.append(record, change=_as_stopped(instance, f"{reason}: {describe(error)}"))
+    await _stop(instance, record, f"{reason}: {describe(error)}")
     return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
 
 
-def _as_stopped(instance: Instance, reason: str) -> RunChange:
-    return RunChange("stopped", reason=reason[:500], due_ms=due_to_look(instance), release=True)
+async def _stop(instance: Instance, record: r.RunStopped, reason: str) -> None:
+    change = RunChange("stopped", reason=reason[:500], due_ms=due_to_look(instance), release=True)
+    await instance.append(record, change=change, posts=instance.engine.outbox.posts(instance, "run.stopped", reason))
 
 
 def _open(instance: Instance) -> tuple[str, ...]:
@@ -322,14 +325,16 @@ async def _undo(instance: Instance) -> Conclusion:
     await _stop_drivers(instance)
     whole = history.transactions[WHOLE_RUN]
     record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **instance.stamp())
-    await instance.append(record, change=RunChange("undone", reason=f"undone by {whole.by}", release=True))
+    reason = f"undone by {whole.by}"
+    posts = instance.engine.outbox.posts(instance, "run.undone", reason)
+    await instance.append(record, change=RunChange("undone", reason=reason, release=True), posts=posts)
     return Conclusion(instance.run, "stopped", "undone", f"undone by {whole.by}")
 
 
 async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
     reason: Literal["cancelled", "quarantined"] = "cancelled" if ending.kind == "cancelled" else "quarantined"
     record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
-    await instance.append(record, change=_as_stopped(instance, f"{reason}: {ending.reason}"))
+    await _stop(instance, record, f"{reason}: {ending.reason}")
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
@@ -344,8 +349,9 @@ async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
         release=True,
     )
     record = r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp())
+    notices = instance.engine.outbox.posts(instance, "run.waits_for_person", ending.reason, ending.waits)
     try:
-        await instance.append(record, change=change, posts=(leaving(instance.run, instance.lease.token),))
+        await instance.append(record, change=change, posts=(leaving(instance.run, instance.lease.token), *notices))
     except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
         due = msgspec.structs.replace(change, due_ms=instance.engine.seams.clock.wall_ms())
         await instance.append(record, change=due)

@@ -14,7 +14,8 @@ class Settings(msgspec.Struct, frozen=True):
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
     `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
-    `recover_every_ms`: how often to look for abandoned runs and those that are due.
+    `recover_every_ms`: how often to look for abandoned runs and those that are due. `private_webhooks`:
+    whether outgoing webhooks may go to loopback and private addresses, and without encryption.
     """
 
     lease_ms: int = 15_000
@@ -32,3 +33,4 @@ class Settings(msgspec.Struct, frozen=True):
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000
+    private_webhooks: bool = False

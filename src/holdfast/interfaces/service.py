@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.engine.awaiting import Arrival, arrived_stream, forward
+from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward
 from holdfast.engine.commands import (
     Command,
     Word,
@@ -208,15 +208,28 @@ class Service:
         The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
         `UsageError` where another message came under the same id.
         """
-        entry = await self._engine.journal.post(Post(arrived_stream(key), arrival.id, msgspec.json.encode(arrival)))
+        journal = self._engine.journal
+        await journal.post(Post(DELIVERIES, "", msgspec.json.encode(Delivering(key, arrival.id))))
+        entry = await journal.post(Post(arrived_stream(key), arrival.id, msgspec.json.encode(arrival)))
         if not entry.fresh and msgspec.json.decode(entry.body, type=Arrival) != arrival:
             raise UsageError(
                 f"another message came under the id {arrival.id} for {key}; this one is not taken",
                 next_step="a sender gives each message an id of its own, and repeats it unchanged",
             )
-        operation = await forward(self._engine.journal, key)
+        operation = await forward(journal, key)
         applied = await self._apply(split_operation_id(operation)[0]) if operation else None
         return Delivered(key, entry.fresh, operation, applied)
+
+    async def bring(self, key: str) -> None:
+        """Finish what may have been cut short: a run that waits for `key` and still rests looks at what came."""
+        operation = await forward(self._engine.journal, key)
+        if not operation:
+            return
+        run = split_operation_id(operation)[0]
+        row = await self.row(run)
+        later = row.due_ms is None or row.due_ms > self._engine.seams.clock.wall_ms()
+        if row.status == "suspended" and later:
+            await self._apply(run)
 
     async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
         """Let a stopped run go on under the same id after a fix. Its outcomes hold.

@@ -15,6 +15,7 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
+from holdfast.engine.settings import Settings
 from holdfast.errors import JournalDistrusted, UnknownRun, UsageError
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
@@ -29,10 +30,13 @@ _REMEMBERED: Final = "target/"
 
 
 @asynccontextmanager
-async def app_of(call: Call, agents: Iterable[AnyAgent], *, create: bool = False) -> AsyncGenerator[Holdfast]:
+async def app_of(
+    call: Call, agents: Iterable[AnyAgent], *, create: bool = False, private_webhooks: bool = False
+) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call. Raises `JournalDistrusted` before anything is driven."""
     path = journal_path(call.journal) if create else existing_journal(call.journal)
-    async with Holdfast(path, agents=agents, recover=False) as app:
+    settings = Settings(private_webhooks=private_webhooks)
+    async with Holdfast(path, agents=agents, settings=settings, recover=False) as app:
         _check_trust(app)
         yield app
 

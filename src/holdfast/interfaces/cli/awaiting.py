@@ -1,4 +1,4 @@
-"""Commands about what is awaited: `deliver` and `pending`."""
+"""Commands about what is awaited: `deliver`, `pending`, and `serve-hooks`, which takes answers as webhooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.hooks import Hooks
 from holdfast.interfaces.looking import waits_of
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.records import NOTHING, Raw
@@ -118,6 +117,8 @@ async def serve_hooks(call: Call, names: tuple[str, ...], host: str, port: int) 
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
+    from holdfast.interfaces.hooks import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
+
     async with call.serving() as service:
         app = Hooks(service, [os.environ[name] for name in names])
         call.screen.note(f"Taking webhooks on http://{host}:{port}/ until interrupted.")

@@ -20,7 +20,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.seams import system_seams
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import ToolCode
-from holdfast.interfaces.cli.place import existing_journal
+from holdfast.interfaces.cli.place import existing_journal, journal_path
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import Looking
@@ -49,10 +49,17 @@ class Call:
             await journal.close()
 
     @asynccontextmanager
-    async def serving(self, tools: Mapping[str, ToolCode] = MappingProxyType({})) -> AsyncGenerator[Service]:
+    async def serving(
+        self,
+        tools: Mapping[str, ToolCode] = MappingProxyType({}),
+        *,
+        create: bool = False,
+        private_webhooks: bool = False,
+    ) -> AsyncGenerator[Service]:
         """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
-        journal = SqliteJournal(existing_journal(self.journal))
-        engine = Engine(journal, system_seams(), Settings(), tools, {}, host.this_process)
+        journal = SqliteJournal(journal_path(self.journal) if create else existing_journal(self.journal))
+        settings = Settings(private_webhooks=private_webhooks)
+        engine = Engine(journal, system_seams(), settings, tools, {}, host.this_process)
         try:
             await engine.open()
             yield Service(engine)

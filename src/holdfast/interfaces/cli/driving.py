@@ -78,7 +78,8 @@ def _tell_one(call: Call, ended: Ended) -> int:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--once", is_flag=True, help="Drive what is due now, and end.")
-async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool) -> int:
+@click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
+async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, private_webhooks: bool) -> int:
     """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
 
     TARGETs are the agents whose runs it drives; without any, those listed under
@@ -91,5 +92,5 @@ async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: b
             "a worker needs the code of the agents whose runs it drives",
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
-    async with app_of(call, agents, create=True) as app:
+    async with app_of(call, agents, create=True, private_webhooks=private_webhooks) as app:
         return await work(call, app, concurrency, once=once)

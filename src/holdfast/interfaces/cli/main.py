@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "undo": ("undoing", "Undo a finished run: compensate what it did."),
     "answer": ("answering", "Answer a question that a run asks."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
+    "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
     "signal": ("ordering", "Give a run the event that it waits for."),
     "deliver": ("awaiting", "Bring the answer that an operation waits for."),
     "pending": ("awaiting", "List what is awaited, with deadlines."),

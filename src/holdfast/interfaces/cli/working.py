@@ -16,6 +16,7 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.interfaces.cli.words import count
 from holdfast.journal.port import RunRow, RunStatus
+from holdfast.model.webhooks import AGENT as WEBHOOK
 
 _PAGE: Final = 1000
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
@@ -40,12 +41,14 @@ class Shift:
         self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[Looked]] = {}
         self.driven: list[Driven] = []
         self.foreign: set[str] = set()
+        self._notices: set[str] = set()
         self.failed: JournalError | None = None
         self._not_before: dict[str, int] = {}
         self._looked_up: int | None = None
 
     async def look(self, seen: set[str]) -> None:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
+        await self._app.run_errands()
         now = self._app.engine.journal.now().ms
         await self._begin(None, seen, now)
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
@@ -58,9 +61,9 @@ class Shift:
         while len(self.tasks) < self._concurrency:
             rows = await self._app.engine.journal.runs(status=status, wakeable=True, limit=_PAGE, after=after)
             for row in rows:
-                if row.agent not in self._app.agents:
+                if row.agent not in self._app.engine.agents:
                     self._foreign(row.agent)
-                elif row.run not in {*self.tasks, *seen, *resting} and len(self.tasks) < self._concurrency:
+                elif row.run not in {*self.tasks, *seen, *resting} and self._has_room(row.agent):
                     self._start(row)
                     seen.add(row.run)
             if len(rows) < _PAGE:
@@ -72,17 +75,27 @@ class Shift:
             self.foreign.add(agent)
             self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
 
+    def _has_room(self, agent: str) -> bool:
+        """Whether one more may be driven. Webhooks take a quarter of the room: a slow receiver keeps no run waiting."""
+        if agent == WEBHOOK and len(self._notices) >= max(1, self._concurrency // 4):
+            return False
+        return len(self.tasks) < self._concurrency
+
     def _start(self, row: RunRow) -> None:
         run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
         if row.status == "stopped":
             looking = self.tasks[run] = loop.create_task(look_again(engine, run))
             looking.add_done_callback(lambda done: self._ended(run, done))
             return
+        if row.agent == WEBHOOK:
+            self._notices.add(run)
         driving = self.tasks[run] = loop.create_task(drive_run(engine, run))
         driving.add_done_callback(lambda done: self._ended(run, done))
 
     def _ended(self, run: str, task: asyncio.Task[Conclusion] | asyncio.Task[Looked]) -> None:
         self.tasks.pop(run, None)
+        notice = run in self._notices
+        self._notices.discard(run)
         if task.cancelled():
             return
         error = task.exception()
@@ -100,8 +113,8 @@ class Shift:
             self._tell(
                 Driven(run, "looked at", f"settled: {', '.join(end.settled)}" if end.settled else "still unknown")
             )
-            return
-        self._tell(Driven(run, end.status, end.detail or end.reason))
+        elif not notice:  # `holdfast webhooks` says what became of those
+            self._tell(Driven(run, end.status, end.detail or end.reason))
 
     def _tell(self, driven: Driven) -> None:
         self.driven.append(driven)

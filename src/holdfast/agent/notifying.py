@@ -1,0 +1,179 @@
+"""Sending notices: the system's own agent and tools. A webhook is a keyed effect like any other, and its key is its id.
+
+The tools are not among those of the app's agents: a model is never shown them, and cannot call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from holdfast.agent.agent import Agent, agent
+from holdfast.agent.posting import Answered, post
+from holdfast.agent.run import Run
+from holdfast.agent.tool import Tool, tool
+from holdfast.engine import values
+from holdfast.engine.current import current_operation
+from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected
+from holdfast.journal.port import Post
+from holdfast.model.contract import Key
+from holdfast.model.secret import Secret, SecretUnavailableError
+from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Message, Note
+from holdfast.policies import Retry
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+    from holdfast.engine.tooling import ToolCode
+
+SCHEDULE: Final = Retry(attempts=24, elapsed=timedelta(days=4), base=timedelta(seconds=5), cap=timedelta(hours=12))
+LONGEST_PAUSE_S: Final = 24 * 3600.0
+LATER: Final = frozenset({429, 503})
+GONE: Final = 410
+
+
+class NotDelivered(HoldfastError):
+    """A notice was given up: its endpoint did not take it in all the time there was."""
+
+
+class Tools(Mapping[str, "ToolCode"]):
+    """The tools of an app, and behind them one per endpoint, made when it is asked for and never listed."""
+
+    def __init__(self, own: Mapping[str, ToolCode], make: Callable[[str], ToolCode]) -> None:
+        self._own = own
+        self._make = make
+        self._made: dict[str, ToolCode] = {}
+
+    def __getitem__(self, name: str) -> ToolCode:
+        if not name.startswith(TOOL):
+            return self._own[name]
+        if name not in self._made:
+            self._made[name] = self._make(name.removeprefix(TOOL))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+
+class Notifier:
+    """What one app needs to send notices. `engine` is given once it is made."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.agent: Final[Agent[Message, str]] = agent(name=AGENT, tools=())(self._notify)
+
+    def tools(self, own: Mapping[str, ToolCode]) -> Tools:
+        """The app's tools, with those of endpoints behind them."""
+        return Tools(own, self._tool_for)
+
+    def _tool_for(self, name: str) -> Tool[[str], int]:
+        """The tool that sends to one endpoint: each has a breaker and a retry budget of its own."""
+
+        @tool(
+            name=TOOL + name, idempotency=Key.forever(), retry=SCHEDULE, timeout=timedelta(seconds=30),
+            on_unknown="raise",
+        )  # fmt: skip
+        def webhook(body: str) -> int:
+            return self._send(name, body)
+
+        return webhook
+
+    def _send(self, name: str, body: str) -> int:
+        """One try: the same id and bytes each time, signed anew, as the time of the try is signed too."""
+        engine = self._open_engine()
+        endpoint = engine.outbox.endpoints.get(name)
+        if endpoint is None or not endpoint.open:
+            why = "is not known here" if endpoint is None else endpoint.disabled or "was removed"
+            raise NotSent(f"the endpoint {name} {why}", retry_after=3600)
+        key, at = current_operation().key, datetime.fromtimestamp(engine.seams.clock.wall_ms() / 1000, UTC)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "holdfast",
+            "webhook-id": key,
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": _signature(endpoint, key, at, body),
+        }
+        answered = post(endpoint.url, body.encode(), headers, private=engine.settings.private_webhooks)
+        return _taken(answered, at)
+
+    async def _notify(self, run: Run, message: Message) -> str:
+        """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
+        scope, engine = run.scope(), self._open_engine()
+        await engine.outbox.refresh()
+        webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `_tool_for`
+        outcome = await webhook.outcome(message.body)
+        if outcome.status == "succeeded":
+            await engine.outbox.taken(message.endpoint)
+            return f"taken: {outcome.value}"
+        gone = outcome.code == str(GONE)
+        why = "it answered 410 Gone" if gone else f"given up: {outcome.reason}"
+
+        async def fresh() -> str:
+            if gone or await engine.outbox.silent(message.endpoint, since=_began(run)):
+                await self._disable(message.endpoint, why)
+            return why
+
+        raise NotDelivered(f"{message.endpoint} was not told: {await values.value(scope, 'give up', fresh)}")
+
+    async def _disable(self, name: str, why: str) -> None:
+        """Once for each time that it was enabled."""
+        engine = self._open_engine()
+        await engine.outbox.refresh()
+        endpoint = engine.outbox.endpoints.get(name)
+        if endpoint is None or not endpoint.open:
+            return
+        note = Note("disable", name, "holdfast", why)
+        await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", msgspec.json.encode(note)))
+        await engine.outbox.refresh()
+
+    def _open_engine(self) -> Engine:
+        assert self.engine is not None, "an app gives its engine before anything is driven"
+        return self.engine
+
+
+def _began(run: Run) -> int:
+    started = run.scope().instance.history.started
+    return started.at if started is not None else 0
+
+
+def _signature(endpoint: Endpoint, key: str, at: datetime, body: str) -> str:
+    """One signature for each secret, so that a receiver can change to a new one."""
+    try:
+        from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
+
+        return " ".join(Webhook(Secret(name).reveal()).sign(key, at, body) for name in endpoint.secrets)
+    except ModuleNotFoundError as error:
+        raise NotSent(
+            "webhooks need the package that signs them", next_step="pip install 'holdfast[server]'"
+        ) from error
+    except (SecretUnavailableError, ValueError, RuntimeError) as error:
+        raise NotSent(f"its secret cannot be used: {error}") from error
+
+
+def _taken(answered: Answered, at: datetime) -> int:
+    """The status of an answer that takes it. Raises what the others prove."""
+    status = answered.status
+    if 200 <= status < 300:
+        return status
+    if status == GONE:
+        raise Rejected("it answered 410 Gone", code=str(GONE))
+    pause = _pause_s(answered.retry_after, at)
+    if status in LATER and pause is not None:
+        raise NotSent(f"it answered {status}", retry_after=pause)
+    raise Ambiguous(f"it answered {status}")
+
+
+def _pause_s(retry_after: str, at: datetime) -> float | None:
+    """Seconds until it asks to be tried again, a day at most; None where it does not say."""
+    try:
+        asked: Any = float(retry_after) if retry_after.isdecimal() else parsedate_to_datetime(retry_after) - at
+    except (TypeError, ValueError):
+        return None
+    seconds = asked.total_seconds() if isinstance(asked, timedelta) else asked
+    return float(min(LONGEST_PAUSE_S, max(0.0, seconds)))

@@ -1,0 +1,139 @@
+"""The outbox: notices for whoever wants to be told, durable in the commit that makes them true.
+
+From there each one becomes a run of its own for each endpoint, begun asleep and due at once: whoever looks for runs
+that are due sends it. So a notice is retried, scheduled, leased and recorded by what does that for every effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.engine.cursor import Cursor
+from holdfast.engine.rest import Pause
+from holdfast.errors import JournalError, LeaseLost
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, Post, RunChange
+from holdfast.model import records as r
+from holdfast.model.webhooks import (
+    AGENT,
+    ENDPOINTS,
+    OUTBOX,
+    Endpoint,
+    Kind,
+    Message,
+    Notice,
+    Waiting,
+    delivery_run,
+    endpoints,
+    worded,
+)
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
+    from holdfast.engine.instance import Instance
+    from holdfast.engine.runner import Input
+
+_ASKED: Final = {"person", "question"}
+_TAKEN: Final = "webhook/"
+MINUTE_MS: Final = 60_000
+
+
+class Outbox:
+    """Who is told, as this process knows it, and the way of notices into the ledger and out of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._cursor = Cursor(engine.journal, OUTBOX)
+        self.endpoints: dict[str, Endpoint] = {}
+
+    async def refresh(self) -> None:
+        """Read who is told."""
+        entries = await self._engine.journal.entries(ENDPOINTS)
+        self.endpoints = endpoints((entry.id, entry.body) for entry in entries)
+
+    def posts(
+        self, instance: Instance, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
+    ) -> tuple[Post, ...]:
+        """What goes with the record that makes a notice true; nothing where nobody wants to be told."""
+        started = instance.history.started
+        wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
+        if not wanted or started is None or started.agent == AGENT:
+            return ()
+        asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in _ASKED)
+        if kind == "run.waits_for_person" and not asked:
+            return ()
+        now = self._engine.seams.clock.wall_ms()
+        turn = 0 if kind == "run.completed" else instance.history.records
+        notice = Notice(kind, instance.run, started.agent, now, reason[:500], asked, turn)
+        return (Post(OUTBOX, "", msgspec.json.encode(notice)),)
+
+    async def hand_out(self, stored: Callable[[Message], Input]) -> int:
+        """Begin a run for every notice and endpoint that has none yet; how many there were."""
+        entries = await self._cursor.news()
+        if not entries:
+            return 0
+        await self.refresh()
+        begun = 0
+        for entry in entries:
+            notice = msgspec.json.decode(entry.body, type=Notice)
+            for one in self.endpoints.values():
+                if one.open and notice.kind in one.kinds and one.since < entry.id:
+                    message = Message(one.name, worded(notice))
+                    begun += await begin_asleep(self._engine, delivery_run(one.name, notice), stored(message))
+            await self._cursor.passed(entry.id)
+        return begun
+
+    async def taken(self, name: str) -> None:
+        """Remember that this endpoint took something; a losable note, written once a minute at most."""
+        now = self._engine.seams.clock.wall_ms()
+        before = await self._engine.journal.hint(_TAKEN + name)
+        if before is None or now - int(before) > MINUTE_MS:
+            await self._engine.journal.put_hint(_TAKEN + name, str(now).encode(), before)
+
+    async def silent(self, name: str, since: int) -> bool:
+        """Whether it took nothing since that moment of the wall clock, as far as is known."""
+        last = await self._engine.journal.hint(_TAKEN + name)
+        return last is None or int(last) < since
+
+
+def _waiting(instance: Instance, pause: Pause) -> Waiting:
+    operation = instance.history.operations.get(pause.step)
+    times = 0 if operation is None else len(operation.attempts)
+    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times)
+
+
+async def begin_asleep(engine: Engine, run: str, given: Input) -> bool:
+    """Begin a run of the system's agent without driving it: it is due at once. False: it was begun before."""
+    claimed = await engine.leases.claim(run, AGENT)
+    if not isinstance(claimed, Claimed):
+        return False
+    try:
+        if claimed.last is not None:
+            engine.leases.give_back(claimed.row)
+            return False
+        await _begin(engine, claimed, given)
+    except LeaseLost:
+        return False
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(run)
+    return True
+
+
+async def _begin(engine: Engine, claimed: Claimed, given: Input) -> None:
+    run, lease = claimed.lease.run, claimed.lease
+    log = RunLog(engine.journal, lease, None, genesis(engine.identity.namespace, run))
+    now, wall = engine.journal.now(), engine.seams.clock.wall_ms()
+    records = (
+        r.RunStarted(agent=AGENT, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
+        r.Claimed(worker=engine.worker.id, token=lease.token, boot=now.boot, number=1, at=wall, up=now.ms),
+        r.RunSuspended(reason="to be sent", at=wall, up=now.ms),
+    )
+    change = RunChange("suspended", "to be sent", wall, release=True)
+    await log.append([encode(record) for record in records], change)

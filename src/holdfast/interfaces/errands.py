@@ -1,0 +1,51 @@
+"""What whoever looks for due runs does besides: hand out notices, and finish deliveries that were cut short."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
+from holdfast.engine.cursor import Cursor
+from holdfast.engine.runner import Input
+from holdfast.interfaces.service import Service
+from holdfast.journal.port import Entry
+from holdfast.model.webhooks import Message
+
+PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it
+
+
+class Errands:
+    """The errands of one app. Doing them twice, or in two processes at once, changes nothing."""
+
+    def __init__(self, service: Service, sender: Agent[Message, Any]) -> None:
+        self._service = service
+        self._sender = sender
+        self._deliveries = Cursor(service.engine.journal, DELIVERIES)
+
+    async def run(self) -> None:
+        """Do what there is to do now."""
+        await self._service.engine.outbox.hand_out(self._stored)
+        await self._finish_deliveries()
+
+    def _stored(self, message: Message) -> Input:
+        return self._sender.stored_input(message, self._service.engine.identity.secret)
+
+    async def _finish_deliveries(self) -> None:
+        """Wake every run for which something was stored, and whose deliverer may have died before it said so."""
+        for entry in await self._deliveries.news():
+            if not await self._finished(entry):
+                return
+            await self._deliveries.passed(entry.id)
+
+    async def _finished(self, entry: Entry) -> bool:
+        """Whether nothing more can come of it: it was brought, or whoever announced it has been silent for long."""
+        engine = self._service.engine
+        announced = msgspec.json.decode(entry.body, type=Delivering)
+        arrived = await engine.journal.entries(arrived_stream(announced.key))
+        if any(one.key == announced.id for one in arrived):
+            await self._service.bring(announced.key)
+            return True
+        return engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS

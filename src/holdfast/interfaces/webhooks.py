@@ -1,0 +1,130 @@
+"""Webhooks out, as use cases: who is told, and what became of each notice."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.errors import UsageError
+from holdfast.interfaces.looking import Looking
+from holdfast.journal.port import Post, RunRow
+from holdfast.model.webhooks import AGENT, ENDPOINTS, Endpoint, Note, endpoints, is_public
+
+PAGE: Final = 1000
+_NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
+Change = Literal["enable", "disable", "remove"]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One endpoint, and how many notices it took, has not taken yet, and will not get any more.
+
+    `given_up` names the runs of the last kind; `waiting` those of the second kind, with what the last try said.
+    """
+
+    name: str
+    url: str
+    state: str
+    kinds: list[str]
+    delivered: int
+    waiting: list[str]
+    given_up: list[str]
+
+
+class Webhooks:
+    """Orders about endpoints."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def add(self, note: Note) -> None:
+        """Tell this endpoint from now on. One of that name is replaced. Raises `UsageError` for a bad address.
+
+        Where its name leads is looked at before each try; `Settings(private_webhooks=True)` lets it lead inside.
+        """
+        await self._note(checked(note, private=self._engine.settings.private_webhooks))
+
+    async def change(self, name: str, word: Change, *, by: str, why: str = "") -> None:
+        """Let it have notices again, or no more. Raises `UsageError` where there is none of that name."""
+        known = await endpoints_of(Looking(self._engine.journal, self._engine.identity))
+        if name not in known or known[name].removed:
+            names = ", ".join(one for one, found in known.items() if not found.removed)
+            raise UsageError(f"there is no endpoint {name}", known=f"endpoints: {names or 'none'}")
+        await self._note(Note(word, name, by, why))
+
+    async def _note(self, note: Note) -> None:
+        await self._engine.journal.post(Post(ENDPOINTS, "", msgspec.json.encode(note)))
+        await self._engine.outbox.refresh()
+
+
+async def endpoints_of(looking: Looking) -> dict[str, Endpoint]:
+    """Every endpoint there ever was, by name."""
+    entries = await looking.journal.entries(ENDPOINTS)
+    return endpoints((entry.id, entry.body) for entry in entries)
+
+
+async def told(looking: Looking) -> list[Told]:
+    """Each endpoint that was not removed, with what became of its notices."""
+    known = await endpoints_of(looking)
+    return [await _told(looking, one) for one in known.values() if not one.removed]
+
+
+async def _told(looking: Looking, one: Endpoint) -> Told:
+    delivered, waiting, given_up = 0, list[str](), list[str]()
+    for row in await _runs(looking, f"webhook-{one.name}-"):
+        if row.status == "completed":
+            delivered += 1
+        elif row.status in {"stopped", "undone"}:
+            given_up.append(row.run)
+        else:
+            waiting.append(row.run)
+    state = f"disabled: {one.disabled}" if one.disabled else "enabled"
+    return Told(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up)
+
+
+async def _runs(looking: Looking, prefix: str) -> list[RunRow]:
+    found: list[RunRow] = []
+    after = prefix
+    while rows := await looking.runs(limit=PAGE, after=after):
+        found.extend(row for row in rows if row.run.startswith(prefix) and row.agent == AGENT)
+        if not rows[-1].run.startswith(prefix):
+            break
+        after = rows[-1].run
+    return found
+
+
+def checked(note: Note, *, private: bool) -> Note:
+    """The note, if an endpoint can be like that. Raises `UsageError`.
+
+    Unless `private`, only https to a name or a public address: where a name leads is looked at before each try.
+    """
+    if not _NAME.fullmatch(note.name):
+        raise UsageError(f"{note.name!r} cannot name an endpoint", next_step="use 1 to 40 letters, digits, _ or .")
+    if not note.secrets:
+        raise UsageError("an endpoint has a secret", next_step="name the variable that holds it: whsec_...")
+    try:
+        url = urlsplit(note.url)
+        host, _ = url.hostname, url.port
+    except ValueError as error:
+        raise UsageError(f"{note.url!r} is no address: {error}") from error
+    plain = note.url.isascii() and note.url.isprintable() and " " not in note.url
+    if url.scheme not in ("https", "http") or not host or url.username is not None or url.fragment or not plain:
+        raise UsageError(
+            f"{note.url!r} is no address for webhooks", next_step="give one like https://example.com/hooks"
+        )
+    if not private and (url.scheme != "https" or not _may_be_public(host)):
+        raise UsageError(
+            f"{note.url} leads inside, or is not encrypted: it is refused",
+            next_step="give a public https address, or allow it with Settings(private_webhooks=True)",
+        )
+    return note
+
+
+def _may_be_public(host: str) -> bool:
+    try:
+        return is_public(host)
+    except ValueError:
+        return host != "localhost" and not host.endswith((".localhost", ".local", ".internal"))

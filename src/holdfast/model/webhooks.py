@@ -1,0 +1,151 @@
+"""Webhooks out: who is told, of what, and how a notice is worded. Pure.
+
+Endpoints are a fold of notes in the ledger; a notice is posted to the outbox in the commit that makes it true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final, Literal, get_args
+
+import msgspec
+
+AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; what these do is no news itself
+TOOL: Final = "webhook:"
+ENDPOINTS: Final = "webhook-endpoints"
+OUTBOX: Final = "outbox"
+
+Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_person"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One word about an endpoint. `add` carries everything; the others only say what became of it."""
+
+    word: Literal["add", "enable", "disable", "remove"]
+    name: str
+    by: str
+    why: str = ""
+    url: str = ""
+    secrets: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = KINDS
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Somebody who is told. `secrets` are names of secrets, newest first, never values.
+
+    `since` is the ledger entry from which on notices are sent to it: nothing older is. `disabled` is why it is sent
+    nothing, empty where it is enabled; `turned_on` is the entry that enabled it the last time.
+    """
+
+    name: str
+    url: str
+    secrets: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    since: int
+    turned_on: int
+    disabled: str = ""
+    removed: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether notices are sent to it."""
+        return not self.disabled and not self.removed
+
+
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a person is asked: which step, in words, until when (wall clock, milliseconds)."""
+
+    kind: str
+    step: str
+    asks: str = ""
+    due_ms: int | None = None
+    times: int = 0  # how many attempts it had: asked again after another one is asked anew
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happened to a run, as the outbox keeps it. `turn` tells like notices of one run apart."""
+
+    kind: Kind
+    run: str
+    agent: str
+    at_ms: int
+    reason: str = ""
+    waits: tuple[Waiting, ...] = ()
+    turn: int = 0
+
+    @property
+    def identity(self) -> str:
+        """One name for one piece of news: the same wait, come to rest on twice, is told once."""
+        asked = ",".join(sorted(f"{wait.kind} {wait.step} {wait.times}" for wait in self.waits))
+        return f"{self.run}\0{self.kind}\0{asked or self.turn}"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One notice for one endpoint, worded once: every try sends these bytes."""
+
+    endpoint: str
+    body: str
+
+
+def delivery_run(endpoint: str, notice: Notice) -> str:
+    """The run that sends this notice to this endpoint: the same news has the same run, and so the same webhook-id."""
+    return f"webhook-{endpoint}-{hashlib.sha256(notice.identity.encode()).hexdigest()[:24]}"
+
+
+def worded(notice: Notice) -> str:
+    """The body as Standard Webhooks recommends it: type, timestamp, data. Results may be secret, and are not in it."""
+    waits = [_asked(notice.run, wait) for wait in notice.waits]
+    data = {"run": notice.run, "agent": notice.agent, "reason": notice.reason, "waits": waits}
+    at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode({"type": notice.kind, "timestamp": at, "data": data}).decode()
+
+
+def _asked(run: str, wait: Waiting) -> dict[str, object]:
+    name = f"{run}/{wait.step}".rstrip("/")
+    if wait.kind == "question":
+        answer = f"holdfast answer {name} VALUE --by NAME"
+    elif wait.step.endswith("/"):
+        answer = f"holdfast transaction {name} --retry | --accept"
+    else:
+        answer = f"holdfast resolve {name} --happened | --did-not-happen"
+    return {"step": wait.step, "kind": wait.kind, "asks": wait.asks, "due_ms": wait.due_ms, "answer_with": answer}
+
+
+def endpoints(notes: Iterable[tuple[int, bytes]]) -> dict[str, Endpoint]:
+    """Every endpoint there ever was, by name, from the ledger entries in order: each an id and a body."""
+    found: dict[str, Endpoint] = {}
+    for number, body in notes:
+        note = msgspec.json.decode(body, type=Note)
+        known = found.get(note.name)
+        if note.word == "add":
+            found[note.name] = Endpoint(note.name, note.url, note.secrets, note.kinds, number, number)
+        elif known is not None:
+            found[note.name] = _after(known, note, number)
+    return found
+
+
+def _after(known: Endpoint, note: Note, number: int) -> Endpoint:
+    match note.word:
+        case "enable":
+            return msgspec.structs.replace(known, disabled="", turned_on=number)
+        case "disable":
+            return msgspec.structs.replace(known, disabled=note.why or f"disabled by {note.by}")
+        case _:
+            return msgspec.structs.replace(known, removed=True)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address leads outside, also where it carries another one inside. Raises `ValueError` for others."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
+        if inner is None and found in _NAT64:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None:
+            found = inner
+    return found.is_global and not found.is_multicast

@@ -1,0 +1,64 @@
+"""`holdfast webhooks`, and a worker that sends to a real receiver."""
+
+import base64
+import json
+import os
+from datetime import UTC, datetime
+
+import pytest
+from standardwebhooks import Webhook
+
+from tests.cli.lab import Lab
+from tests.unit.interfaces.receiver import receiving
+
+GREET = """
+from holdfast import Run, agent
+
+@agent(run_id="r-{name}", tools=[])
+async def greet(run: Run, name: str) -> str:
+    return f"hello {name}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> str:
+    value = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    monkeypatch.setenv("OPS_SECRET", value)
+    return value
+
+
+def test_a_worker_tells_what_happened_and_the_listing_says_so(holdfast: Lab, secret: str):
+    holdfast.write("desk.py", GREET)
+    with receiving() as ops:
+        added = holdfast("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
+        assert added.lines[0] == f"ops  {ops.url}  enabled"
+        assert holdfast("run", "desk.py:greet", '"ann"').status == 0
+        assert ops.came == []
+        assert holdfast("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
+    ((headers, body),) = ops.came
+    at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
+    assert headers["webhook-signature"] == Webhook(secret).sign(headers["webhook-id"], at, body.decode())
+    assert json.loads(body)["data"]["run"] == "r-ann"
+    (listed,) = holdfast("webhooks", "--json").json["webhooks"]
+    assert (listed["delivered"], listed["waiting"], listed["given_up"]) == (1, [], [])
+    assert "1 notice delivered, 0 on the way, 0 given up" in holdfast("webhooks").out
+
+
+def test_orders_about_endpoints_that_cannot_be_are_refused(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):
+    inside = holdfast("webhooks", "add", "ops", "https://127.0.0.1/", "--secret-env", "OPS_SECRET")
+    assert (inside.status, "leads inside" in inside.err) == (2, True)
+    monkeypatch.setenv("EMPTY", "")
+    unsigned = holdfast("webhooks", "add", "ops", "https://example.com/", "--secret-env", "EMPTY")
+    assert (unsigned.status, "holds no webhook secret" in unsigned.err) == (2, True)
+    assert holdfast("webhooks", "enable", "ops").status == 2
+    assert holdfast("webhooks", "enable").status == 2
+    assert holdfast("webhooks").lines == ["Nobody is told."]
+
+
+def test_an_endpoint_is_disabled_enabled_and_removed_by_name(holdfast: Lab):
+    holdfast("webhooks", "add", "ops", "https://example.com/", "--secret-env", "OPS_SECRET", "--on", "run.stopped")
+    disabled = holdfast("webhooks", "disable", "ops", "--why", "on holiday", "--by", "bea").lines
+    assert disabled[0] == "ops  https://example.com/  disabled: on holiday"
+    assert holdfast("webhooks", "enable", "ops").lines[0].endswith("enabled")
+    assert holdfast("webhooks", "--json").json["webhooks"][0]["kinds"] == ["run.stopped"]
+    assert holdfast("webhooks", "remove", "ops").lines == ["Nobody is told."]
