@@ -26,6 +26,8 @@ def points_of(plan: Plan) -> int:
         ("pay", "order", "look"),
         ("ticket", "switch", "note"),
         ("book", "transfer"),
+        ("rent", "visa"),
+        ("permit", "nag"),
     ],
     ids=" ".join,
 )
@@ -37,7 +39,7 @@ def test_a_fault_at_every_point(kind: str, kinds: tuple[str, ...]):
         assert not report.violations, f"{kind} at point {at}: {report.violations[0]}"
 
 
-@pytest.mark.parametrize("kinds", [("charge",), ("mail",), ("ship",), ("order",)], ids=" ".join)
+@pytest.mark.parametrize("kinds", [("charge",), ("mail",), ("ship",), ("order",), ("rent",)], ids=" ".join)
 def test_two_kills_at_every_pair_of_points(kinds: tuple[str, ...]):
     plan = of(*kinds)
     for first in range(1, points_of(plan) + 1):

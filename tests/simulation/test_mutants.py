@@ -8,7 +8,10 @@ import pytest
 from holdfast.testing.simulator.mutants import MUTANTS, Mutant, planted
 from holdfast.testing.simulator.planting import hunt
 
-QUICK = ("effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain")
+QUICK = (
+    "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
+    "answers mixed up", "an answer counted each time", "failed by time alone",
+)  # fmt: skip
 
 
 def test_there_are_at_least_thirty_and_each_has_its_own_name():

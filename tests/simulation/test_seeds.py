@@ -31,12 +31,3 @@ def test_the_same_seed_does_the_same_on_real_files_to_the_last_byte():
     first, second = (simulate(draw(5), story=True, journal="sqlite") for _ in range(2))
     assert first.log == second.log
     assert first.digest == second.digest
-
-
-FOUND = {101877: "an attempt that was given up before its call kept its successor waiting for ever"}
-"""Seeds that fell, as they are drawn now, and what they showed. Change the drawing, and they are other seeds."""
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_fell_once_holds(seed: int):
-    assert not simulate(draw(seed)).violations, FOUND[seed]

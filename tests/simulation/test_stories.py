@@ -128,3 +128,11 @@ def test_a_call_whose_caller_left_does_not_end_unheard_when_the_journal_fails():
     told = Plan(7, (Script("run-0", steps),), (A,), faults)
     for at in range(1, checked(told).points + 1):
         checked(Plan(7, told.scripts, (A,), (*faults, Fault("disk_full", at, ms=17_000))))
+
+
+def test_an_attempt_that_was_given_up_before_its_call_does_not_keep_its_successor_waiting():
+    """Its caller's time is over when the process wakes up, and by then another one has the run."""
+    workers = (*(WorkerPlan(name, scripts=(number,)) for number, name in enumerate("ABC")),)
+    steps: tuple[tuple[Step, ...], ...] = ((), (Step("hurry", "run-1-first"),), ())
+    scripts = tuple(Script(f"run-{number}", one) for number, one in enumerate(steps))
+    checked(Plan(101877, scripts, workers, (Fault("pause", 23, ms=41_233),), disk_ms=1))

@@ -100,7 +100,8 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
         )
         raise
     crash.reached("after_outcome")
-    if flight.operation.intent.origin == "model":  # it is told now, and goes on; the answer finds its own way
+    told = flight.step in instance.history.told_unknown  # of an earlier attempt, which nothing has come of
+    if flight.operation.intent.origin == "model" and not told:  # it goes on, and the answer finds its own way
         await instance.append(r.Delivered(step=flight.step, told=PENDING, detail=record.evidence, **instance.stamp()))
     if not answer.key_read:
         instance.engine.report_unread_key(flight.operation.intent.tool)

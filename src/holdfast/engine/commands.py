@@ -128,25 +128,29 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
 
 
 async def take_commands(instance: Instance) -> None:
-    """Apply every order that came since the last look."""
-    entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
-    for entry in entries:
-        if entry.id <= instance.history.entry_seen or instance.sealed is not None:
-            continue
-        await _recall(instance, entry)
-        records = records_for(instance.history, entry, instance.stamp(), instance.engine.tools)
-        await instance.append(*records, posts=posts_for(instance.history, records))
-        for record in records:
-            if isinstance(record, r.CommandApplied):
-                _act(instance, record)
-            elif isinstance(record, (r.Resolved, r.LateReport)):
-                instance.settled(record.step)
-            elif isinstance(record, r.TransactionAborting):
-                now = instance.engine.seams.clock.wall_ms()
-                instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
+    """Apply every order that came since the last look, each once, whoever else looks at the same time."""
+    async with instance.taking_orders:
+        entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
+        for entry in entries:
+            if entry.id > instance.history.entry_seen and instance.sealed is None:
+                await _take(instance, entry)
     if entries:
         instance.wake()
         instance.consider_rest()
+
+
+async def _take(instance: Instance, entry: Entry) -> None:
+    await _recall(instance, entry)
+    records = records_for(instance.history, entry, instance.stamp(), instance.engine.tools)
+    await instance.append(*records, posts=posts_for(instance.history, records))
+    for record in records:
+        if isinstance(record, r.CommandApplied):
+            _act(instance, record)
+        elif isinstance(record, (r.Resolved, r.LateReport)):
+            instance.settled(record.step)
+        elif isinstance(record, r.TransactionAborting):
+            now = instance.engine.seams.clock.wall_ms()
+            instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 
 async def _recall(instance: Instance, entry: Entry) -> None:

@@ -85,6 +85,7 @@ class Instance:
         self._rest_scheduled = False
         self._calm: dict[str, Situation] = {}
         self._checking: asyncio.Future[None] | None = None
+        self.taking_orders: Final = asyncio.Lock()
         self._stored_contracts: set[str] = set(history.contracts)
         self.raised: Callable[[Instance], None] | None = None  # told when something turned out otherwise
         self.evicted: Sealed | None = None

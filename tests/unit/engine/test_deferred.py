@@ -1,5 +1,6 @@
 """Deferred outcomes: accepted now, answered later, under a key; nothing is repeated meanwhile."""
 
+import asyncio
 import itertools
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ import pytest
 from holdfast import (
     DidNotHappen,
     Happened,
+    Key,
     Operation,
     OperationFailed,
     Rejected,
@@ -20,6 +22,7 @@ from holdfast import (
 )
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended, UsageError
+from holdfast.journal.port import Write
 from holdfast.model import records as r
 from holdfast.model.records import Raw
 from tests.unit.engine.lab import Lab, virtual
@@ -233,3 +236,66 @@ async def test_any_order_and_repetition_of_messages_ends_the_same(lab: Lab, orde
         _, operation = await app.service.operation("r-ann/book#1")
     assert (operation.phase, operation.contradicted) == ("succeeded", ())
     assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_an_answer_that_two_look_at_while_another_write_is_checked_is_taken_once(lab: Lab):
+    @tool
+    async def ask(room: str) -> str:
+        raise Deferred("they will call", within=DAY, key="B-7")
+
+    @tool(claim="room", idempotency=Key.forever())
+    async def reserve(room: str) -> str:
+        return f"{room} under {current_operation().key}"
+
+    @agent(run_id="r-{name}", tools=[ask, reserve])
+    async def desk(run: Run, name: str) -> str:
+        await run.call("ask", {"room": name})
+        lab.journal.append = slowly  # type: ignore[method-assign]  # from here on the disk takes its time
+        return await reserve(name)
+
+    append = lab.journal.append
+
+    async def slowly(write: Write) -> None:
+        await lab.clock.sleep(1)
+        await append(write)
+
+    async with lab.app(desk) as app:
+        started = app.start(desk, "ann")
+        await lab.pass_time(seconds=0.5)
+        answer = Arrival("m1", result=result("room 12"))
+        await asyncio.gather(*(app.service.deliver("B-7", answer) for _ in range(2)))
+        assert (await started.result()).startswith("ann under")
+    assert len(lab.of("r-ann", r.LateReport)) == 1
+    assert len([one for one in lab.of("r-ann", r.CommandApplied) if "m1" in one.note]) == 1
+
+
+@virtual
+async def test_a_model_that_was_told_is_not_told_again_when_it_is_sent_again(lab: Lab):
+    """The first request is proven to have come to nothing; what the second one's answer says is the outcome."""
+
+    @tool
+    async def book(room: str) -> str:
+        lab.sent.append(room)
+        raise Deferred("they will call", within=timedelta(minutes=5), key=f"B-{len(lab.sent)}")
+
+    @book.verify(settle_window=timedelta(0))
+    async def in_the_book(operation: Operation[str], room: str) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        return (await run.call("book", {"room": name})).status
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(minutes=6)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert lab.sent == ["ann", "ann"]
+        await app.service.deliver("B-2", Arrival("m1", result=result("room 12")))
+        assert await app.run(desk, "ann") == "pending"
+        _, operation = await app.service.operation("r-ann/book#1")
+    assert operation.phase == "succeeded"
+    assert len(lab.of("r-ann", r.Delivered)) == 1

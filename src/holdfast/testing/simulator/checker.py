@@ -17,6 +17,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
 from holdfast.model.run import RunHistory
+from holdfast.testing.simulator.answer_checker import Answers
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.plan import Script
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
 NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
-PLAIN: Final = frozenset({"ship", "send"})
+PLAIN: Final = frozenset({"ship", "send", "permit"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -45,6 +46,7 @@ class _Operation:
     __slots__ = (
         "absences",
         "attempts",
+        "deferred",
         "ended",
         "intent",
         "person",
@@ -68,6 +70,8 @@ class _Operation:
         self.person = False
         self.unknown = False
         self.unsent = 0
+        self.deferred = 0
+        """The attempt whose answer is to come later."""
         self.proved = False
         """A late report says that nothing landed."""
 
@@ -77,6 +81,8 @@ class _Operation:
             return "unknown" if getattr(self.settled, "status", "") == "unknown" else ""
         if not self.attempts:
             return "planned"
+        if max(self.attempts) == self.deferred:
+            return "awaiting"
         return "ended" if max(self.attempts) in self.ended else "running"
 
 
@@ -89,6 +95,7 @@ class Checker:
         self.operations: Final[dict[str, _Operation]] = {}
         self._effects: defaultdict[str, list[Effect]] = defaultdict(list)
         self.trips: Final = Trips(world, self.broken, self._effects)
+        self.answers: Final = Answers(world, self.broken, self._effects)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -167,6 +174,7 @@ class Checker:
             others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
+        self.answers.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
 
@@ -198,6 +206,7 @@ class Checker:
     def _record(self, run: str, record: r.Record) -> None:
         self._world.reach.records[type(record).__name__] += 1
         self.trips.heard(run, record)
+        self.answers.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if not step:
@@ -210,14 +219,10 @@ class Checker:
         match record:
             case r.OperationPlanned(intent=intent):
                 known.intent = known.intent or intent
-            case r.AttemptStarted(number=number, intent=intent):
+            case r.AttemptStarted():
                 self._started(name, known, record)
-            case r.AttemptEnded(number=number, over=True, end=end):
-                known.ended.add(number)
-                known.unsent += end.kind == "not_sent"
-            case r.LateReport(end=end):
-                known.unsent += end.kind == "not_sent"
-                known.proved = known.proved or end.kind in {"not_sent", "rejected"}
+            case r.AttemptEnded() | r.OperationDeferred() | r.LateReport():
+                _told(known, record)
             case r.Verified(verdict="did_not_happen", believable=True):
                 self._believed(name, known)
             case r.OperationSettled():
@@ -298,6 +303,8 @@ class Checker:
         elif outcome.status == "succeeded" and outcome.tool not in NATURAL:
             if outcome.value not in {LIE, *(effect.value for effect in done)}:
                 self.broken(12, f"the agent heard {outcome.value!r} from {outcome.operation}, which is not what it did")
+        elif outcome.status == "pending":
+            self.answers.told_pending(outcome)
         elif outcome.status == "unknown":
             self.broken(12, f"the agent heard that {outcome.operation} is unknown, and had not asked to")
 
@@ -328,6 +335,7 @@ class Checker:
         """Everything is drained: nothing will happen any more."""
         self._at_the_end_of_operations()
         self.trips.at_the_end()
+        await self.answers.at_the_end()
         await self._at_the_end_of_records()
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")
@@ -363,6 +371,22 @@ class Checker:
                 self.broken(
                     14, f"run {listing.run} is listed as {listing.status}, and its records say {history.status}"
                 )
+
+
+def _told(known: _Operation, record: r.AttemptEnded | r.OperationDeferred | r.LateReport) -> None:
+    """What came of an attempt, as far as somebody knows now."""
+    match record:
+        case r.OperationDeferred(number=number):
+            known.ended.add(number)
+            known.deferred = number
+        case r.AttemptEnded(number=number, over=True, end=end):
+            known.ended.add(number)
+            known.unsent += end.kind == "not_sent"
+        case r.LateReport(end=end):
+            known.unsent += end.kind == "not_sent"
+            known.proved = known.proved or end.kind in {"not_sent", "rejected"}
+        case _:
+            return
 
 
 def _both_open(recorded: str, listed: str) -> bool:

@@ -6,7 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from holdfast.testing.simulator.plan import EXTRAS, KINDS, PARTS, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.answers import TOOLS_OF
+from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
@@ -41,15 +42,30 @@ TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The same for what trips are made of, and for the write with a secret."""
 
+OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in ("rent", "visa", "permit")
+}
+"""The same for those who accept now and answer later."""
+
+CASE_FAULTS: Final = ("declined", "at_once", "slowly", "number_again")
+"""What may become of an accepted request: an office refuses it after all, decides it before its own response has
+travelled, or long after the deadline; or it gives out a number twice, and then nobody hears of the second case."""
+
+HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stray", "other_words")
+"""What may become of the webhook with the answer."""
+
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
     chance = random.Random(f"plan/{seed}")  # noqa: S311 - a simulation is no secret
     scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), random.Random(f"trips/{seed}"))  # noqa: S311 - as above
     scripts = _with_extras(scripts, random.Random(f"extras/{seed}"))  # noqa: S311 - as above
+    later = random.Random(f"answers/{seed}")  # noqa: S311 - as above
+    scripts = _with_answers(scripts, later)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
-        seed, scripts, workers, _faults(chance, scripts), _schedule(chance), _settings(chance),
+        seed, scripts, workers, _faults(chance, scripts) + _of_offices(later, scripts), _schedule(chance),
+        _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
     )  # fmt: skip
 
@@ -87,6 +103,20 @@ def _with_extras(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Sc
     )
 
 
+def _with_answers(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents ask for something that is only accepted, one step before their last."""
+    return tuple(
+        Script(script.id, (*script.steps[:-2], _later(chance, number), script.steps[-1]))
+        if chance.random() < 0.3
+        else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _later(chance: random.Random, number: int) -> Step:
+    return Step(chance.choice(LATER), f"a{number}", by_model=chance.random() < 0.4)
+
+
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -105,11 +135,26 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
     used |= {"mail"} if "hurry" in used else set()
     travels = TRIP_FAULTS.keys() - {"sign"} if used & set(PARTS) else set[str]()
     for service in sorted((used & (CALL_FAULTS.keys() | {"sign"})) | travels):
-        rate = 10 ** chance.uniform(-1.5, 0)
-        chosen = [kind for kind in _faults_of(service) if chance.random() < 0.5]
-        calls = [call for call in range(1, 16) if chosen and chance.random() < rate]
-        faults.extend(Fault(chance.choice(chosen), call, service, chance.randrange(100, 30_000)) for call in calls)
+        faults.extend(_of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
+
+
+def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    """What goes wrong on the way to an office, in it, and on the way back."""
+    faults: list[Fault] = []
+    for service in sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in LATER}):
+        faults.extend(_of_calls(chance, service, OFFICE_FAULTS[service]))
+        faults.extend(_of_calls(chance, f"{service} case", CASE_FAULTS))
+        faults.extend(_of_calls(chance, f"{service} hook", HOOK_FAULTS))
+    return tuple(faults)
+
+
+def _of_calls(chance: random.Random, service: str, kinds: tuple[str, ...]) -> list[Fault]:
+    """A random set of kinds, at a random rate."""
+    rate = 10 ** chance.uniform(-1.5, 0)
+    chosen = [kind for kind in kinds if chance.random() < 0.5]
+    calls = [call for call in range(1, 16) if chosen and chance.random() < rate]
+    return [Fault(chance.choice(chosen), call, service, chance.randrange(100, 30_000)) for call in calls]
 
 
 def _faults_of(service: str) -> tuple[str, ...]:

@@ -10,17 +10,24 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
 from holdfast.app import Holdfast
+from holdfast.engine.awaiting import Arrival
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
-from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended
+from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.service import Service
 from holdfast.journal.port import Worker
+from holdfast.model.records import NOTHING, Raw
 from holdfast.model.secret import Secret
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
+from holdfast.testing.simulator import answers
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
+from holdfast.testing.simulator.offices import ANSWERED, Message
 from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
 from holdfast.testing.simulator.tools import NETWORK, standard_tools
 from holdfast.testing.simulator.trips import make_trip
@@ -66,6 +73,8 @@ class Life:
         self.leaving = asyncio.Event()
         self.app: Holdfast | None = None
         """The app, while it is open."""
+        self.hooks: Service | None = None
+        """Where webhooks go; they do not ask whether the app is closing."""
         self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
         self.disk = world.disk_of(self.actor, contained=plan.contained)
 
@@ -82,7 +91,7 @@ class Life:
         try:
             async with app:
                 app.engine.resolver = world.secret
-                self.app = app
+                self.app, self.hooks = app, app.service
                 asking = [asyncio.create_task(self._ask(app, world.plan.scripts[n])) for n in self.plan.scripts]
                 await self.leaving.wait()
                 for task in asking:
@@ -122,6 +131,24 @@ class Life:
             else:
                 world.checker.answered(script, result)
                 return
+
+    async def take_in(self, message: Message) -> None:
+        """A webhook with an answer came in. It is acknowledged once the product says that it has it."""
+        if self.hooks is None:
+            return
+        world = self.world
+        world.tell(self.actor, f"gets the webhook {message.id} for {message.key}: {message.status}")
+        result = Raw(msgspec.json.encode(message.value)) if message.status == "succeeded" else NOTHING
+        arrival = Arrival(message.id, message.status, result, ANSWERED, source=message.application.request.service)
+        try:
+            await self.hooks.deliver(message.key, arrival)
+        except UsageError:
+            message.refused = True
+        except HoldfastError as error:
+            world.tell(self.actor, f"cannot take in the webhook {message.id}: {error.message}")
+            return
+        message.heard = True
+        world.checker.answers.acknowledged(self.actor, message)
 
     async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
         """A webhook came in. It is acknowledged with `heard` once it is durable."""
@@ -176,6 +203,11 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         return text
     if step.kind == "think":
         return await run.options(step=f"think {step.thing}").decide(think, run.id, step.thing)
+    if step.kind == "nag":
+        heard = await answers.nag(run, step)
+        for outcome in heard:
+            LIFE.get().world.checker.told(LIFE.get().actor, outcome)
+        return f"nag {step.thing}: {answers.told(heard)}"
     if step.kind == "hurry":
         return await _hurry(run, tools, step)
     if step.kind == "sign":

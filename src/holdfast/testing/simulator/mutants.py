@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import KeyInProgress
 from holdfast.model.outcome import DidNotHappen
-from holdfast.testing.simulator import trip_twists, twists
+from holdfast.testing.simulator import answer_twists, trip_twists, twists
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -309,6 +309,74 @@ MUTANTS: Final = (
         "after a crash the body's own end decides, not the record",
         "engine.closing:resume_closing",
         twists.always(None),
+    ),
+    # Outcomes that come later.
+    Mutant(
+        "answers mixed up",
+        "any answer counts for any operation",
+        "engine.awaiting:arrived_stream",
+        answer_twists.answers_mixed_up,
+    ),
+    Mutant(
+        "an answer counted each time",
+        "a message that comes again is a new one",
+        "engine.awaiting:_order",
+        answer_twists.counted_each_time,
+    ),
+    Mutant(
+        "early answers forgotten",
+        "what came before it was awaited is not looked for",
+        "engine.executor:collect",
+        twists.never_mind,
+    ),
+    Mutant(
+        "number of another taken",
+        "two operations wait under one number",
+        "engine.awaiting:_without_the_key",
+        answer_twists.key_of_another_taken,
+    ),
+    Mutant(
+        "acknowledged unstored",
+        "a webhook is acknowledged that the journal did not take",
+        "interfaces.service:Service.deliver",
+        answer_twists.acknowledged_unstored,
+    ),
+    Mutant(
+        "other words taken",
+        "a known message may come back with other words",
+        "interfaces.service:Service.deliver",
+        answer_twists.other_words_taken,
+    ),
+    Mutant(
+        "progress is success",
+        "a word about progress counts as the answer",
+        "engine.awaiting:_order",
+        answer_twists.pending_is_final,
+    ),
+    Mutant(
+        "refusal is success",
+        "an answer that says no counts as yes",
+        "engine.awaiting:_order",
+        answer_twists.refusal_is_success,
+    ),
+    Mutant(
+        "accepted and sent again",
+        "what is pending is sent again",
+        "model.decide:_OPEN",
+        twists.replaced("_awaiting", answer_twists.sent_again),
+    ),
+    Mutant(
+        "failed by time alone",
+        "no answer in time counts as a refusal",
+        "model.decide:_OPEN",
+        twists.replaced("_awaiting", answer_twists.failed_by_time),
+    ),
+    Mutant("deadline ignored", "an answer is awaited for ever", "model.decide:answer_left_ms", twists.always(60_000)),
+    Mutant(
+        "pending asked for again",
+        "a model may repeat what is only accepted",
+        "engine.meetings:last_write",
+        answer_twists.asked_twice,
     ),
 )
 """The planted bugs, by the promise that they break."""

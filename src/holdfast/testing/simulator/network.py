@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.simulator.loop import Actor
+from holdfast.testing.simulator.offices import Application
 from holdfast.testing.simulator.plan import Fault
 from holdfast.testing.simulator.services import Effect, Reply, Request
 
@@ -71,6 +72,11 @@ class Traffic:
         """See `Network.state`."""
         await self._reading(service)
         return self._world.services[service].state(thing)
+
+    async def application(self, service: str, marker: str) -> Application | None:
+        """See `Network.application`."""
+        await self._reading(service)
+        return self._world.offices[service].find(marker)
 
     async def _reading(self, service: str) -> None:
         self._world.point(self._actor, f"read {service}")

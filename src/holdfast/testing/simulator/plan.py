@@ -33,6 +33,10 @@ EXTRAS: Final = ("sign", "think", "hurry")
 time, and a mail under a time limit."""
 
 
+LATER: Final = ("rent", "visa", "permit", "nag")
+"""Steps whose outcome comes later: see `answers.py`."""
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 

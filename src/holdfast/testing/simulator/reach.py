@@ -8,14 +8,17 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
-from holdfast.testing.simulator.draw import CALL_FAULTS, PROCESS_FAULTS
+from holdfast.testing.simulator.answers import ASYNCHRONOUS
+from holdfast.testing.simulator.draw import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS
 
-_ANSWERS: Final = {fault for faults in CALL_FAULTS.values() for fault in faults}
+_ANSWERS: Final = {fault for faults in (*CALL_FAULTS.values(), CASE_FAULTS, HOOK_FAULTS) for fault in faults}
 _STATES: Final = ("running", "ended")
-EXPECTED_MEETINGS: Final = tuple(
-    f"{fault} x {state} x {tool}" for fault in PROCESS_FAULTS for state in _STATES for tool in sorted(CALL_FAULTS)
+EXPECTED_MEETINGS: Final = (
+    *(f"{fault} x {state} x {tool}" for fault in PROCESS_FAULTS for state in _STATES for tool in sorted(CALL_FAULTS)),
+    *(f"{fault} x awaiting x {tool}" for fault in PROCESS_FAULTS for tool in sorted(ASYNCHRONOUS)),
 )
-"""Each fault of a process has to find each kind of write with an attempt open, and between attempts."""
+"""Each fault of a process has to find each kind of write with an attempt open, and between attempts; and what was
+accepted while its answer is awaited."""
 
 EXPECTED_RECORDS: Final = (
     "RunStarted", "Claimed", "ContractStored", "ReadRecorded", "TimerSet", "EventReceived", "RunSuspended",
@@ -23,6 +26,7 @@ EXPECTED_RECORDS: Final = (
     "WaitScheduled", "OperationSettled", "OutcomeReused", "TransactionOpened", "TransactionCommitting",
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
+    "OperationDeferred", "CommandApplied",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 

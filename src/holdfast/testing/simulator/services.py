@@ -20,7 +20,8 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     `in_progress` as in `holdfast.Key`. `read_back`: how its effects can be found again. `lag_ms`: how long an
     effect may stay invisible; `late_ms`: how long after its arrival a request may still take effect.
     `natural`: an effect sets a state, and setting it twice changes nothing. `answers_later`: the effect is
-    announced by a webhook after the answer.
+    announced by a webhook after the answer. `accepts`: a request is only taken in, and what becomes of it is told
+    later, under our key or under a number of the service: see `offices.py`.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     late_ms: int = 0
     natural: bool = False
     answers_later: bool = False
+    accepts: Literal["", "under our key", "under its number"] = ""
 
 
 MINUTE: Final = 60_000
@@ -62,6 +64,9 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("post", key=True, late_ms=5_000),
         Capabilities("send"),
         Capabilities("sign", key=True, late_ms=5_000),
+        Capabilities("rent", key=True, stores="all", late_ms=5_000, accepts="under our key"),
+        Capabilities("visa", read_back="marker", lag_ms=5_000, late_ms=5_000, accepts="under its number"),
+        Capabilities("permit", accepts="under its number"),
     )
 }
 
@@ -131,6 +136,8 @@ class Service:
         self._now = now
         self._later = later
         self._happened = happened
+        self.accept: Callable[[Request], Reply] = self.do
+        """What becomes of a request that was taken in: the effect, unless an office only accepts it."""
         self._keys: dict[str, _Remembered] = {}
         self._waiting: dict[str, list[Callable[[Reply], None]]] = {}
 
@@ -142,11 +149,11 @@ class Service:
             return
         if self.able.key:
             self._keys[request.key] = _Remembered(request.arguments, self._now())
-        self._flying(request, 1)
+        self.flying(request, 1)
 
         def take_effect() -> None:
-            self._flying(request, -1)
-            reply = self.do(request)
+            self.flying(request, -1)
+            reply = self.accept(request)
             if fail:
                 reply = Reply(fail, "internal error")
             self._keep(request, reply)
@@ -204,7 +211,8 @@ class Service:
         self.effects.append(effect)
         self._happened(effect)
 
-    def _flying(self, request: Request, change: int) -> None:
+    def flying(self, request: Request, change: int) -> None:
+        """One more, or one less, of the requests of an operation may still take effect."""
         self.in_flight[request.operation] = self.in_flight.get(request.operation, 0) + change
 
     def _kept(self, request: Request) -> _Remembered | None:
@@ -217,7 +225,7 @@ class Service:
     def _keep(self, request: Request, reply: Reply) -> None:
         if not self.able.key:
             return
-        if reply.status == 200 or self.able.stores == "all":
+        if reply.status < 300 or self.able.stores == "all":
             self._keys[request.key].reply = reply
         else:
             done = Reply(200, self.effects[-1].value)

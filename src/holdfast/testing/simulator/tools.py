@@ -15,6 +15,7 @@ from holdfast.model.outcome import Conflict, DidNotHappen, Happened, Verdict
 from holdfast.model.secret import Secret
 from holdfast.model.view import Operation
 from holdfast.policies import Retry
+from holdfast.testing.simulator.offices import Application
 from holdfast.testing.simulator.services import Effect, Reply, Request
 
 TIMEOUT: Final = timedelta(seconds=10)
@@ -40,17 +41,30 @@ class Network(Protocol):
         """Read the state of one thing."""
         ...
 
+    async def application(self, service: str, marker: str) -> Application | None:
+        """Read what became of a request that was only accepted."""
+        ...
+
 
 NETWORK: Final[ContextVar[Network]] = ContextVar("holdfast_simulated_network")
 
 
 async def write(service: str, *, keyed: bool = False, marked: bool = False, **arguments: str) -> str:
     """Send one write as a careful tool does, and translate the answer."""
+    return result_of(await send(service, keyed=keyed, marked=marked, **arguments))
+
+
+async def send(service: str, *, keyed: bool = False, marked: bool = False, **arguments: str) -> Reply:
+    """Send one write, with what makes it this operation's."""
     at = current_operation()
     key = at.key if keyed else ""
     marker = at.marker if marked else ""
     at.check_send()
-    reply = await NETWORK.get().send(Request(service, at.id, at.attempt, key, marker, arguments))
+    return await NETWORK.get().send(Request(service, at.id, at.attempt, key, marker, arguments))
+
+
+def result_of(reply: Reply) -> str:
+    """What an answer says. Raises what it means where it is no success."""
     match reply.status:
         case 200:
             return reply.body
@@ -71,9 +85,10 @@ def verdict(found: Effect | None) -> Verdict[str]:
 
 def standard_tools(*, newer: bool = False) -> Mapping[str, Tool[Any, Any]]:
     """All tools. With `newer` as a deployment changed them: shorter promises."""
-    from holdfast.testing.simulator.trips import trip_tools  # noqa: PLC0415 - trips are made with what stands here
+    from holdfast.testing.simulator.answers import answer_tools  # noqa: PLC0415 - made with what stands here
+    from holdfast.testing.simulator.trips import trip_tools  # noqa: PLC0415 - as above
 
-    made = (*_keyed(newer), *_verified(newer), *_natural(), *_others(), *trip_tools())
+    made = (*_keyed(newer), *_verified(newer), *_natural(), *_others(), *trip_tools(), *answer_tools())
     return {one.name: one for one in made}
 
 

@@ -25,6 +25,7 @@ from holdfast.testing.simulator.files_disk import SqliteDisk
 from holdfast.testing.simulator.lives import Life, settings_from
 from holdfast.testing.simulator.loop import Actor, Died, SimLoop, Stuck
 from holdfast.testing.simulator.nemesis import Nemesis
+from holdfast.testing.simulator.offices import Office
 from holdfast.testing.simulator.plan import Plan, WorkerPlan
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.services import CATALOGUE, Effect, Service
@@ -96,6 +97,7 @@ class World:
             name: Service(able, self.chance, self.now_ms, self.later, self._happened)
             for name, able in CATALOGUE.items()
         }
+        self.offices: Final = {name: Office(self, self.services[name]) for name in CATALOGUE if CATALOGUE[name].accepts}
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -129,18 +131,22 @@ class World:
         await self.checker.at_the_end()
 
     async def _at_rest(self) -> bool:
-        return not self._down and not await self._restless()
+        return not self._down and not any(one.busy() for one in self.offices.values()) and not await self._restless()
 
     async def _restless(self) -> list[str]:
         """The runs that have not come to rest: to an end, or to a person."""
         listed = {row.run: row for row in await self.journal.runs()}
+        wall = EPOCH_MS + self.now_ms() + self.skew_ms
         found: list[str] = []
         for script in self.plan.scripts:
             row = listed.get(script.id)
             resting = row is not None and (
-                row.status in {"completed", "stopped"} or (row.status == "suspended" and b'"person"' in row.waits)
+                row.status in {"completed", "stopped"}
+                or (
+                    row.status == "suspended" and b'"person"' in row.waits and (row.due_ms is None or row.due_ms > wall)
+                )
             )
-            if not resting:
+            if not resting or self.checker.answers.awaited(script.id):
                 found.append(f"{script.id} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
         return found
 

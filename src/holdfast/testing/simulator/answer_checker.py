@@ -1,0 +1,168 @@
+"""Invariant 16, each answer counts once: what offices have announced against what became of the operations.
+
+As the checker, it reads the world, the durable records, and what agent code heard; it never asks the product.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.outcome import Outcome
+from holdfast.testing.simulator.answers import ASYNCHRONOUS
+from holdfast.testing.simulator.loop import Actor
+from holdfast.testing.simulator.offices import ANSWERED, Application, Message
+from holdfast.testing.simulator.services import Effect
+
+if TYPE_CHECKING:
+    from holdfast.testing.simulator.world import World
+
+ONCE: Final = 16
+
+
+class _Awaiting:
+    """An operation whose answer comes later, and what the records say about it."""
+
+    __slots__ = ("accepted", "evidence", "key", "pending", "status", "tool")
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        self.accepted = False
+        self.key = ""
+        self.pending = False
+        """Accepted, and nobody has said anything since."""
+        self.status = ""
+        self.evidence = ""
+
+
+class Answers:
+    """Every deferred outcome of one simulation."""
+
+    def __init__(self, world: World, broken: Callable[[int, str], None], effects: Mapping[str, list[Effect]]) -> None:
+        self._world = world
+        self._broken = broken
+        self._effects = effects
+        self._known: dict[str, _Awaiting] = {}
+        self._orders: Counter[str] = Counter()
+
+    def awaited(self, run: str) -> bool:
+        """Whether an operation of this run has a deadline still to come."""
+        return any(one.pending and name.startswith(f"{run}/") for name, one in self._known.items())
+
+    def waits_under(self, key: str) -> bool:
+        """Whether an operation is on record as waiting for the answer under this key."""
+        return any(known.key == key for known in self._known.values())
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    def heard(self, run: str, record: r.Record) -> None:
+        """A record became durable."""
+        match record:
+            case r.CommandApplied(command="late", note=note) if " under " in note and not note.startswith("refused"):
+                self._orders[f"{run}: {note}"] += 1
+                if self._orders[f"{run}: {note}"] > 1:
+                    self._broken(ONCE, f"run {run} took the message {note} twice")
+            case r.AttemptStarted(intent=intent):
+                self._started(operation_id(run, record.step), intent)
+            case r.OperationDeferred():
+                self._deferred(operation_id(run, record.step), record)
+            case r.LateReport(end=end):
+                self._reported(operation_id(run, record.step), end)
+            case r.Verified(verdict="did_not_happen", believable=True) if operation_id(run, record.step) in self._known:
+                self._known[operation_id(run, record.step)].pending = False
+            case r.OperationSettled(status=status, reason=reason):
+                self._settled(operation_id(run, record.step), status, reason)
+            case r.OperationParked(why=why):
+                self._settled(operation_id(run, record.step), "unknown", why)
+            case _:
+                return
+
+    def _started(self, name: str, intent: r.Intent | None) -> None:
+        if intent is not None and intent.tool in ASYNCHRONOUS:
+            self._known.setdefault(name, _Awaiting(intent.tool))
+        known = self._known.get(name)
+        if known is not None and known.pending:
+            self._broken(5, f"{name} was accepted, and was sent again before anybody had answered")
+
+    def _deferred(self, name: str, record: r.OperationDeferred) -> None:
+        known = self._known[name]
+        known.accepted, known.pending, known.key = True, True, record.key
+        strangers = [one.request.operation for one in self._of(record.key) if one.request.operation != name]
+        if strangers:
+            self._broken(ONCE, f"{name} waits under {record.key}, and that is the number of {strangers[0]}")
+
+    def _reported(self, name: str, end: r.End) -> None:
+        """News of an attempt: it has to be what the office did for this very operation."""
+        known = self._known.get(name)
+        if known is None or end.why != ANSWERED:
+            return
+        known.pending = False
+        applications = self._applications(known.tool, name)
+        if end.kind == "rejected" and not any(one.status == "failed" for one in applications):
+            self._broken(ONCE, f"{name} was told of a refusal, and nobody has refused it")
+        if end.kind == "returned":
+            said = msgspec.json.decode(end.result)
+            if said not in {one.value for one in applications if one.status == "succeeded"}:
+                self._broken(ONCE, f"{name} was told {said!r}, and that is not what was done for it")
+
+    def _settled(self, name: str, status: str, reason: str) -> None:
+        known = self._known.get(name)
+        if known is not None:
+            known.pending, known.status, known.evidence = False, status, reason
+
+    def happened(self, effect: Effect) -> None:
+        """An office did something: for what a model asks for again and again, once at most."""
+        if effect.service == "permit":
+            others = [one for one in self._world.services["permit"].effects if one.thing == effect.thing]
+            if len(others) > 1:
+                self._broken(2, f"{effect.thing} was permitted {len(others)} times: {[o.operation for o in others]}")
+
+    def acknowledged(self, actor: Actor, message: Message) -> None:
+        """Somebody told the sender that this message need not be sent again."""
+        self._world.tell(actor, f"{'refuses' if message.refused else 'acknowledges'} the webhook {message.id}")
+        if message.value == "forged" and not message.refused:
+            self._broken(ONCE, f"other words under the id {message.id} were taken")
+
+    def told_pending(self, outcome: Outcome[Any]) -> None:
+        """A model heard that something was accepted and is not finished."""
+        if outcome.operation not in self._known or not self._known[outcome.operation].accepted:
+            self._broken(12, f"a model heard that {outcome.operation} was accepted, and that is not on record")
+
+    # --- at the end of time ----------------------------------------------------------------------------------
+
+    async def at_the_end(self) -> None:
+        """Every answer that was acknowledged counts, and what nobody has answered is proven or asked about."""
+        for office in self._world.offices.values():
+            for message in office.messages:
+                if message.heard and not message.refused and message.status != "pending":
+                    self._counted(message)
+        waits = {row.run: row.waits for row in await self._world.journal.runs(limit=10_000)}
+        for name, known in self._known.items():
+            run = name.partition("/")[0]
+            if known.pending:
+                self._broken(19, f"{name} is awaited for ever")
+            if known.status == "unknown" and not (known.evidence and name.encode() in waits[run]):
+                self._broken(19, f"a person is to look at {name}, and is not told why")
+            if known.accepted:
+                self._world.reach.endings[f"answer to {known.tool} {known.status}"] += 1
+
+    def _counted(self, message: Message) -> None:
+        """The operation that waits under the key of this message has ended as the message says."""
+        name = message.application.request.operation
+        known = self._known.get(name)
+        if known is not None and known.key == message.key and known.status != message.status:
+            better = known.status == "succeeded" and self._effects.get(name)  # another attempt has landed
+            if not better:
+                self._broken(ONCE, f"{message.id} said that {name} {message.status}, and it is {known.status}")
+
+    def _of(self, key: str) -> list[Application]:
+        offices = self._world.offices.values()
+        return [one for office in offices for one in office.applications if one.key == key and one.announced]
+
+    def _applications(self, tool: str, name: str) -> list[Application]:
+        return [one for one in self._world.offices[tool].applications if one.request.operation == name]
