@@ -72,6 +72,10 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.model.memory.Remembered",
         "holdfast.model.memory.Lesson",
     ),
+    "`holdfast.conversation`": (
+        "holdfast.agent.conversing.Conversation",
+        "holdfast.agent.conversing.History",
+    ),
     "`holdfast.patterns`": (
         "holdfast.patterns.amends.follow_up",
         "holdfast.patterns.amends.close_or_label",
@@ -124,6 +128,8 @@ NOT_MADE: Final = frozenset(
         "Held",
         "UserMemory",
         "Lessons",
+        "Conversation",
+        "History",
         "Agent",
         "CurrentOperation",
         "RunHandle",

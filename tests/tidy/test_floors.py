@@ -18,6 +18,7 @@ FLOORS = {
     "plans": 3,
     "memory": 3,
     "patterns": 3,
+    "conversation": 3,
     "interfaces": 4,
     "integrations": 5,
 }

@@ -193,10 +193,11 @@ def _count(usage: object, *names: str) -> int:
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """What the model was shown, as JSON. Objects without a JSON form are shown by their text."""
-    return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=_shown)
+    return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=shown)
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """An object without a JSON form, as its client library would write it; else its text."""
     for name in ("model_dump", "to_dict", "dict"):
         if callable(method := getattr(value, name, None)):
             return method()

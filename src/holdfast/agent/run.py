@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.conversing import Conversation, Heard
 from holdfast.agent.course import PlanResult
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.grounds import relied
@@ -44,6 +45,7 @@ class Run:
     def __init__(self, scope: Scope) -> None:
         self._root = scope
         self._facts = Facts(self.scope, scope.instance.known)
+        self._heard: dict[str, Heard] = {}
 
     @property
     def id(self) -> str:
@@ -179,6 +181,11 @@ class Run:
     def lessons(self, topic: str) -> Lessons:
         """What earlier runs learned on a topic: `await run.lessons("booking flights").recall()`."""
         return Lessons(self.scope, topic)
+
+    def conversation(self, name: str = "") -> Conversation:
+        """What was said, as a stream of its own: of this run, or of that name where several runs take part."""
+        name = name or self.id
+        return Conversation(self.scope, name, self._heard.setdefault(name, Heard()))
 
     async def digest(self) -> str:
         """What this run has done, proven by its records, and what is pending: a block for a prompt.

@@ -71,14 +71,16 @@ def _parts(value: Any) -> Iterable[object]:
     return getattr(value, "__dict__", dict[str, object]()).values()
 
 
-def digest(history: RunHistory) -> str:
+def digest(*histories: RunHistory) -> str:
     """What is done and what is pending, as a block for a prompt: a model whose memory was cut still knows it."""
     done = [
         f"- {operation.intent.tool} {_shown(operation.intent.arguments)}: {_shown(operation.result)} [{name}]"
+        for history in histories
         for name, operation in proven(history).items()
     ]
     pending = [
         f"- {operation.intent.tool} {_pending(operation)}: {operation.phase} [{operation.step}]"
+        for history in histories
         for operation in history.open_operations()
         if not operation.intent.serves or operation.intent.completes
     ]

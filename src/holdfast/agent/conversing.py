@@ -1,0 +1,174 @@
+"""`run.conversation()`: what was said, said once, and shown as it was on replay.
+
+A message is stored once, in the ledger. The run records which entry it became, and of each reading only what others
+said in between and what is proven by then: a model that is shown a history of a hundred messages adds none of them to
+the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.decisions import shown
+from holdfast.engine import values
+from holdfast.engine.loading import load
+from holdfast.engine.scopes import Scope
+from holdfast.errors import UsageError
+from holdfast.journal.port import Post
+from holdfast.model.claims import digest
+from holdfast.model.conversation import Spoken, conversation_stream, told
+from holdfast.model.ids import NAME_LIMIT, can_name
+
+
+class Heard:
+    """What this run knows of one conversation: its entries by their numbers, and how far it has read."""
+
+    def __init__(self) -> None:
+        self.entries: Final[dict[int, Spoken]] = {}
+        self.through = 0
+        self.proven: list[str] = []
+
+
+class History:
+    """A conversation at one point of a run. Hand it to `run.decide`, which stores only where it stood.
+
+    `messages` are those since the last compaction, oldest first, in the form in which they were appended. `summary` is
+    what was said before, and `proven` what was done and is pending, from the records; both are empty where nothing
+    was compacted, and together they are the `preface`.
+    """
+
+    def __init__(self, name: str, messages: list[tuple[int, Any]], through: int, summary: str, proven: str) -> None:
+        self.name = name
+        self.messages = [message for _, message in messages]
+        self.summary = summary
+        self.proven = proven
+        self.through = through
+        self.entries = tuple(number for number, _ in messages)
+
+    @property
+    def preface(self) -> str:
+        """What a model has to know before the messages, as one text; empty where it sees the whole conversation."""
+        return f"{self.proven}\n\nWhat was said before, in short:\n{self.summary}" if self.summary else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a decision that was shown this is recorded with: where the conversation stood, and a digest of it."""
+        text = msgspec.json.encode([self.summary, self.messages], order="deterministic")
+        return {"conversation": self.name, "through": self.through, "digest": hashlib.sha256(text).hexdigest()[:16]}
+
+
+class Conversation:
+    """One conversation. Several runs may take part in it; what each of them did stays in its own records."""
+
+    def __init__(self, scope: Callable[[], Scope], name: str, heard: Heard) -> None:
+        own = name == scope().instance.run
+        if not own and not can_name(name):
+            raise UsageError(
+                f"{name[:NAME_LIMIT]!r} cannot name a conversation",
+                next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
+            )
+        self._scope = scope
+        self._heard = heard
+        self._of = "" if own else f":{name}"
+        self.name = name
+
+    async def append(self, message: Any, *, id: str = "") -> bool:  # noqa: A002 - the spelling users write
+        """Say something: any value with a JSON form, such as a mapping of role and content. True where it is new.
+
+        It is said once, also where this code runs again after a crash. `id` is what names the message where it came
+        from (of a tool call, of a webhook): a second message of that id is not appended, whoever brings it.
+        """
+        plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=shown))
+        if plain is None:
+            raise UsageError("a message of a conversation cannot be None", next_step="append what was said")
+        return await self._say(Spoken(self._scope().instance.run, "", plain), id)
+
+    async def history(self) -> History:
+        """What was said up to now, by this run and by others. The same on replay."""
+        heard, scope = self._heard, self._scope()
+        answer: dict[str, Any] = await values.value(scope, f"history{self._of}", lambda: self._read(scope))
+        heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
+        heard.through = answer["through"]
+        now = told(heard.entries, heard.through)
+        if now.summary:
+            heard.proven = [*heard.proven[: answer.get("as_before", 0)], *answer.get("then", [])]
+        return History(
+            self.name, list(now.messages), heard.through, now.summary, "\n".join(heard.proven) if now.summary else ""
+        )
+
+    async def compact(self, summary: str, history: History, *, keep: int = 0) -> None:
+        """From here on show `summary` in place of the messages that `history` holds, but for the last `keep` of them.
+
+        What was said after `history` was taken stays. Nothing is removed, and receipts are not part of it: every later
+        history has what is done and pending in its `preface`, from the records. Keep a call of a tool together with
+        its answer. Raises `UsageError` for an empty summary.
+        """
+        if not summary.strip() or keep < 0:
+            raise UsageError("a compaction needs a summary", next_step="say in short what was said")
+        covered = history.entries[: max(0, len(history.entries) - keep)]
+        before = told(self._heard.entries, self._heard.through).covers
+        await self._say(Spoken(self._scope().instance.run, "", None, summary, max((before, *covered))), "")
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    async def _say(self, spoken: Spoken, key: str) -> bool:
+        """Post it once: whoever goes on after a crash posts under the same name, and finds what is there."""
+        scope = self._scope()
+        what = f"said{self._of}"
+        step = f"{scope.path}{what}#{scope.counts.get(scope.path + what, 0) + 1}"
+        spoken = msgspec.structs.replace(spoken, step=step)
+
+        async def fresh() -> dict[str, Any]:
+            post = Post(conversation_stream(self.name), key or f"{spoken.run}/{step}", msgspec.json.encode(spoken))
+            entry = await scope.instance.engine.journal.post(post)
+            first = msgspec.json.decode(entry.body, type=Spoken)
+            ours = (first.run, first.step) == (spoken.run, step)
+            return {
+                "entry": entry.id,
+                "ours": ours,
+                **({} if first == spoken else {"said": msgspec.to_builtins(first)}),
+            }
+
+        answer: dict[str, Any] = await values.value(scope, what, fresh)
+        said = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken
+        self._heard.entries[answer["entry"]] = said
+        self._heard.through = max(self._heard.through, answer["entry"])
+        return bool(answer["ours"])
+
+    async def _read(self, scope: Scope) -> dict[str, Any]:
+        """What others have said since the last reading, and how what is proven has changed."""
+        heard, instance = self._heard, scope.instance
+        found = await instance.engine.journal.entries(conversation_stream(self.name))
+        spoken = {entry.id: msgspec.json.decode(entry.body, type=Spoken) for entry in found}
+        new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != instance.run}
+        through = max(spoken, default=0)
+        answer: dict[str, Any] = {"through": max(through, heard.through)}
+        if new:
+            answer["new"] = [[number, msgspec.to_builtins(one)] for number, one in new.items()]
+        now = told({**spoken, **heard.entries}, answer["through"])
+        if now.summary:
+            lines = await _proven(scope, now.runs)
+            same = _alike(heard.proven, lines)
+            answer |= {"as_before": same, "then": lines[same:]}
+        return answer
+
+
+async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
+    """What the runs that took part have done, and what is pending there, line by line."""
+    instance = scope.instance
+    await instance.settle_writes()
+    histories = [await load(instance.engine, run) for run in dict.fromkeys((*runs, instance.run))]
+    return digest(*histories).splitlines()
+
+
+def _alike(before: list[str], now: list[str]) -> int:
+    """How many lines both begin with."""
+    same = 0
+    for one, other in zip(before, now, strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
