@@ -101,8 +101,8 @@ class Request(msgspec.Struct, frozen=True):
 class Wire(Protocol):
     """The way to the outside world: who counts what happens there."""
 
-    def fault(self, tool: AnyTool) -> Fault | None:
-        """What becomes of the next call."""
+    def fault(self, request: Request) -> Fault | None:
+        """What becomes of this call."""
         ...
 
     def reached(self, boundary: str, /) -> None:
@@ -122,7 +122,7 @@ async def send(wire: Wire, tool: AnyTool, served: tuple[Any, ...], arguments: Ma
     """One call of a tool, with what becomes of it on the way. Raises what a client library would raise."""
     request = Request(tool, served, arguments, current_operation())
     writes = tool.contract.effect == "write"
-    fault = wire.fault(tool) or NO_FAULT
+    fault = wire.fault(request) or NO_FAULT
     kind = None if fault is NO_FAULT else fault.kind
     if writes:
         wire.reached(f"before {tool.name} is done")
@@ -131,7 +131,7 @@ async def send(wire: Wire, tool: AnyTool, served: tuple[Any, ...], arguments: Ma
         if kind == "land_late":
             wire.send_later(request, fault.after_s)
         raise _timeout(kind)
-    half = _half_of(arguments, fault.parameter) if kind == "half_lands" else None
+    half = half_of(arguments, fault.parameter) if kind == "half_lands" else None
     result = await wire.perform(request, arguments if half is None else half)
     if kind == "deliver_twice":
         result = await wire.perform(request, arguments)
@@ -161,7 +161,7 @@ def _timeout(kind: Kind | None) -> TimeoutError:
     return TimeoutError(f"injected fault: {WORDS[kind]}" if kind else "")
 
 
-def _half_of(arguments: Mapping[str, Any], parameter: str) -> dict[str, Any] | None:
+def half_of(arguments: Mapping[str, Any], parameter: str = "") -> dict[str, Any] | None:
     """The arguments of which half reaches the system; None where none of them has halves."""
     wanted = [parameter] if parameter else [name for name, value in arguments.items() if _is_many(value)]
     for name in wanted:

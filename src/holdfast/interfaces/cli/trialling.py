@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -16,17 +17,22 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.inputs import AnyAgent, lines_of, parsed
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
-from holdfast.interfaces.cli.status import DONE, FAILED
+from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED
 from holdfast.interfaces.cli.targets import load_agent, load_function
 from holdfast.interfaces.cli.words import count, short
 from holdfast.testing.trial.faults import KINDS, FaultKind
 from holdfast.testing.trial.figures import ARMS, Group, Repeat, alike
-from holdfast.testing.trial.page import page
+from holdfast.testing.trial.page import cut_short, page
 from holdfast.testing.trial.performing import Wanted, check_parameters
-from holdfast.testing.trial.report import Plan, Refused, Report, report, try_all
+from holdfast.testing.trial.report import Plan, Refused, Report, planned, report, try_all
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _NAMES: Final = {"plain": "without faults", "faults": "with faults"}
 _SHOWN: Final = 12
+_WIDTH: Final = 80
+_GOES_ON: Final = " \\"
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -82,8 +88,11 @@ def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
     if wanted.check is not None:
         check_parameters(wanted.check)
     plan, refused = _plan(agent, options)
-    with _progress(call.screen, plan, wanted) as advance, _said_once():
-        runs = try_all(wanted, plan, advance)
+    runs: list[Repeat] = []
+    with _progress(call.screen, planned(wanted, plan)) as advance, _said_once(), suppress(KeyboardInterrupt):
+        for one in try_all(wanted, plan):
+            runs.append(one)
+            advance(one)
     found = report(wanted, plan, runs, refused, lambda group: _command(options, group))
     if html is not None:
         _write(html, page(found))
@@ -91,6 +100,9 @@ def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
         call.screen.document(found)
     else:
         _tell(call.screen, found, html)
+    if found.interrupted:
+        call.screen.note((cut_short(found), "bold red"))
+        return INTERRUPTED
     judged = found.judged
     passed = judged is not None and judged.curve[0] >= at_least
     return DONE if passed and not refused else FAILED
@@ -150,7 +162,7 @@ def _write(name: str, text: str) -> None:
 
 
 @contextmanager
-def _progress(screen: Screen, plan: Plan, wanted: Wanted) -> Generator[Callable[[Repeat], None]]:
+def _progress(screen: Screen, runs: int) -> Generator[Callable[[Repeat], None]]:
     """A bar on standard error where somebody watches; otherwise nothing."""
     if screen.as_json or not screen.err.is_terminal:
         yield lambda _: None
@@ -160,7 +172,7 @@ def _progress(screen: Screen, plan: Plan, wanted: Wanted) -> Generator[Callable[
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     failed = 0
     with Progress(*columns, console=screen.err, transient=True) as progress:
-        bar = progress.add_task("", total=len(plan.inputs) * plan.repeat * (2 if wanted.kinds else 1))
+        bar = progress.add_task("", total=runs)
 
         def advance(one: Repeat) -> None:
             nonlocal failed
@@ -197,11 +209,11 @@ def _tell(screen: Screen, found: Report, html: str | None) -> None:
     if found.faults:
         screen.line((f"faults: {', '.join(found.faults)}", "dim"))
     screen.line("")
-    ks = _columns(found.repeat)
+    ks = _columns(max((len(one.curve) for one in found.arms.values()), default=0))
     rows = [(phrase(("", "dim")), *(phrase((f"pass^{k}", "dim")) for k in ks), phrase(("runs passed", "dim")))]
     for arm in ARMS:
         if (figures := found.arms.get(arm)) is not None:
-            cells = [phrase((_percent(figures.curve[k - 1]), _style(figures.curve[k - 1]))) for k in ks]
+            cells = [_cell(figures.curve[k - 1]) if k <= len(figures.curve) else phrase("") for k in ks]
             rows.append((phrase(_NAMES[arm]), *cells, phrase(f"{figures.passed} of {figures.repeats}")))
     screen.show(grid(rows))
     _tell_failures(screen, found)
@@ -220,9 +232,20 @@ def _tell_failures(screen: Screen, found: Report) -> None:
         if group.faults:
             rows.append((phrase("  "), phrase((f"after {'; '.join(group.faults)}", "dim"))))
         screen.show(grid(rows, (2,)))
-        screen.line(("    again: ", "dim"), group.command)
+        screen.block(folded(f"    again: {group.command}"))
     if len(found.failures) > _SHOWN:
         screen.line(f"... and {len(found.failures) - _SHOWN} more reasons: --json or --html has all of them")
+
+
+def folded(command: str) -> str:
+    """A command in lines that a terminal shows whole, and that a shell takes for one."""
+    lines = [""]
+    for word in re.findall(r"\s*(?:--\S+\s+)?(?:'[^']*'|\S)+", command):
+        if len(lines[-1]) + len(word) > _WIDTH - len(_GOES_ON):
+            lines.append(" " * 11 + word.strip())
+        else:
+            lines[-1] += word
+    return f"{_GOES_ON}\n".join(lines)
 
 
 def _columns(repeat: int) -> list[int]:
@@ -230,6 +253,10 @@ def _columns(repeat: int) -> list[int]:
     return (
         list(range(1, repeat + 1)) if repeat <= 5 else sorted({k for k in (1, 2, 4, 8, 16) if k <= repeat} | {repeat})
     )
+
+
+def _cell(share: float) -> Text:
+    return phrase((_percent(share), _style(share)))
 
 
 def _percent(share: float) -> str:

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
-from holdfast.engine.current import current_operation
 from holdfast.engine.seams import Threads
 from holdfast.engine.tooling import Code
-from holdfast.testing.faults import ON_READS, WORDS, AnyTool, Effect, Fault, Kind, Request
+from holdfast.testing.faults import ON_READS, WORDS, AnyTool, Effect, Fault, Kind, Request, half_of
 from holdfast.testing.trial.lives import Passing
 from holdfast.testing.wire import Lag, Underway
 
@@ -57,14 +56,16 @@ class Mischief:
 
     # --- the wire: see `Standing` --------------------------------------------------------------------------------
 
-    def fault(self, tool: AnyTool) -> Fault | None:
+    def fault(self, request: Request) -> Fault | None:
         """See `Wire.fault`."""
-        at = current_operation()
+        tool, at = request.tool, request.at
         kinds: list[Kind] = [one for one in self._kinds if tool.contract.effect == "write" or one in ON_READS]
         if not kinds or self._met[at.id] >= MOST or self._chance.random() >= RATE:
             return None
         self._met[at.id] += 1
         kind = self._chance.choice(kinds)
+        if kind == "half_lands" and half_of(request.arguments) is None:
+            kind = "cut_reply"
         self.done.append(f"{tool.name}: {WORDS[kind]}")
         return Fault(kind, after_s=self._after_s(tool, kind))
 

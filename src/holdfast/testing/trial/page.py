@@ -64,6 +64,7 @@ def page(found: Report) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">{escape(_settings(found))}</p>',
+        f'<p class="bad">{cut_short(found)}</p>' if found.interrupted else "",
         _cards(found),
         _chart(found),
         _refused(found),
@@ -77,6 +78,11 @@ def page(found: Report) -> str:
         + "\n".join(part for part in parts if part)
         + "\n</main></body></html>\n"
     )
+
+
+def cut_short(found: Report) -> str:
+    """What is missing in the report of an interrupted trial."""
+    return f"Interrupted: {len(found.runs)} of {found.planned} runs were finished, and this report is about those."
 
 
 def _settings(found: Report) -> str:

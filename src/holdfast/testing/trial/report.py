@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.testing.trial.figures import ARMS, Group, InputFigures, Repeat, by_input, curve, grouped
+from holdfast.testing.trial.figures import ARMS, Arm, Group, InputFigures, Repeat, by_input, curve, grouped
 from holdfast.testing.trial.performing import Wanted, perform_both
 
 
@@ -26,7 +27,11 @@ class ArmFigures(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a trial found. `arms`: `plain`, and `faults` where there were any."""
+    """What a trial found. `arms`: `plain`, and `faults` where there were any.
+
+    One that was `interrupted` made fewer `runs` than the `planned` ones; its curves are those of the cases that were
+    repeated as often as they should, if there are any.
+    """
 
     agent: str
     inputs: int
@@ -39,6 +44,8 @@ class Report(msgspec.Struct, frozen=True):
     failures: list[Group]
     refused: list[Refused]
     runs: list[Repeat]
+    planned: int
+    interrupted: bool = False
 
     @property
     def judged(self) -> ArmFigures | None:
@@ -55,30 +62,40 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
 
 
-def try_all(wanted: Wanted, plan: Plan, advance: Callable[[Repeat], None]) -> list[Repeat]:
-    """Run every input `repeat` times in each arm. `advance` is told of each run as it ends."""
-    done: list[Repeat] = []
+def try_all(wanted: Wanted, plan: Plan) -> Iterator[Repeat]:
+    """Run every input `repeat` times in each arm, and give each run as it has ended."""
     for line, given in plan.inputs.items():
         for number in range(plan.repeat):
-            for one in perform_both(wanted, line, given, plan.seed + number):
-                done.append(one)
-                advance(one)
-    return done
+            yield from perform_both(wanted, line, given, plan.seed + number)
+
+
+def planned(wanted: Wanted, plan: Plan) -> int:
+    """How many runs that is."""
+    return len(plan.inputs) * plan.repeat * (2 if wanted.kinds else 1)
 
 
 def report(
     wanted: Wanted, plan: Plan, runs: Sequence[Repeat], refused: Iterable[Refused], command: Callable[[Group], str]
 ) -> Report:
     """The figures of these runs. `command` says how a failure is repeated."""
-    figures = by_input(runs, plan.shown)
-    arms: dict[str, ArmFigures] = {}
-    for arm in ARMS:
-        counts = [(plan.repeat, one.passed[arm]) for one in figures if arm in one.passed]
-        if counts:
-            arms[arm] = ArmFigures(curve(counts), sum(c for _, c in counts), sum(n for n, _ in counts))
+    arms = {arm: found for arm in ARMS if (found := _figures(runs, arm, plan.repeat)) is not None}
     failures = [msgspec.structs.replace(group, command=command(group)) for group in grouped(runs)]
+    due = planned(wanted, plan)
     check = "the run completed" if wanted.check is None else str(getattr(wanted.check, "__name__", wanted.check))
     return Report(
-        wanted.agent.name, len(plan.inputs), plan.repeat, plan.seed, list(wanted.kinds), check, arms, figures, failures,
-        list(refused), list(runs),
+        wanted.agent.name, len(plan.inputs), plan.repeat, plan.seed, list(wanted.kinds), check, arms,
+        by_input(runs, plan.shown), failures, list(refused), list(runs), due, len(runs) < due,
     )  # fmt: skip
+
+
+def _figures(runs: Sequence[Repeat], arm: Arm, repeat: int) -> ArmFigures | None:
+    made, passed = Counter[int](), Counter[int]()
+    for one in runs:
+        if one.arm == arm:
+            made[one.line] += 1
+            passed[one.line] += one.passed
+    if not made:
+        return None
+    counts = [(made[line], passed[line]) for line in made]
+    whole = [count for count in counts if count[0] == repeat] or counts
+    return ArmFigures(curve(whole), passed.total(), made.total())

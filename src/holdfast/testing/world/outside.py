@@ -101,9 +101,9 @@ class Outside:
 
     # --- the wire: see `Standing` ---------------------------------------------------------------------------------
 
-    def fault(self, tool: AnyTool) -> Fault | None:
+    def fault(self, request: Request) -> Fault | None:
         """See `Wire.fault`: those that were ordered, in their order."""
-        faults = self._left.get(tool.name, [])
+        faults = self._left.get(request.tool.name, [])
         while faults and faults[0].times <= 0:
             faults.pop(0)
         if not faults:
