@@ -62,6 +62,9 @@ CASES = {
     "absence-never-believed": (
         plain("timeout=TEN", after=VERIFY.replace("SETTINGS", "check_first=True")), plain("timeout=TEN", after=SETTLED)
     ),
+    "proof-by-likeness": (
+        plain(SAFE, after=SETTLED), plain(SAFE, after=SETTLED.replace("return DidN", "print(operation.marker)\n    return DidN"))
+    ),
     "repeat-overwrites": (
         plain("idempotency=Natural(), timeout=TEN"), plain("idempotency=Natural(), timeout=TEN", after=OBSERVE)
     ),

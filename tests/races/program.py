@@ -64,6 +64,24 @@ def letter_from_a_thread(to: str) -> str:
     return line.send_and_block("mail", to, **found)
 
 
+@tool(timeout=SHORT, retry=SOON)
+def letter_past_the_check(to: str) -> str:
+    """Between the last check and the first byte there is a gap, and here somebody can stop the process in it."""
+    current_operation().check_send()
+    line.send_and_block("token", to)
+    found = {**identity(), "key": current_operation().marker}
+    return line.send_and_block("mail", to, **found)
+
+
+@tool(idempotency=DAY, timeout=SHORT, retry=SOON)
+def charge_past_the_check(order: str) -> str:
+    """The same, to a system that honours our key."""
+    current_operation().check_send()
+    line.send_and_block("token", order)
+    return line.send_and_block("keyed", order, **identity(key=True))
+
+
+@letter_past_the_check.verify(settle_window=timedelta(milliseconds=50), every=timedelta(milliseconds=20))
 @letter.verify(settle_window=timedelta(milliseconds=50), every=timedelta(milliseconds=20))
 @letter_from_a_thread.verify(settle_window=timedelta(milliseconds=50), every=timedelta(milliseconds=20))
 async def in_sent_mail(operation: Operation[str], to: str) -> Verdict[str]:
@@ -118,6 +136,16 @@ async def writes(_run: Run, given: str) -> str:
 @agent()
 async def writes_from_a_thread(_run: Run, given: str) -> str:
     return await letter_from_a_thread(given)
+
+
+@agent()
+async def writes_past_the_check(_run: Run, given: str) -> str:
+    return await letter_past_the_check(given)
+
+
+@agent()
+async def charges_past_the_check(_run: Run, given: str) -> str:
+    return await charge_past_the_check(given)
 
 
 @agent()
@@ -209,7 +237,7 @@ async def dies_before_any_step(_run: Run, given: str) -> str:
 AGENTS = {
     found.name: found
     for found in (
-        writes, writes_from_a_thread, stocks, waits_on_a_thread, limits_itself, is_limited, loses_a_sibling, cleans_up,
+        writes, writes_from_a_thread, writes_past_the_check, charges_past_the_check, stocks, waits_on_a_thread, limits_itself, is_limited, loses_a_sibling, cleans_up,
         cleans_up_after_a_write, may_be_poisoned, dies_before_any_step,
     )
 }  # fmt: skip

@@ -80,6 +80,39 @@ def test_a_stale_owner_that_had_sent_is_found_out(case):
     assert_fenced(case)
 
 
+def test_a_gap_after_the_last_check_sends_late_and_is_waited_for(case):
+    """Nobody can stop that send; but while the process lives its call counts as open, so nothing is sent again."""
+    case.ask("rule", of="token", rule={"hold": "after"})
+    stale = stopped(case, "writes_past_the_check", "token")
+    fresh = overtaking(case, "writes_past_the_check")
+    searches = len(requests(case, "search"))
+    until(lambda: len(requests(case, "search")) > searches + 10)  # many absences, long after the settle window
+    assert not requests(case, "mail"), "an absence was believed while the first process could still send"
+    case.ask("release", of="token")
+    case.signal(stale, "SIGCONT")
+    assert results(case.wait(fresh), case.wait(stale)) == {"mail-bob"}
+    check(case.stored(), case.world(), "run")
+    assert [request["attempt"] for request in requests(case, "mail")] == [1]
+    assert_fenced(case)
+
+
+def test_a_gap_after_the_last_check_is_closed_by_a_system_that_honours_the_key(case):
+    """The next owner does not wait: it asks under the same key, and the late request meets the stored answer."""
+    case.ask("rule", of="token", rule={"hold": "after"})
+    stale = stopped(case, "charges_past_the_check", "token")
+    fresh = overtaking(case, "charges_past_the_check")
+    until(lambda: len(requests(case, "token")) > 1)
+    case.ask("release", of="token")
+    told = results(case.wait(fresh))
+    case.signal(stale, "SIGCONT")
+    assert results(case.wait(stale)) == told
+    until(lambda: len(requests(case, "keyed")) > 1)
+    check(case.stored(), case.world(), "run")
+    assert sorted(request["attempt"] for request in requests(case, "keyed"))[0] == 1
+    assert len({request["key"] for request in requests(case, "keyed")}) == 1
+    assert_fenced(case)
+
+
 def test_what_a_stale_owner_knows_settles_a_plain_write(case):
     """The next owner could only call it unknown; the first one comes back and knows that it returned."""
     case.ask("rule", of="plain", rule={"hold": "after"})

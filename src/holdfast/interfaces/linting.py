@@ -39,12 +39,16 @@ class Finding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ToolFacts:
-    """What is known about one tool. `model` says that a model may choose it; `source` is None where unreadable."""
+    """What is known about one tool. `model` says that a model may choose it.
+
+    `source` and that of its `verifier` are None where there is none, or it cannot be read.
+    """
 
     contract: Contract
     claims: bool
     model: bool
     source: Source | None
+    verifier: Source | None
 
     @property
     def plain(self) -> bool:
@@ -100,6 +104,13 @@ RULES: Final[tuple[Rule, ...]] = (
         "@{tool}.verify(settle_window=...): how long after a call its effect may still become visible",
     ),
     Rule(
+        "proof-by-likeness", "warning",
+        lambda tool: tool.verifier is not None and tool.contract.natural is None
+        and not tool.verifier.names & {"key", "marker", "id", "expected"},
+        "an earlier effect of yours that becomes visible late: its verifier does not ask whose effect it sees",
+        "plant current_operation().marker (or .key) with the effect, and look for operation.marker",
+    ),
+    Rule(
         "repeat-overwrites", "warning",
         lambda tool: tool.contract.natural is not None and not tool.contract.observes,
         "somebody else changing the same thing in between: a repeat within {within} overwrites it",
@@ -150,7 +161,9 @@ def lint(agents: Iterable[AnyAgent]) -> list[Finding]:
 def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[Finding]:
     if tool.contract.effect == "read":
         return []  # a read changes nothing: whatever repeats it does no harm
-    facts = ToolFacts(tool.contract, tool.claims, model, source_of(tool.__wrapped__))
+    verify = tool.handlers.get("verify")
+    verifier = source_of(verify.function) if verify is not None else None
+    facts = ToolFacts(tool.contract, tool.claims, model, source_of(tool.__wrapped__), verifier)
     words = _words(facts)
     found = [
         Finding(tool.name, rule.name, rule.severity, rule.cannot_survive.format(**words), rule.add.format(**words),
