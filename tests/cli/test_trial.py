@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -392,48 +391,3 @@ def test_tools_are_as_they_were_afterwards(shop: Lab):
     tried = len(shop.world)
     assert shop("run", "desk.py:desk", shop.ticket("9")).status == 0
     assert len(shop.world) == tried + 2
-
-
-WAITING = """
-import asyncio, sys
-from holdfast import Run, agent, tool
-
-
-@tool
-async def tell(order: str) -> None:
-    pass
-
-
-@agent(run_id="order-{order}", tools=[tell])
-async def stuck(run: Run, order: str) -> None:
-    await tell(order)
-    if order == "A-2":
-        print("waiting", file=sys.stderr, flush=True)
-        await asyncio.Event().wait()
-"""
-
-
-def test_an_interrupted_trial_reports_what_was_finished(shop: Lab):
-    shop.write("waiting.py", WAITING)
-    options = ("--faults", "none", "--repeat", "3", "--html", "trial.html")
-    running = shop.start("trial", "waiting.py:stuck", "--inputs", "cases.jsonl", *options)
-    assert running.stderr is not None
-    assert running.stderr.readline() == "waiting\n"
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=30)
-    said = "Interrupted: 3 of 6 runs were finished, and this report is about those."
-    assert (running.returncode, err) == (130, said + "\n")
-    assert re.search(r"^without faults +100% +100% +100% +3 of 3$", out, re.MULTILINE)
-    assert said in (shop.directory / "trial.html").read_text()
-
-
-def test_a_trial_that_is_interrupted_at_once_reports_nothing_but_that(shop: Lab):
-    shop.write("waiting.py", WAITING.replace("A-2", "A-1"))
-    running = shop.start("trial", "waiting.py:stuck", "--inputs", "cases.jsonl", "--json")
-    assert running.stderr is not None
-    assert running.stderr.readline() == "waiting\n"
-    running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=30)
-    found = json.loads(out)
-    assert running.returncode == 130
-    assert (found["interrupted"], found["planned"], found["runs"], found["arms"]) == (True, 32, [], {})

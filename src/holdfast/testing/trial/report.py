@@ -78,7 +78,9 @@ def report(
     wanted: Wanted, plan: Plan, runs: Sequence[Repeat], refused: Iterable[Refused], command: Callable[[Group], str]
 ) -> Report:
     """The figures of these runs. `command` says how a failure is repeated."""
-    arms = {arm: found for arm in ARMS if (found := _figures(runs, arm, plan.repeat)) is not None}
+    arms: dict[str, ArmFigures] = {
+        arm: found for arm in ARMS if (found := _figures(runs, arm, plan.repeat)) is not None
+    }
     failures = [msgspec.structs.replace(group, command=command(group)) for group in grouped(runs)]
     due = planned(wanted, plan)
     check = "the run completed" if wanted.check is None else str(getattr(wanted.check, "__name__", wanted.check))
