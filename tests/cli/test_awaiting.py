@@ -1,5 +1,10 @@
 """`holdfast deliver` and `holdfast pending`, on a journal on disk."""
 
+import subprocess
+import sys
+
+import pytest
+
 from tests.cli.lab import Lab
 
 HOTEL = """
@@ -95,3 +100,56 @@ def test_a_part_that_is_still_to_come_is_listed_shown_explained_and_settled(hold
     assert holdfast("resume", "mail-mon").json == ["ann", "eve"]
     assert "eve: done" in holdfast("show", "mail-mon").out
     assert holdfast("replay", "mail-mon").status == 0
+
+
+DELIVERER = """
+import asyncio, os, signal, sys
+
+from holdfast import Holdfast
+from holdfast.engine.awaiting import Arrival
+from holdfast.interfaces import service
+from holdfast.model.records import Raw
+
+async def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def deliver(point):
+    async with Holdfast("holdfast.db") as app:
+        if point == "announced":
+            first, post = iter([True]), app.engine.journal.post
+            app.engine.journal.post = lambda one: post(one) if next(first, False) else die()
+        elif point == "stored":
+            service.forward = die
+        else:
+            service.Service._apply = die
+        await app.service.deliver("B-7", Arrival("m1", result=Raw(b'"room 7"')))
+
+asyncio.run(deliver(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("point", ["announced", "stored", "ordered"])
+def test_a_deliverer_that_is_killed_leaves_no_run_asleep(holdfast: Lab, point: str):
+    waiting(holdfast, "7")
+    holdfast.write("deliver.py", DELIVERER)
+    dead = subprocess.run([sys.executable, "deliver.py", point], cwd=holdfast.directory, check=False)
+    assert dead.returncode == -9
+    worked = holdfast("worker", "hotel.py:stay", "--once")
+    if point == "announced":  # nothing was stored, and so nothing acknowledged: its sender sends it again
+        assert worked.out == "0 runs driven.\n"
+        holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+        worked = holdfast("worker", "hotel.py:stay", "--once")
+    assert worked.out == "1 run driven.\n"
+    assert holdfast("resume", "stay-7").out == '"room 7"\n'
+    assert asked(holdfast) == ["7"]
+
+
+def test_an_answer_that_does_not_fit_is_read_by_whoever_has_the_code(holdfast: Lab):
+    waiting(holdfast, "7")
+    said = holdfast("deliver", "B-7", "--id", "m1", "--result", "7")
+    assert said.lines[0] == "Recorded."
+    resumed = holdfast("resume", "stay-7")
+    assert resumed.status == 3
+    assert "is not what book returns; expected str" in resumed.err
+    assert holdfast("resolve", "stay-7/book#1", "--happened", "--result", '"room 7"', "--by", "bea").status == 0
+    assert holdfast("resume", "stay-7").out == '"room 7"\n'

@@ -27,6 +27,8 @@ from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
 _LOG: Final = logging.getLogger("holdfast")
+BROUGHT: Final = "arrived/"
+"""How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
 Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
 About: TypeAlias = r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
 
@@ -68,6 +70,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
     if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
         return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
+        record = _read(operation, record, entry, tools)
         return (applied, _dated(record, stamp), *_contradiction(operation, record, stamp))
     return (applied, replace(record, entry=entry.id, **stamp))
 
@@ -98,7 +101,13 @@ def _answered_otherwise(operation: OperationState, report: r.LateReport) -> bool
         return False
     end = operation.attempts[report.number - 1].end
     answers = {"returned", "rejected"}
-    return end is not None and end.kind in answers and report.end.kind in answers and end.kind != report.end.kind
+    return (
+        end is not None
+        and not end.unfit
+        and end.kind in answers
+        and report.end.kind in answers
+        and end.kind != report.end.kind
+    )
 
 
 def _contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
@@ -219,13 +228,31 @@ def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
 
 
 def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCode]) -> str:
-    """The tool whose code has to say whether the result that a person gave fits; empty where nothing has to wait."""
+    """The tool whose code has to say whether a result that was brought fits; empty where nothing has to wait."""
     record = msgspec.json.decode(entry.body, type=Command).record
-    operation = history.operations.get(record.step) if isinstance(record, r.Resolved) else None
-    if operation is None or not isinstance(record, r.Resolved) or record.result == r.NOTHING:
+    if not isinstance(record, (r.Resolved, r.LateReport)):
         return ""
-    tool = operation.intent.tool
-    return "" if tool in tools or operation.intent.completes else tool
+    operation = history.operations.get(record.step)
+    if operation is None or operation.intent.completes or operation.intent.tool in tools:
+        return ""
+    if isinstance(record, r.Resolved):
+        return "" if record.result == r.NOTHING else operation.intent.tool
+    end = record.end
+    if operation.final or end.kind != "returned" or not entry.key.startswith(BROUGHT):
+        return ""
+    return "" if end.result == r.NOTHING and _may_be_null(history, operation) else operation.intent.tool
+
+
+def _read(operation: OperationState, report: r.LateReport, entry: Entry, tools: Mapping[str, ToolCode]) -> r.LateReport:
+    """A report with the answer that somebody brought, marked where that is not what the tool returns."""
+    tool, end = tools.get(operation.intent.tool), report.end
+    brought = entry.key.startswith(BROUGHT) and end.kind == "returned" and not operation.intent.completes
+    misfit = tool.codec.misfit(bytes(end.result)) if brought and tool is not None else ""
+    if not misfit:
+        return report
+    text = clean(bytes(end.result).decode("utf-8", "replace"))
+    why = clean(f"{end.why}, and {text} is not what {operation.intent.tool} returns; {misfit}")
+    return replace(report, end=replace(end, unfit=True, why=why))
 
 
 def _misfit(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> str:

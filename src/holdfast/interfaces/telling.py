@@ -100,6 +100,8 @@ def end_text(end: r.End) -> str:
     """How one call ended."""
     why = f": {end.why}" if end.why else ""
     match end.kind:
+        case "returned" if end.unfit:
+            return f"may have landed{why}"
         case "returned":
             return "returned" + (", but its result could not be stored" if end.lost else "") + _unread(end)
         case "rejected":

@@ -114,6 +114,14 @@ def _held(case: Case) -> Move | None:
     return Wait("held until its transaction commits", why="commit", until_woken=True)
 
 
+def _unfit(case: Case) -> Move | None:
+    """The answer came, and is not what the tool returns: what it is about can be read back, or a person reads it."""
+    end = case.operation.attempts[-1].end
+    if case.operation.phase != "awaiting" or end is None or not end.unfit:
+        return None
+    return verify_or_unknown(case, end.why)
+
+
 def _awaiting(case: Case) -> Move | None:
     """The system accepted it and answers later; the same intent is not repeated meanwhile, nor after."""
     if case.operation.phase != "awaiting":
@@ -204,12 +212,13 @@ _OPEN: Final[tuple[Rule, ...]] = (
     _refused,
     _gated,
     _held,
+    _unfit,
     _awaiting,
     _conflict,
     _sending_ended,
     _tool_gone,
     clear_to_send,
 )
-_ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _awaiting)  # without an attempt they say nothing
+_ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _unfit, _awaiting)  # without an attempt they say nothing
 _UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
 _PARKED: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)

@@ -43,7 +43,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
         match self.end.kind if self.end else None:
             case None:
                 return "open"
-            case "returned":
+            case "returned" if self.end is not None and not self.end.unfit:
                 return "returned"
             case "rejected":
                 return "rejected"

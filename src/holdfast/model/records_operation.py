@@ -72,6 +72,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     code: str = ""
     result: Raw = NOTHING
     lost: bool = False  # the result could not be stored and read back; the effect still counts
+    unfit: bool = False  # an answer brought from outside that is not what the tool returns: it proves nothing alone
     retry_after_ms: int | None = None
     key_read: bool = True
     cost: float = 0

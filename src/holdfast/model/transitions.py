@@ -348,10 +348,14 @@ def _with_end(
     known = attempt.end
     if attempt.over_up is not None and not late:
         raise IllegalTransition(operation.phase, record)
-    if known is not None and PROVES.get(known.kind, 0) > PROVES.get(end.kind, 0):
+    if known is not None and _proof(known) > _proof(end):
         end = known
     ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late)
     return (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
+
+
+def _proof(end: r.End) -> int:
+    return 0 if end.unfit else PROVES.get(end.kind, 0)
 
 
 _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {

@@ -299,3 +299,85 @@ async def test_a_model_that_was_told_is_not_told_again_when_it_is_sent_again(lab
         _, operation = await app.service.operation("r-ann/book#1")
     assert operation.phase == "succeeded"
     assert len(lab.of("r-ann", r.Delivered)) == 1
+
+
+def counting(lab: Lab):
+    @tool
+    async def book(room: str) -> int:
+        lab.sent.append(room)
+        raise Deferred("the hotel confirms by mail", within=DAY, key="B-7")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        return await book(name)
+
+    return desk, book
+
+
+WRONG = Arrival("m1", result=result({"room": "twelve"}))
+
+
+@virtual
+async def test_an_answer_that_is_not_what_the_tool_returns_is_kept_and_a_person_reads_it(lab: Lab):
+    desk, _ = counting(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert (await app.service.deliver("B-7", WRONG)).fresh
+        with pytest.raises(RunSuspended, match="is not what book returns; expected int"):
+            await app.run(desk, "ann")
+        _, operation = await app.service.operation("r-ann/book#1")
+        assert operation.phase == "unknown"
+        (end,) = (report.end for report in lab.of("r-ann", r.LateReport))
+        assert (end.unfit, bytes(end.result)) == (True, b'{"room":"twelve"}'), "nothing is lost"
+        await app.service.resolve("r-ann/book#1", "happened", by="bea", result=12)
+        assert await app.run(desk, "ann") == 12
+    assert lab.sent == ["ann"]
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+@virtual
+async def test_a_sender_may_mend_what_did_not_fit(lab: Lab, status: str):
+    desk, _ = counting(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("B-7", WRONG)
+        if status == "succeeded":
+            await app.service.deliver("B-7", Arrival("m2", result=result(12)))
+            assert await app.run(desk, "ann") == 12
+        else:
+            await app.service.deliver("B-7", Arrival("m2", "failed", why="fully booked"))
+            with pytest.raises(Rejected, match="fully booked"):
+                await app.run(desk, "ann")
+
+
+@virtual
+async def test_a_verifier_reads_what_an_unfit_answer_could_not_say(lab: Lab):
+    desk, book = counting(lab)
+
+    @book.verify(settle_window=timedelta(0))
+    async def in_the_book(operation: Operation[int], room: str) -> Verdict[int]:
+        return Happened(12)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("B-7", WRONG)
+        assert await app.run(desk, "ann") == 12
+
+
+@virtual
+async def test_whoever_brings_it_needs_no_code_and_whoever_has_the_code_checks_it(lab: Lab):
+    desk, _ = counting(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    async with lab.app() as bare:
+        done = await bare.service.deliver("B-7", WRONG)
+        assert done.applied is not None
+        assert (done.applied.at_once, done.applied.lacks) == (False, "book")
+        assert (await bare.service.row("r-ann")).due_ms == lab.clock.wall_ms(), "it is due at once"
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="is not what book returns"):
+            await app.run(desk, "ann")
