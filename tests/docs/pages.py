@@ -1,7 +1,7 @@
 """What the pages of the documentation ask to be run: fenced blocks, and the remarks that stand before them.
 
 ```python           runs, in page order, all in one module
-```console          lines `$ holdfast ...` run; other commands and the output shown are for the reader
+```console          lines `$ holdfast ...` and `$ pytest ...` run; other commands and the output shown are for the reader
 
 <!-- not run: reason -->    before a block: it is only shown
 <!-- exit: 3 -->            before a console block: its last command ends with this status instead of 0
@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)[^\n`]*$")
 REMARK = re.compile(r"^ *<!-- (?P<kind>not run|exit|file): (?P<value>.+?) -->$")
 RUN = {"python", "console"}
+OURS = ("$ holdfast ", "$ pytest ")
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Block:
 
     @property
     def commands(self) -> list[tuple[str, int]]:
-        """The `$ holdfast ...` lines of a console block, continued lines joined, and how each of them must end."""
+        """The lines of a console block that are run, continued lines joined, and how each of them must end."""
         typed = self.text.replace("\\\n", " ").splitlines()
-        ours = [line.removeprefix("$ ") for line in typed if line.startswith("$ holdfast ")]
+        ours = [line.removeprefix("$ ") for line in typed if line.startswith(OURS)]
         stated = int(self.remarks.get("exit", "0"))
         return [*((command, 0) for command in ours[:-1]), *((command, stated) for command in ours[-1:])]
 

@@ -115,7 +115,7 @@ class Stage:
         self.ended: Final = Ended(boundaries=list(before.boundaries))
         self._task = task
         self._outside = outside
-        outside.reached = self.reached
+        outside.reached = self.outside
         self._run = task.run_id or (task.agent.run_id_for(task.given) if task.agent.template else "run")
         self._kills = frozenset(kills)
         self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test repeats
@@ -156,9 +156,13 @@ class Stage:
         return False
 
     def reached(self, point: str) -> None:
-        """A crash point of the runtime, or a boundary in the world outside."""
+        """A crash point of the runtime."""
+        self.outside(point.replace("_", " "))
+
+    def outside(self, boundary: str) -> None:
+        """A boundary in the world outside."""
         if self._actor is not None:
-            self.point(self._actor, point.replace("_", " "))
+            self.point(self._actor, boundary)
 
     def disk_s(self) -> float:
         """A write takes a millisecond."""
