@@ -25,7 +25,7 @@ from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanStepF
 from holdfast.model.facts import Shaken
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
-from holdfast.model.values_parameters import parse_arguments
+from holdfast.model.values_planned import parse_planned
 from holdfast.policies import Retry
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
@@ -231,7 +231,7 @@ class Course:
             sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._grounds.facts))
         except (LookupError, TypeError) as error:
             raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
-        arguments: dict[str, Any] = tool.shape.bind((), parse_arguments(sent, tool.shape.types, tool.shape.required))
+        arguments: dict[str, Any] = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
         return arguments
 
     def _stored(self, call: Call, outcome: Outcome[Any]) -> Any:

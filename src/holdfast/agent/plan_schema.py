@@ -1,4 +1,7 @@
-"""The JSON Schema of a plan, for models that give structured output: every call with the parameters of its tool."""
+"""The JSON Schema of a plan, for models that give structured output: every call with the parameters of its tool.
+
+It is strict, so that a model cannot but keep to it: every property is required; what may be left out is null or empty.
+"""
 
 from __future__ import annotations
 
@@ -6,71 +9,80 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from holdfast.agent.tool import Tool
-from holdfast.model.plan import REFERENCE
+from holdfast.errors import UsageError
+from holdfast.model.plan import FACT, REFERENCE
+from holdfast.model.strict_schema import Schema, closed, one_of, strict
 from holdfast.model.values_parameters import parameters_schema
 
-_RESULT: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "a part of an earlier step's result, as step.field",
-    "properties": {REFERENCE: {"type": "string"}},
-    "required": [REFERENCE],
-    "additionalProperties": False,
-}
+_TEXT: Final[Schema] = {"type": "string"}
+_NULL: Final[Schema] = {"type": "null"}
+_AS_TEXT: Final[Schema] = {"type": "string", "description": "the value as JSON text"}
+_RESULT, _FACT, _CALL, _STEP = "result", "fact", "call", "step"
 
 
 def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
-    """The schema of a plan made of these tools. Closed everywhere, as strict structured output asks for."""
-    calls: list[dict[str, Any]] = []
-    definitions: dict[str, Any] = {}
-    for tool in tools:
-        if tool.serves:
-            continue
-        parameters = parameters_schema(tool.shape.types, tool.shape.required)
-        definitions |= parameters.pop("$defs", {})
-        parameters["properties"] = {
-            name: {"anyOf": [schema, {"$ref": "#/$defs/result"}]} for name, schema in parameters["properties"].items()
-        }
-        calls.append(_closed({"tool": {"const": tool.name}, "arguments": parameters}, ("tool", "arguments")))
-    definitions |= {"call": {"anyOf": calls}, "result": _RESULT, "step": _step()}
-    return {
-        **_closed(
-            {
-                "goal": {"type": "string"},
-                "name": {"type": "string"},
-                "together": {"type": "boolean", "description": "whether an abort compensates all steps"},
-                "steps": {"type": "array", "items": {"$ref": "#/$defs/step"}},
-            },
-            ("goal", "steps"),
-        ),
-        "$defs": definitions,
+    """The schema of a plan made of these tools, as strict structured output takes it.
+
+    A parameter that may be left out is null then. One whose type strict output cannot say (a mapping with free keys, a
+    tuple) is the JSON text of its value. What keeps to it is read as a `Plan` and checked like every other. Raises
+    `UsageError` where there are no tools.
+    """
+    definitions: dict[str, Schema] = {
+        _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),
+        _FACT: _reference(FACT, "what is known under this name, as it was told"),
+        _STEP: _step(),
     }
-
-
-def _step() -> dict[str, Any]:
-    text = {"type": "string"}
-    call, texts = {"$ref": "#/$defs/call"}, {"type": "array", "items": text}
-    condition = {"type": "string", "description": "a CEL condition over results and input: results.flight.price < 500"}
-    return _closed(
+    calls = [_call(tool, definitions) for tool in tools if not tool.serves]
+    if not calls:
+        raise UsageError("there are no tools that a plan could be made of", next_step="declare @agent(tools=[...])")
+    definitions[_CALL] = one_of(*calls)
+    return closed(
         {
-            "id": text,
-            "primary": call,
-            "fallbacks": {"type": "array", "items": call},
-            "after": texts,
-            "when": condition,
-            "abort_if": {"type": "array", "items": condition},
-            "ask_if": condition,
-            "timeout_s": {"type": ["number", "null"]},
-            "attempts": {"type": ["integer", "null"]},
-            "hold": {"type": "boolean"},
+            "goal": _TEXT,
+            "name": {"type": "string", "description": "a short name, of letters and digits"},
+            "together": {"type": "boolean", "description": "whether an abort compensates all steps"},
+            "steps": {"type": "array", "items": _to(_STEP)},
         },
-        ("id", "primary"),
+        **{"$defs": definitions},
     )
 
 
-def _closed(properties: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
+    """One call of this tool. What its types are made of stands under the tool's name, so that names cannot clash."""
+    parameters = parameters_schema(tool.shape.types, tool.shape.required)
+    arguments: dict[str, Schema] = {}
+    for name, schema in parameters["properties"].items():
+        value, needed = strict(schema, parameters.get("$defs", {}), f"{tool.name}.") or (_AS_TEXT, {})
+        definitions |= needed
+        left_out = () if name in tool.shape.required else (_NULL,)
+        arguments[name] = one_of(value, _to(_RESULT), _to(_FACT), *left_out)
+    return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments)})
+
+
+def _step() -> Schema:
+    texts = {"type": "array", "items": _TEXT}
+    condition = "a CEL condition over results and input, such as results.flight.price < 500"
+    maybe = {"type": "string", "description": f"{condition}; empty for none"}
+    return closed(
+        {
+            "id": _TEXT,
+            "primary": _to(_CALL),
+            "fallbacks": {"type": "array", "items": _to(_CALL)},
+            "after": texts,
+            "when": maybe,
+            "abort_if": {"type": "array", "items": {"type": "string", "description": condition}},
+            "ask_if": maybe,
+            "timeout_s": {"type": ["number", "null"]},
+            "attempts": {"type": ["integer", "null"]},
+            "hold": {"type": "boolean", "description": "whether it leaves only when everything else has succeeded"},
+            "relies_on": {**texts, "description": "facts that it rests on besides those in its arguments"},
+        }
+    )
+
+
+def _reference(word: str, about: str) -> Schema:
+    return closed({word: _TEXT}, description=about)
+
+
+def _to(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}

@@ -16,7 +16,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.contracts import Danger, clauses
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
 from holdfast.model.plan_checking import Fault, Given, faults_of
-from holdfast.model.values_parameters import parse_arguments
+from holdfast.model.values_planned import parse_planned
 
 AnyTool = Tool[Any, Any]
 
@@ -103,7 +103,7 @@ def _in_order(plan: Plan) -> list[PlanStep]:
 
 async def _read(tool: AnyTool, call: Call, answers: Mapping[str, Any]) -> Any:
     sent = resolved(call.arguments, answers, {})
-    arguments = tool.shape.bind((), parse_arguments(sent, tool.shape.types, tool.shape.required))
+    arguments = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))
     answer = tool.body.function(**arguments)
     stored, _ = tool.codec.round_trip(await answer if tool.body.is_async else answer)
     return msgspec.json.decode(stored)

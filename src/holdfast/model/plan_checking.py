@@ -14,7 +14,8 @@ from holdfast.errors import ArgumentError
 from holdfast.model.contract import Contract
 from holdfast.model.ids import can_name
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
-from holdfast.model.values_parameters import offered, parse_arguments
+from holdfast.model.values_parameters import offered
+from holdfast.model.values_planned import parse_planned
 
 MOST_STEPS: Final = 200
 
@@ -126,7 +127,7 @@ def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: Kno
         used = [one for one in references(value) if one[0] in ids]
         if not any(references(value)) and facts.keys() >= set(facts_named(value)):
             try:
-                parse_arguments({name: resolved(value, {}, facts)}, {name: known[name]}, {name})
+                parse_planned({name: resolved(value, {}, facts)}, {name: known[name]}, {name} & tool.required)
             except ArgumentError as error:
                 yield f"{call.tool}: {error.message}"
         for source, path in used:
