@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from examples import deploy, flight, planned, trip
+from examples import deploy, flight, planned, shop, trip
 from holdfast import Holdfast, RunSuspended
 
 
@@ -47,6 +47,7 @@ EXAMPLES: dict[str, Callable[[], list[str]]] = {
     "planned": _planned,
     "deploy": deploy.tell,
     "flight": _flight,
+    "order": shop.tell,
 }
 
 
