@@ -13,8 +13,9 @@ from holdfast.interfaces.looking import PAGE, Looking
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.sqlite import anchor, ledger
-from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.driver import DatabaseFailure
 from holdfast.journal.sqlite.opening import tails_at
+from holdfast.journal.sqlite.reading import view_of
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 
@@ -98,12 +99,14 @@ def _tables(path: Path) -> tuple[list[tuple[str, int | None]], list[int], str]:
     A chain that lost its last records is a chain that holds: only the anchor knows how far it went.
     Raises nothing: a ledger that cannot be read is broken itself.
     """
-    database = StandardDatabase(path, True)
+    view = view_of(path)
+    database = view.database
     try:
         streams = [str(stream) for (stream,) in database.rows("select distinct stream from ledger order by stream")]
         unlisted = database.rows("select min(id) from record where run not in (select id from run) group by run")
         kept = anchor.load(anchor.beside(path))
-        cut = anchor.lost_tail(kept, tails_at(database, kept)) if kept is not None else ""
+        # Where the log could not be read, the end that the anchor knows may be in there.
+        cut = anchor.lost_tail(kept, tails_at(database, kept)) if kept is not None and not view.stale else ""
         checked = [(stream, ledger.first_broken(database, stream)) for stream in streams]
         return checked, [int(str(n)) for (n,) in unlisted], cut
     except DatabaseFailure:

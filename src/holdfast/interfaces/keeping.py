@@ -13,7 +13,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, Waiting
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow, RunStatus
-from holdfast.journal.sqlite.driver import StandardDatabase
+from holdfast.journal.sqlite.reading import view_of
 from holdfast.model.ids import operation_id
 from holdfast.model.run import RunHistory
 
@@ -56,7 +56,7 @@ async def facts(looking: Looking, path: Path) -> Facts:
             history = await looking.history(row.run)
             operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
     abandoned = [row.run for row in await looking.journal.runs(wakeable=True)]
-    database = StandardDatabase(path, True)
+    database = view_of(path).database
     try:
         ((mode,),) = database.rows("pragma journal_mode")
         ((entries,),) = database.rows("select count(*) from ledger")

@@ -20,13 +20,16 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.seams import system_seams
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import ToolCode
+from holdfast.errors import JournalUnavailable
 from holdfast.interfaces.cli.place import existing_journal, journal_path
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.service import Service
 from holdfast.journal import host
+from holdfast.journal.port import Identity, Journal
 from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.reading import ReadingJournal, is_unwritable
 
 T = TypeVar("T")
 
@@ -40,9 +43,8 @@ class Call:
 
     @asynccontextmanager
     async def looking(self) -> AsyncGenerator[Looking]:
-        """Open the journal to read it. It has to be there."""
-        journal = SqliteJournal(existing_journal(self.journal))
-        identity = await journal.open()
+        """Open the journal to read it. It has to be there; where it cannot be written, that is said."""
+        journal, identity = await _open_to_look(existing_journal(self.journal))
         try:
             yield Looking(journal, identity)
         finally:
@@ -65,6 +67,20 @@ class Call:
             yield Service(engine)
         finally:
             await engine.close()
+
+
+async def _open_to_look(path: Path) -> tuple[Journal, Identity]:
+    journal = SqliteJournal(path)
+    try:
+        return journal, await journal.open()
+    except JournalUnavailable:
+        if not is_unwritable(path):
+            raise
+    reading = ReadingJournal(path)
+    identity = await reading.open()
+    for notice in identity.notices:
+        logging.getLogger("holdfast").warning(notice)
+    return reading, identity
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:

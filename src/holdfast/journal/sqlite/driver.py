@@ -58,18 +58,22 @@ Connect = Callable[[Path, bool], Database]
 """Opens a file; the flag asks for a connection that can only read."""
 
 
-def location(path: Path, *, read_only: bool) -> str:
-    """The file as SQLite's URI. Opened read-only it cannot be created, written, or checkpointed by who closes last."""
-    return f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+def location(path: Path, *, read_only: bool, alone: bool = False) -> str:
+    """The file as SQLite's URI. Opened read-only it cannot be created, written, or checkpointed by who closes last.
+
+    `alone`: the file as it is, without its log and without any lock. Only where no other way is open.
+    """
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    return f"{uri}&immutable=1" if alone else uri
 
 
 class StandardDatabase:
     """The standard library's sqlite3, in autocommit mode: transactions are ours to begin and end."""
 
-    def __init__(self, path: Path, read_only: bool) -> None:
+    def __init__(self, path: Path, read_only: bool, *, alone: bool = False) -> None:
         try:
             self._connection = sqlite3.connect(
-                location(path, read_only=read_only),
+                location(path, read_only=read_only, alone=alone),
                 uri=True,
                 timeout=0,
                 isolation_level=None,

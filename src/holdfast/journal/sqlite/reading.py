@@ -1,0 +1,212 @@
+"""Looking at a journal file that cannot be written: on a read-only mount, in a read-only directory, or read-only.
+
+Nothing is changed, created or locked for others. SQLite reads a file in WAL mode together with its log where it
+finds (or may make) the log's index. Where it does not, the file is read alone: it is whole as of its last
+checkpoint, and what was written after that is not seen. The identity's notices say which of the two it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from holdfast.errors import JournalError, JournalUnavailable
+from holdfast.journal.port import (
+    Busy,
+    Claimed,
+    Entry,
+    Identity,
+    Instant,
+    Lease,
+    Post,
+    Row,
+    RunRow,
+    RunStatus,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
+)
+from holdfast.journal.sqlite import anchor, hints, ledger, opening, runs, schema
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.failures import explain
+from holdfast.journal.sqlite.runs import Query, Roll
+
+T = TypeVar("T")
+_COMPANIONS: Final = ("", "-lock", "-wal", "-shm", ".anchor")
+_HEADER: Final = 32  # bytes of a log's header; a log that was never written to has none
+
+
+class View(msgspec.Struct, frozen=True):
+    """A connection that only reads. `alone`: without the log; `stale`: and there is a log, which may hold more."""
+
+    database: Database
+    alone: bool = False
+    stale: bool = False
+
+
+def is_unwritable(path: Path) -> bool:
+    """Whether this process may not write the file, its directory, or a file that belongs to it."""
+    files = (path.with_name(path.name + suffix) for suffix in _COMPANIONS)
+    places = [path.absolute().parent, *(file for file in files if file.exists())]
+    return not all(os.access(place, os.W_OK) for place in places)
+
+
+def view_of(path: Path) -> View:
+    """Open the file for reading, with its log if that can be done. Lets `DatabaseFailure` pass."""
+    try:
+        return View(_probed(StandardDatabase(path, True)))
+    except DatabaseFailure:
+        if not is_unwritable(path):
+            raise
+    return View(_probed(StandardDatabase(path, True, alone=True)), alone=True, stale=_has_log(path))
+
+
+def _probed(database: Database) -> Database:
+    try:
+        database.rows("select 1 from sqlite_master limit 1")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _has_log(path: Path) -> bool:
+    """Whether a log or a rollback journal lies beside the file that was ever written to."""
+    return any(_is_begun(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
+
+
+def _is_begun(log: Path) -> bool:
+    try:
+        with log.open("rb") as file:
+            return any(file.read(_HEADER))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # it is there, and nobody can say what it holds
+
+
+class ReadingJournal:
+    """A journal that is only looked at. Whatever would write raises `JournalUnavailable`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._settings = opening.Settings(self.path, anchor.beside(self.path))
+        self._here = self._settings.parts.here
+        self._roll = Roll(self._here, lambda: self._identity.incarnation)
+        self._identity = Identity("", b"", "")
+        self._view: View | None = None
+
+    async def open(self) -> Identity:
+        """Open it as far as it can be read. Raises `JournalError`."""
+        opening.check_place(self._settings)
+        try:
+            self._view = view = view_of(self.path)
+            self._identity = self._identify(view)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+        return self._identity
+
+    async def close(self) -> None:
+        view, self._view = self._view, None
+        if view is not None:
+            view.database.close()
+
+    def _identify(self, view: View) -> Identity:
+        schema.check_is_journal(view.database, self.path)
+        ((found,),) = view.database.rows("pragma user_version")
+        assert isinstance(found, int)
+        newest = self._settings.parts.migrations[-1].version
+        if found != newest:
+            raise JournalError(
+                f"{self.path} has schema version {found}; this release reads {newest}",
+                known="it cannot be brought up to date, as it cannot be written",
+                next_step="use the release that wrote the file, or a copy that can be written",
+            )
+        identity = opening.read_identity(view.database, self._settings, _notices(self.path, view))
+        if not view.stale or identity.trust != "distrustful":
+            return identity
+        return msgspec.structs.replace(identity, reason=f"{identity.reason} (or its end is in the log, unread)")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def now(self) -> Instant:
+        return Instant(self._here.boot, self._here.uptime_ms())
+
+    async def fate(self, worker: str) -> WorkerState:
+        return self._read(lambda database: self._roll.fate(database, worker))
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit))
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+    ) -> list[RunRow]:
+        query = Query(run, status, wakeable, limit, after)
+        return self._read(lambda database: self._roll.list(database, query))
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        return self._read(lambda database: ledger.entries(database, stream, after))
+
+    async def hint(self, name: str) -> bytes | None:
+        return self._read(lambda database: hints.get(database, name))
+
+    def _read(self, query: Callable[[Database], T]) -> T:
+        if self._view is None:
+            raise JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")
+        try:
+            return query(self._view.database)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+
+    # --- what it cannot do -----------------------------------------------------------------------------------
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        self._refuse("confirm", trust, by)
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        self._refuse("beat", worker, lease_ms)
+
+    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+        self._refuse("claim", run, worker, agent)
+
+    async def append(self, write: Write) -> None:
+        self._refuse("append", write)
+
+    def ride(self, write: Write) -> None:
+        self._refuse("ride", write)
+
+    async def flush(self, lease: Lease) -> None:
+        self._refuse("flush", lease)
+
+    async def post(self, post: Post) -> Entry:
+        self._refuse("post", post)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        self._refuse("put_hint", name, body, previous)
+
+    def _refuse(self, *asked: object) -> NoReturn:
+        raise JournalUnavailable(
+            f"{self.path} is open for reading only",
+            known=f"not done: {asked[0]}",
+            next_step="check the permissions of the file and its directory, and the mount",
+        )
+
+
+def _notices(path: Path, view: View) -> tuple[str, ...]:
+    said = f"{path.name} or its directory cannot be written: it is open for reading only"
+    if view.stale:
+        return (f"{said}, and without its log: what was written last may be missing",)
+    if view.alone:
+        return (f"{said}; if a process elsewhere writes to it now, look again",)
+    return (said,)

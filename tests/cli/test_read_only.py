@@ -1,0 +1,140 @@
+"""Looking at a journal that cannot be written: in a directory, or as a file, that is read-only."""
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.lab import Lab, Said
+
+DROP_FROM_BOUNDING_SET, OVERRIDE, READ_SEARCH = 24, 1, 2
+OPERATION = "ticket-1/restock#1"
+LOOKS = [("ps",), ("show", "ticket-1"), ("why", OPERATION), ("verify",), ("doctor",)]
+
+
+def _as_anybody() -> None:
+    """The superuser may write what is read-only; from here on, this process may not."""
+    if os.geteuid() == 0:
+        library = ctypes.CDLL(None, use_errno=True)
+        for capability in (OVERRIDE, READ_SEARCH):
+            if library.prctl(DROP_FROM_BOUNDING_SET, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "a capability could not be dropped")
+
+
+@pytest.fixture
+def kept(asking: Lab) -> Iterator[Lab]:
+    """The desk with its journal in a directory of its own; whatever the test forbids is allowed again afterwards."""
+    place = asking.directory / "kept"
+    place.mkdir()
+    for file in asking.directory.glob("holdfast.db*"):
+        file.rename(place / file.name)
+    yield asking
+    place.chmod(0o755)
+
+
+def look(lab: Lab, *arguments: str) -> Said:
+    """Call a command in a process that has no power over permissions."""
+    ended = subprocess.run(
+        lab.command(*arguments), cwd=lab.directory, env=lab.surroundings({"HOLDFAST_JOURNAL": "kept/holdfast.db"}),
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False, preexec_fn=_as_anybody,
+    )  # fmt: skip
+    return Said(ended.returncode, ended.stdout, ended.stderr)
+
+
+def forbid(place: Path, *, files: bool = True, directory: bool = True) -> dict[str, bytes]:
+    """Take the right to write away; what is in the directory then."""
+    if files:
+        for file in place.iterdir():
+            file.chmod(0o444)
+    if directory:
+        place.chmod(0o555)
+    return {file.name: file.read_bytes() for file in place.iterdir() if not file.name.endswith("-shm")}
+
+
+def without_notices(said: Said) -> object:
+    """What a command printed, without what `doctor` says about the file as such."""
+    printed = said.json
+    printed.get("journal", {}).pop("notices", None)
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [*((look, "both") for look in LOOKS), (LOOKS[0], "directory"), (LOOKS[0], "file")],
+    ids=lambda given: given if isinstance(given, str) else given[0],
+)
+def test_looking_needs_no_right_to_write(kept: Lab, arguments: tuple[str, ...], forbidden: str):
+    place = kept.directory / "kept"
+    expected = without_notices(look(kept, *arguments, "--json"))
+    before = forbid(place, files=forbidden != "directory", directory=forbidden != "file")
+    said = look(kept, *arguments, "--json")
+    assert (said.status, without_notices(said)) == (0, expected)
+    assert "for reading only" in said.remarks or forbidden == "directory", "then nothing has to be made there"
+    assert "may be missing" not in said.remarks
+    place.chmod(0o755)
+    assert {file.name: file.read_bytes() for file in place.iterdir() if not file.name.endswith("-shm")} == before
+
+
+@pytest.mark.parametrize("arguments", [("show", "ticket-1"), ("doctor",)], ids=lambda arguments: arguments[0])
+def test_a_log_that_cannot_be_opened_is_said(kept: Lab, arguments: tuple[str, ...]):
+    """A copy of the file and its log on a read-only medium: SQLite cannot make the index that it reads a log by."""
+    place = kept.directory / "kept"
+    (place / "holdfast.db-shm").unlink()
+    forbid(place)
+    said = look(kept, *arguments)
+    assert said.status == 0, said
+    assert "what was written last may be missing" in said.remarks
+    assert said.out
+
+
+def test_a_whole_file_without_a_log_is_read_as_it_is(kept: Lab):
+    place = kept.directory / "kept"
+    for name in ("holdfast.db-shm", "holdfast.db-wal"):
+        (place / name).unlink()
+    forbid(place)
+    said = look(kept, "verify")
+    assert said.status == 0, said
+    assert "All chains hold" in said.out
+    assert "may be missing" not in said.remarks
+
+
+def test_an_end_that_only_the_log_has_is_no_damage(kept: Lab):
+    """Its process died with everything in the log: read without the log, the file is old, and not cut."""
+    place = kept.directory / "kept"
+    whole = place / "whole"
+    whole.mkdir()
+    for file in place.glob("holdfast.db*"):
+        shutil.copy(file, whole)
+    assert kept.apart("run", "desk.py:desk", kept.ticket("2"), HOLDFAST_JOURNAL="kept/holdfast.db").status == 0
+    shutil.copy(whole / "holdfast.db", place / "holdfast.db")
+    shutil.rmtree(whole)
+    (place / "holdfast.db-shm").unlink()
+    forbid(place)
+    said = look(kept, "verify")
+    assert said.status == 0, said
+    assert "what was written last may be missing" in said.remarks
+
+
+def test_orders_say_that_the_journal_cannot_be_written(kept: Lab):
+    forbid(kept.directory / "kept")
+    said = look(kept, "resolve", OPERATION, "--happened")
+    assert said.status == 1
+    assert "cannot be written" in said.remarks or "cannot be opened" in said.remarks
+    assert not (kept.directory / "kept" / "holdfast.db").stat().st_mode & stat.S_IWUSR
+
+
+def test_a_file_that_is_no_journal_is_said_to_be_none(holdfast: Lab):
+    place = holdfast.directory / "kept"
+    place.mkdir()
+    (place / "holdfast.db").write_text("hello")
+    forbid(place)
+    said = look(holdfast, "ps")
+    place.chmod(0o755)
+    assert said.status == 1
+    assert "holdfast.db" in said.remarks
+    assert "Traceback" not in said.err

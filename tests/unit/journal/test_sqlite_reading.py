@@ -1,0 +1,71 @@
+"""A journal that is only looked at: it reads what is there, and refuses whatever would write."""
+
+import asyncio
+
+import pytest
+
+from holdfast.errors import JournalError, JournalUnavailable
+from holdfast.journal.port import Lease, Post, Worker, Write
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.reading import ReadingJournal
+
+LEASE = Lease("r", 1, 1, "w")
+
+
+async def filled(path) -> None:
+    journal = SqliteJournal(path)
+    await journal.open()
+    await journal.claim("r", "w", "agent")
+    await journal.post(Post("s", "k", b"1"))
+    await journal.put_hint("h", b"2", None)
+    await journal.close()
+
+
+def test_it_reads_and_never_writes(tmp_path):
+    async def main():
+        await filled(tmp_path / "j.db")
+        before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("-shm")}
+        journal = ReadingJournal(tmp_path / "j.db")
+        with pytest.raises(JournalUnavailable, match="is not open"):
+            await journal.runs()
+        identity = await journal.open()
+        assert (identity.trust, "for reading only" in identity.notices[0]) == ("trusted", True)
+        assert [row.run for row in await journal.runs()] == ["r"]
+        assert [entry.body for entry in await journal.entries("s")] == [b"1"]
+        assert (await journal.hint("h"), await journal.read("r")) == (b"2", [])
+        assert (await journal.fate("w")).fate == "unknown"
+        assert journal.now().ms > 0
+        for write in (
+            journal.confirm("trusted", "ann"), journal.beat(Worker("w"), 1), journal.claim("r", "w"),
+            journal.append(Write(LEASE)), journal.flush(LEASE), journal.post(Post("s", "", b"3")),
+            journal.put_hint("h", b"4", b"2"),
+        ):  # fmt: skip
+            with pytest.raises(JournalUnavailable, match="for reading only"):
+                await write
+        with pytest.raises(JournalUnavailable, match="for reading only"):
+            journal.ride(Write(LEASE))
+        await journal.close()
+        await journal.close()
+        assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("-shm")}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, this is no database at all"])
+def test_what_is_no_journal_is_said(tmp_path, content):
+    (tmp_path / "j.db").write_bytes(content)
+    with pytest.raises(JournalError):
+        asyncio.run(ReadingJournal(tmp_path / "j.db").open())
+
+
+def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
+    async def main():
+        await filled(tmp_path / "j.db")
+        journal = SqliteJournal(tmp_path / "j.db")
+        await journal.open()
+        journal._store._files.writer.rows("pragma user_version = 7")
+        await journal.close()
+        with pytest.raises(JournalError, match="has schema version 7; this release reads 1"):
+            await ReadingJournal(tmp_path / "j.db").open()
+
+    asyncio.run(main())
