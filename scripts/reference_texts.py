@@ -60,6 +60,8 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.observing.Facts",
         "holdfast.agent.production.Need",
         "holdfast.agent.production.ProductionLoop",
+        "holdfast.agent.thinking.Thought",
+        "holdfast.agent.thinking.Usage",
         "holdfast.model.facts.Fact",
         "holdfast.model.facts.Guess",
         "holdfast.model.facts.Stakes",

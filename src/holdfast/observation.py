@@ -2,6 +2,7 @@
 
 from holdfast.agent.observing import Facts
 from holdfast.agent.production import Need, ProductionLoop
+from holdfast.agent.thinking import Thought, Usage
 from holdfast.model.facts import Correction, Fact, Guess, Stakes, Weighed, weigh, without
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "Need",
     "ProductionLoop",
     "Stakes",
+    "Thought",
+    "Usage",
     "Weighed",
     "weigh",
     "without",

@@ -72,8 +72,8 @@ def _step() -> Schema:
             "when": maybe,
             "abort_if": {"type": "array", "items": {"type": "string", "description": condition}},
             "ask_if": maybe,
-            "timeout_s": {"type": ["number", "null"]},
-            "attempts": {"type": ["integer", "null"]},
+            "timeout_s": one_of({"type": "number"}, _NULL),
+            "attempts": one_of({"type": "integer"}, _NULL),
             "hold": {"type": "boolean", "description": "whether it leaves only when everything else has succeeded"},
             "relies_on": {**texts, "description": "facts that it rests on besides those in its arguments"},
         }

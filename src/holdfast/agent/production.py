@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.agent.course import PlanResult
 from holdfast.agent.run import Run
+from holdfast.agent.thinking import Thinker, thinker
 from holdfast.errors import PlanError, PlanRefused, TransactionAborted, UsageError
 from holdfast.model.facts import Guess, Stakes
 from holdfast.model.plan import Plan
@@ -30,18 +31,19 @@ class ProductionLoop(Generic[G]):
     """Parts of an agent, put together: `await loop(run, goal)` inside any agent.
 
     - `observe(run, goal, trouble)` learns what it can, and gives what is needed besides.
-    - `think(goal, facts, trouble)` is any async function that returns a `Plan`; it is journaled by `run.decide`.
-      `trouble` lists why earlier plans failed.
+    - `think` makes the plan, journaled by `run.decide`: any callable of (goal, facts, trouble) that gives a `Plan` or a
+      `Thought`, or an agent of Pydantic AI, which is asked in a text. `trouble` lists why earlier plans failed.
     - `gate(plan, facts)` says whether a person has to approve the plan first.
     - `verify(run, result)` records what came of it in `run.facts`, and says whether the goal is reached.
     """
 
     def __init__(
-        self, observe: Callable[[Run, G, list[str]], Awaitable[Iterable[Need]]], think: Callable[..., Awaitable[Plan]],
+        self, observe: Callable[[Run, G, list[str]], Awaitable[Iterable[Need]]], think: Thinker,
         verify: Callable[[Run, PlanResult], Awaitable[bool]],
         gate: Callable[[Plan, dict[str, Any]], bool] = lambda _plan, _facts: False, rounds: int = 12,
     ) -> None:  # fmt: skip
-        self._observe, self._think, self._verify, self._gate, self._rounds = observe, think, verify, gate, rounds
+        self._observe, self._think, self._verify = observe, thinker(think), verify
+        self._gate, self._rounds = gate, rounds
 
     async def __call__(self, run: Run, goal: G) -> PlanResult:
         """What the plan that reached the goal gave. Raises `UsageError` after too many rounds."""
@@ -50,15 +52,18 @@ class ProductionLoop(Generic[G]):
             with run.branch(f"round-{number}"):
                 await self._see(run, goal, trouble)
                 facts = run.facts.values()
-                plan = await run.decide(self._think, goal, facts, trouble)
+                thought = await run.decide(self._think, goal, facts, trouble)
+                approve = self._gate(thought.plan, facts)
                 try:
-                    result = await run.execute(plan, facts, approve=self._gate(plan, facts), relies_on=facts)
+                    result = await run.execute(thought.plan, facts, approve=approve, relies_on=facts)
                 except (PlanError, PlanRefused, TransactionAborted) as problem:
                     trouble = [*trouble, str(problem)]
                     continue
                 if await self._verify(run, result):
                     return result
-        raise UsageError(f"run {run.id} did not reach its goal in {self._rounds} rounds", known="; ".join(trouble))
+        raise UsageError(
+            f"run {run.id} did not reach its goal in {self._rounds} rounds", known="; ".join(dict.fromkeys(trouble))
+        )
 
     async def _see(self, run: Run, goal: G, trouble: list[str]) -> None:
         """Observe, and settle what is missing: ask, or infer."""

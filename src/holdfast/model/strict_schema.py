@@ -72,8 +72,10 @@ def _tightened(schema: Schema, named: Callable[[str], Schema]) -> Schema:
         if parts and (word != "allOf" or len(parts) == 1):
             return one_of(*(_tightened(part, named) for part in parts))
     if "enum" in schema:
-        kinds = sorted({_TYPES[type(value)] for value in schema["enum"]})
-        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": schema["enum"]}
+        kinds: dict[str, list[Any]] = {}
+        for value in schema["enum"]:
+            kinds.setdefault(_TYPES[type(value)], []).append(value)
+        return one_of(*({"type": kind, "enum": values} for kind, values in kinds.items()))
     if "const" in schema:
         return {"type": _TYPES[type(schema["const"])], "const": schema["const"]}
     return _plain(schema, named)

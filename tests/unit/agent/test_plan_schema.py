@@ -131,8 +131,6 @@ def filled(schema: Any, root: Any) -> Any:
             return value
         case {"type": "object"}:
             return {name: filled(part, root) for name, part in schema["properties"].items()}
-        case {"type": list()}:
-            return None
         case _:
             kinds = {"array": [], "string": "", "integer": 1, "number": 1.5, "boolean": True, "null": None}
             return kinds[schema["type"]]
