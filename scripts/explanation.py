@@ -150,6 +150,7 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     yield r.Reobserved(step=STEP, reading="changed")
     yield r.WaitScheduled(step=STEP, ms=1, until=1, why="retry")
     yield r.ApprovalGranted(step=STEP, approval="a", by="a person")
+    yield r.ApprovalRefused(step=STEP, approval="a", by="a person")
     yield r.OperationHeld(step=STEP, transaction="t")
     yield r.HoldReleased(step=STEP)
     yield r.OperationDeferred(step=STEP, number=number, until=1)

@@ -330,6 +330,10 @@ def _answer(conclusion: Conclusion) -> str:
     if person is not None:
         words = "--happened | --did-not-happen" if person.sent else "--did-not-happen --retry | --give-up"
         return f"holdfast resolve {conclusion.run}/{person.step} {words}, then holdfast resume {conclusion.run}"
+    approval = next((wait for wait in conclusion.waits if wait.kind == "approval"), None)
+    if approval is not None:
+        name = f"{conclusion.run}/{approval.step}"
+        return f"holdfast answer {name} yes | no --by NAME, then holdfast resume {conclusion.run}"
     question = next((wait for wait in conclusion.waits if wait.kind == "question"), None)
     if question is not None:
         return (

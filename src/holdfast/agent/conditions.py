@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
@@ -60,14 +60,19 @@ def _program(text: str) -> Any:  # the library types its programs loosely
 
 def steps_used(text: str) -> frozenset[str]:
     """Parse a condition; the steps whose results it uses. Raises `ConditionError`."""
+    checked(text, ("results", "input"))
+    return frozenset(dotted or quoted for dotted, quoted in _USED.findall(text))
+
+
+def checked(text: str, known: Collection[str]) -> None:
+    """Parse a condition that may use the `known` names. Raises `ConditionError`."""
     program = _program(text)
-    unknown = sorted(set(program.variables()) - {"results", "input", *_MACRO.findall(text)})
+    unknown = sorted(set(program.variables()) - {*known, *_MACRO.findall(text)})
     if unknown:
-        raise ConditionError(f"it uses {', '.join(unknown)}; there are: results, input")
+        raise ConditionError(f"it uses {', '.join(unknown)}; there are: {', '.join(known)}")
     named = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
     if named - _FUNCTIONS:
         raise ConditionError(f"there is no function {', '.join(sorted(named - _FUNCTIONS))}")
-    return frozenset(dotted or quoted for dotted, quoted in _USED.findall(text))
 
 
 def inputs_used(text: str) -> frozenset[str]:

@@ -96,3 +96,16 @@ def check_names(names: tuple[str, ...], shape: Shape, where: str) -> None:
                 known=f"its parameters are {', '.join(shape.types) or 'none'}",
                 next_step="name one of them",
             )
+
+
+def without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
+    """The shape of what is recorded: a tool that serves another operation is given that one first.
+
+    Where it is not `known`, it is recognised by its first parameter's annotation, `Operation[...]`.
+    """
+    first = next(iter(shape.types), None)
+    if first is None or not (known or is_operation(shape.types[first])):
+        return shape, False
+    types = {name: note for name, note in shape.types.items() if name != first}
+    positional = tuple(name for name in shape.positional if name != first)
+    return msgspec.structs.replace(shape, types=types, positional=positional, required=shape.required - {first}), True

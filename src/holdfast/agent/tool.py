@@ -16,8 +16,9 @@ import msgspec
 
 from holdfast.agent.calling import outcome_of, result_of
 from holdfast.agent.companions import Compensate, Confirm, amended_by
+from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
-from holdfast.agent.signatures import Shape, check_names, is_async, is_operation, shape_of
+from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, without_operation
 from holdfast.engine.tooling import Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
@@ -52,7 +53,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
-        self.shape, self.serves = _without_operation(shape_of(function, "tool"), known=serves)
+        self.shape, self.serves = without_operation(shape_of(function, "tool"), known=serves)
         self.__signature__ = self.shape.signature
         self.name = contract.tool
         self.codec: ResultCodec = codec_for(_result_type(self.shape))
@@ -174,6 +175,10 @@ class Tool(Generic[P, R]):
                 next_step=f"let @{self.name}.expect return plain JSON values",
             ) from error
 
+    def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments needs a person's approval. Raises `ConditionError` where that is open."""
+        return gated(gate, arguments)
+
     def restore(self, stored: bytes) -> dict[str, Any]:
         """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` where they do not fit."""
         restored = restore(stored, self.shape.types)
@@ -192,19 +197,6 @@ def _text_key(key: object, what: str) -> str:
         )
     canonical({what: key})  # raises where it is no text that can be stored
     return key
-
-
-def _without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
-    """The shape of what is recorded: a tool that serves another operation is given that one first.
-
-    Where it is not `known`, it is recognised by its first parameter's annotation, `Operation[...]`.
-    """
-    first = next(iter(shape.types), None)
-    if first is None or not (known or is_operation(shape.types[first])):
-        return shape, False
-    types = {name: note for name, note in shape.types.items() if name != first}
-    positional = tuple(name for name in shape.positional if name != first)
-    return msgspec.structs.replace(shape, types=types, positional=positional, required=shape.required - {first}), True
 
 
 class _Configured(Tool[P, R]):
@@ -245,6 +237,7 @@ def tool(
     rejections: Collection[int] = ...,
     not_sent: Collection[int] = ...,
     redact: Collection[str] = ...,
+    gate: str = ...,
     name: str | None = ...,
 ) -> _Decorator: ...
 
@@ -262,6 +255,8 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
       (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
+    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): where it holds, a person approves the call
+      before anything is sent. A refusal raises `Declined`.
 
     Raises `ContractError` where the clauses contradict each other, naming the fix.
     """
@@ -299,6 +294,7 @@ def _declared(
     rejections: Collection[int] = (),
     not_sent: Collection[int] = (),
     redact: Collection[str] = (),
+    gate: str = "",
     name: str | None = None,
 ) -> Tool[..., Any]:
     shape = shape_of(function, "tool")
@@ -314,11 +310,14 @@ def _declared(
         rejections=(*_answers(rejections, "rejected"), *_answers(not_sent, "not_sent")),
         claim=claims,
         once=once,
+        gate=gate,
     )
     _check(contract, shape)
     check_names(claims, shape, f"tool {contract.tool}: claim=")
     check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
     check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
+    if gate:
+        checked_gate(contract, shape, frozenset(redact))
     if both := sorted(set(claims) & set(redact)):
         raise ContractError(
             f"tool {contract.tool}: {both[0]} is redacted, and a business key is stored",

@@ -29,8 +29,10 @@ from holdfast.model.transitions import MOVES, apply
 _LOG: Final = logging.getLogger("holdfast")
 BROUGHT: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
-Word = Literal["cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
-About: TypeAlias = r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
+Word = Literal["approve", "decline", "cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
+About: TypeAlias = (
+    r.Resolved | r.ApprovalGranted | r.ApprovalRefused | r.LateReport | r.TransactionResolved | r.TransactionAborting
+)
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,6 +69,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
     if isinstance(record, r.Resolved) and (misfit := _misfit(operation, record, tools)):
         return (replace(applied, note=f"refused: {_no_result(operation, record)}; {misfit}"),)
+    if isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)) and record.approval != operation.asks:
+        return (replace(applied, note=f"refused: what {record.step} asks about has changed since"),)
     if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
         return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
@@ -155,7 +159,7 @@ async def _take(instance: Instance, entry: Entry) -> None:
     for record in records:
         if isinstance(record, r.CommandApplied):
             _act(instance, record)
-        elif isinstance(record, (r.Resolved, r.LateReport)):
+        elif isinstance(record, (r.Resolved, r.LateReport, r.ApprovalGranted, r.ApprovalRefused)):
             instance.settled(record.step)
         elif isinstance(record, r.TransactionAborting):
             now = instance.engine.seams.clock.wall_ms()
@@ -196,6 +200,11 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
         raise UsageError(
             f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
             next_step=f"holdfast why {history.run}/{step}",
+        )
+    if operation.asks and operation.phase == "gated":
+        raise UsageError(
+            f"{history.run}/{step} waits for an approval, and nothing of it was sent",
+            next_step=f"holdfast answer {history.run}/{step} yes | no",
         )
     if word == "retry" and operation.intent.completes:
         raise UsageError(

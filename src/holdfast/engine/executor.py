@@ -19,6 +19,7 @@ from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.parking import park, what_is_asked
 from holdfast.engine.parts import items_of, note_with_items
 from holdfast.engine.promises import hold
 from holdfast.engine.readings import observe, verify
@@ -152,8 +153,10 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await park(flight, move.why, move.rule)
         case m.Hold():
             await hold(flight)
-        case m.Gate() | m.Done():
-            await park(flight, f"{type(move).__name__.lower()}: {move.rule}", move.rule)
+        case m.Gate():
+            await park(flight, what_is_asked(flight, move), move.rule, asks=flight.asks)
+        case m.Done():
+            await park(flight, f"done: {move.rule}", move.rule)
 
 
 # --- attempts ----------------------------------------------------------------------------------------
@@ -340,14 +343,6 @@ def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str
         assert end is not None, operation
         return end.result, end.lost, end.why if end.lost else ""
     return operation.found or r.NOTHING, operation.lost, ""
-
-
-async def park(flight: Flight, why: str, rule: str) -> None:
-    """Leave it to a person."""
-    record = r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp())
-    records = (record,) if flight.recorded or not flight.journaled else (flight.planned(why), record)
-    await flight.note(*records)
-    flight.instance.settled(flight.step)
 
 
 async def _reuse(flight: Flight, move: m.Reuse) -> None:

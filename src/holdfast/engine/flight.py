@@ -17,7 +17,7 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.closing import CONFIRM, serving
 from holdfast.model.contract import Contract, stricter
-from holdfast.model.ids import claim_identity, idempotency_key, operation_id
+from holdfast.model.ids import approval_digest, claim_identity, idempotency_key, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
 from holdfast.model.transactions import around, encloses
@@ -35,7 +35,7 @@ class Flight:
     """
 
     __slots__ = (
-        "after", "arguments", "calls", "current", "elsewhere", "holder", "instance", "journaled", "key_age_ms",
+        "after", "arguments", "calls", "current", "elsewhere", "gate", "holder", "instance", "journaled", "key_age_ms",
         "observed", "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class Flight:
         self.holder: Holder | None = None
         self.taking: tuple[int, int] | None = None
         self.after: int | None = None  # how many writes with the same words were known when a model chose this one
+        self.gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
         self.key_age_ms = 0
         self.waiting_since: int | None = None  # when it first looked for effects of others
 
@@ -125,6 +126,8 @@ class Flight:
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
             began_doubtful=engine.identity.trust == "doubtful" and not operation.attempts,
             stop=self._stop(operation),
+            gate="wanted" if self._gated(contract) else "",
+            asks=self.asks,
             hold="" if operation.released else operation.intent.hold,
             paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
             breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
@@ -145,7 +148,34 @@ class Flight:
         history = self.instance.history
         if operation.intent.serves or history.transactions or history.given_up:
             return False
-        return tool.digest == operation.contract and operation.intent.executable
+        return tool.digest == operation.contract and operation.intent.executable and not tool.contract.gate
+
+    def _gated(self, contract: Contract) -> bool:
+        """Whether the contract asks for a person. What cannot be judged is asked about."""
+        if self.gate is None:
+            tool = self.tool
+            try:
+                self.gate = bool(contract.gate) and (tool is None or tool.gated(contract.gate, self.decoded()))
+            except (ArgumentError, ValueError):
+                self.gate = True
+        return self.gate
+
+    @property
+    def asks(self) -> str:
+        """The digest of exactly what a person would be asked to approve now."""
+        operation, instance = self.operation, self.instance
+        if not (self.gate or self.elsewhere or operation.asks):
+            return ""
+        intent = operation.intent
+        contract = self.tool.digest if self.tool is not None else operation.contract
+        parts = (
+            intent.tool,
+            contract,
+            intent.digest,
+            bytes(intent.arguments).decode(),
+            bytes(operation.observed).decode(),
+        )
+        return approval_digest(instance.engine.identity.namespace, self.id, *(part.encode() for part in parts))
 
     def _stop(self, operation: OperationState) -> Stop:
         """What ends the sending of this operation, if anything does.

@@ -12,11 +12,12 @@ import msgspec
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
 from holdfast.engine.engine import Engine
-from holdfast.engine.executor import account_for_owner, park, settle
+from holdfast.engine.executor import account_for_owner, settle
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
 from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
+from holdfast.engine.parking import park
 from holdfast.engine.readings import verify
 from holdfast.engine.waiting import schedule
 from holdfast.errors import JournalError, LedgerTaken, RunBusy

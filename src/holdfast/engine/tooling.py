@@ -89,6 +89,10 @@ class ToolCode(Protocol):
         """The evidence that a success will leave, as JSON."""
         ...
 
+    def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments needs a person's approval. Raises `ValueError` where that is open."""
+        ...
+
     def restore(self, stored: bytes) -> dict[str, Any]:
         """The arguments of a stored intent, decoded by annotation."""
         ...

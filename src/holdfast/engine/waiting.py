@@ -35,7 +35,13 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         due = flight.operation.wait.until if flight.operation.wait else None
         asks = f"{flight.id}: {_question(flight.operation, move.rule)}"
-        pause = Pause("person", flight.step, due, asks, sent=bool(flight.operation.attempts))
+        pause = Pause(
+            "approval" if flight.operation.asks else "person",
+            flight.step,
+            due,
+            asks,
+            sent=bool(flight.operation.attempts),
+        )
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:

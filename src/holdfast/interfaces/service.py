@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ from holdfast.engine.loading import load
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
+from holdfast.interfaces.approving import LASTS, approval_of, asked_about, checked_asked, refusal_of
 from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.codec import encode
@@ -121,6 +123,37 @@ class Service:
                 next_step=f"holdfast why {operation}",
             )  # fmt: skip
         return await self._apply(run)
+
+    async def approve(self, operation: str, *, by: str, note: str = "", lasts: timedelta = LASTS) -> Applied:
+        """A person's yes to exactly what the operation asks about now. The first word is final; both are on record.
+
+        Where anything that the person was shown changes before it is sent, or `lasts` pass, a person is asked again.
+        Raises `UsageError`.
+        """
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        state = asked_about(history, step, by)
+        now_ms = self._engine.seams.clock.wall_ms()
+        return await self._decide(history, approval_of(state, by=by, note=note, lasts=lasts, now_ms=now_ms), state)
+
+    async def decline(self, operation: str, *, by: str, reason: str = "") -> Applied:
+        """A person's no: nothing is sent, and the agent is told `Declined` with the reason. Raises `UsageError`."""
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        state = asked_about(history, step, by)
+        return await self._decide(history, refusal_of(state, by=by, reason=reason), state)
+
+    async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
+        run = history.run
+        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}" if asked.phase == "gated" else ""
+        entry = await self._post(run, command, key)
+        if key and entry.fresh:
+            return await self._apply(run)
+        if key:  # another word came first; this one changes nothing, and it is on record that it was said
+            await self._post(run, command, "")
+        await self._apply(run)
+        checked_asked(history, (await self.operation(f"{run}/{asked.step}"))[1])
+        raise UsageError(f"{run}/{asked.step} was answered before", next_step=f"holdfast why {run}/{asked.step}")
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
         """Call the run off: nothing more is sent; what is unsent is cancelled."""

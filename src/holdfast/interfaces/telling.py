@@ -225,11 +225,13 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
         case r.OperationParked():
             return "asked", f"a person: {record.why}"
         case r.ApprovalGranted():
-            return record.by, "approved it"
+            return record.by, "approves it" + (f": {record.note}" if record.note else "")
+        case r.ApprovalRefused():
+            return record.by, "declines it" + (f": {record.reason}" if record.reason else "")
         case r.Resolved():
             return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
-        case r.CommandApplied(command="resolve" | "late" | "transaction" | "undo") if not record.note.startswith(
-            "refused"
+        case r.CommandApplied(command="resolve" | "late" | "transaction" | "undo" | "approve" | "decline") if (
+            not record.note.startswith("refused")
         ):
             return "", ""  # what it said is on record beside it
         case _:

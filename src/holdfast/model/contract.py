@@ -160,7 +160,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         retry=_fewer(old.retry, new.retry),
         budget=Budget(min(old.budget.cost, new.budget.cost)),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
-        gate=new.gate or old.gate,
+        gate=f"({old.gate}) || ({new.gate})" if old.gate and new.gate not in {"", old.gate} else new.gate or old.gate,
         **_amends(old, new),
     )
 

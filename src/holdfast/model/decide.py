@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
-from holdfast.model.moves import Done, Move, Park, Settle, Verify, Wait
+from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.proving import (
@@ -105,6 +105,8 @@ def _gated(case: Case) -> Move | None:
     """A person was asked before anything could land: only that person's word, or the end of the run, moves it."""
     if case.operation.phase != "gated" or case.situation.stop:
         return None
+    if case.operation.asks and case.situation.asks not in {"", case.operation.asks}:
+        return Gate("what a person was asked about has changed")
     return Wait("a person is asked", why="person", until_woken=True)
 
 

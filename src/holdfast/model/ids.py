@@ -43,6 +43,17 @@ def operation_id(run: str, step: str) -> str:
     return f"{run}/{step}"
 
 
+def approval_digest(namespace: str, operation: str, *parts: bytes) -> str:
+    """What an approval is bound to: this operation of this journal, its contract, its arguments, and what it relies on.
+
+    Each part goes in with its length, so that no two lists of parts are one text.
+    """
+    whole = hashlib.sha256()
+    for part in (namespace.encode(), operation.encode(), *parts):
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()[:32]
+
+
 def split_operation_id(operation: str) -> tuple[str, str]:
     """The run and the step of an operation's name. Raises `UsageError` if it is none."""
     run, slash, step = operation.partition("/")

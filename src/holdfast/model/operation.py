@@ -103,7 +103,9 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     every_ms: int = 0
     planned_boot: str = ""
     planned_up: int = 0
+    asks: str = ""
     approval: str = ""
+    approved_until: int = 0
     released: bool = False
     one_more: bool = False
     asked: bool = False

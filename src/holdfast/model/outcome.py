@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -86,6 +86,10 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
         from holdfast.model.reports import text_of  # noqa: PLC0415  # reports needs this module's types
 
         return text_of(self)
+
+
+DECLINED: Final = "declined"
+"""The code of an operation that a person said no to."""
 
 
 # --- verdicts: what a verifier may answer --------------------------------------------------------------

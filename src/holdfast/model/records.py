@@ -12,6 +12,7 @@ from typing import TypeAlias
 from holdfast.model.records_common import NOTHING, Raw
 from holdfast.model.records_operation import (
     ApprovalGranted,
+    ApprovalRefused,
     AttemptEnded,
     AttemptStarted,
     CompensationLinked,
@@ -74,6 +75,7 @@ Record: TypeAlias = OperationRecord | RunRecord
 __all__ = [
     "NOTHING",
     "ApprovalGranted",
+    "ApprovalRefused",
     "AttemptEnded",
     "AttemptStarted",
     "CallerLeft",

@@ -153,11 +153,27 @@ class WaitScheduled(Stamped, frozen=True):
 
 
 class ApprovalGranted(Stamped, frozen=True):
-    """A person approved exactly this operation."""
+    """A person approved exactly this operation: `approval` is the digest of what was asked.
+
+    It holds `until` that wall clock (milliseconds; 0: for ever), and for every attempt once one has begun.
+    """
 
     step: str
     approval: str
     by: str
+    note: str = ""
+    until: int = 0
+    entry: int = 0
+
+
+class ApprovalRefused(Stamped, frozen=True):
+    """A person said no to exactly this operation, before anything was sent."""
+
+    step: str
+    approval: str
+    by: str
+    reason: str = ""
+    entry: int = 0
 
 
 class OperationHeld(Stamped, frozen=True):
@@ -189,11 +205,15 @@ class OperationDeferred(Stamped, frozen=True):
 
 
 class OperationParked(Stamped, frozen=True):
-    """No rule can decide: a person is asked. Nothing may have been sent yet."""
+    """No rule can decide: a person is asked. Nothing may have been sent yet.
+
+    `asks` is the digest of exactly what the person is asked to approve; empty where it is no approval.
+    """
 
     step: str
     why: str
     rule: str = ""
+    asks: str = ""
 
 
 class OperationSettled(Stamped, frozen=True):
@@ -258,6 +278,7 @@ OperationRecord: TypeAlias = (
     | Reobserved
     | WaitScheduled
     | ApprovalGranted
+    | ApprovalRefused
     | OperationHeld
     | HoldReleased
     | OperationDeferred

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import (
+    Declined,
     OperationCancelled,
     OperationFailed,
     OutcomeUnknown,
@@ -14,7 +15,7 @@ from holdfast.errors import (
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import Outcome
+from holdfast.model.outcome import DECLINED, Outcome
 
 LOST = "result lost"
 
@@ -39,6 +40,8 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
     if outcome.code == "stale":
         return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
+    if outcome.code == DECLINED and outcome.basis is not None and outcome.basis.by == "person":
+        return Declined(outcome.reason, code=outcome.code, outcome=outcome)
     if outcome.basis is not None and outcome.basis.by == "returned":
         return Rejected(outcome.reason or "refused", code=outcome.code, outcome=outcome)
     return OperationFailed(

@@ -52,13 +52,25 @@ def _elsewhere(case: Case) -> Move | None:
         return Reuse(f"{other.by} met a success", source=other.source)
     if other.then == "block":
         return Settle("repeat blocked", "failed", RULE, f"repeats {other.source}", "repeat")
-    return None if case.operation.approval else Gate("a repeat has to be approved")
+    return None if _approved(case) else Gate("a repeat has to be approved")
 
 
 def _gate(case: Case) -> Move | None:
-    if case.situation.gate == "wanted" and not (case.operation.approval or case.operation.one_more):
+    if case.situation.gate == "wanted" and not (_approved(case) or case.operation.one_more):
         return Gate("the contract asks for a person")
     return None
+
+
+def _approved(case: Case) -> bool:
+    """Whether a person approved exactly this; the approval closes early by the error of the clocks.
+
+    It is consumed by the first attempt, and then covers every one.
+    """
+    operation, situation = case.operation, case.situation
+    if not operation.approval or (situation.asks and operation.approval != situation.asks):
+        return False
+    until = operation.approved_until
+    return bool(operation.attempts) or not until or case.now.wall < until - situation.clock_error_ms
 
 
 def _hold(case: Case) -> Move | None:

@@ -43,7 +43,8 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
     lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms`
     is the age of a key that another operation used first. `began_doubtful`: the run existed before a
-    restore, so even a first attempt may be a second one. `at_hand`: the agent's code came with the
+    restore, so even a first attempt may be a second one. `asks` is the digest of exactly what a person would be
+    asked to approve now. `at_hand`: the agent's code came with the
     arguments; without it only what the intent stores can be sent.
     """
 
@@ -57,6 +58,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     breaker_ms: int = 0
     elsewhere: Elsewhere | None = None
     gate: Literal["", "wanted"] = ""
+    asks: str = ""
     hold: str = ""
     at_hand: bool = False
     live: frozenset[int] = frozenset()

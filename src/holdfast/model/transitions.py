@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
-from holdfast.model.outcome import Basis, Phase, Status
+from holdfast.model.outcome import DECLINED, Basis, Phase, Status
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -46,6 +46,7 @@ MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...
     r.Reobserved: (WAITING, (SAME, "gated")),
     r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
     r.ApprovalGranted: (("gated",), ("ready",)),
+    r.ApprovalRefused: (("gated",), ("failed",)),
     r.OperationHeld: (("planned", "ready", "verifying"), ("held",)),
     r.HoldReleased: (("held",), ("ready",)),
     r.OperationDeferred: (("running",), ("awaiting",)),
@@ -190,7 +191,17 @@ def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) ->
 
 
 def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
-    return replace(operation, phase="ready", approval=record.approval, asked=False, reason="", waits_for="")
+    return replace(
+        operation, phase="ready", approval=record.approval, approved_until=record.until, asked=False, reason="",
+        waits_for="",
+    )  # fmt: skip
+
+
+def _declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -> OperationState:
+    return replace(
+        operation, phase="failed", basis=Basis("person", record.by, record.reason), rule="a person said no",
+        reason=record.reason or f"{record.by} said no", code=DECLINED, settled_at=record.at, wait=None, waits_for="",
+    )  # fmt: skip
 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
@@ -220,6 +231,8 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
     return replace(
         operation,
         phase="unknown" if operation.may_have_landed else "gated",
+        asks=record.asks,
+        approval="" if record.asks else operation.approval,
         asked=True,
         one_more=False,
         reason=record.why,
@@ -367,6 +380,7 @@ _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
     r.Reobserved: _reobserved,
     r.WaitScheduled: _scheduled,
     r.ApprovalGranted: _approved,
+    r.ApprovalRefused: _declined,
     r.OperationHeld: _held,
     r.HoldReleased: _released,
     r.OperationDeferred: _deferred,

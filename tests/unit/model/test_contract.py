@@ -136,7 +136,7 @@ def test_a_promise_holds_only_where_both_make_it(old, new, expected):
         ({"settle_ms": None}, {"settle_ms": 0}, {"settle_ms": None}),
         ({"settle_ms": 0}, {"settle_ms": None}, {"settle_ms": None}),
         ({"gate": "manager"}, {}, {"gate": "manager"}),
-        ({"gate": "manager"}, {"gate": "owner"}, {"gate": "owner"}),
+        ({"gate": "manager"}, {"gate": "owner"}, {"gate": "(manager) || (owner)"}),
         ({"timeout_ms": 5}, {"timeout_ms": 6}, {"timeout_ms": 6}),
         ({"budget": Budget(1.0)}, {"budget": Budget(2.0)}, {"budget": Budget(1.0)}),
         ({"budget": Budget(2.0)}, {"budget": Budget(1.0)}, {"budget": Budget(1.0)}),

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model import moves as m
+from holdfast.model import records as r
 from holdfast.model.situation import Elsewhere
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
@@ -18,6 +19,7 @@ from tests.unit.model.stories import (
     READ,
     SECOND,
     SETTLE,
+    STEP,
     VERIFIABLE,
     Story,
     changed,
@@ -333,3 +335,19 @@ def test_changed_preconditions_say_so():
     move = Story(changed(PLAIN, observes=True)).planned().decide(reading="unreadable")
     assert isinstance(move, m.Settle)
     assert (move.status, move.code, move.reason) == ("failed", "unreadable", "its preconditions are unreadable")
+
+
+def test_an_approval_serves_only_what_was_asked_and_only_until_it_ends():
+    story = Story().planned().parked("a gate")
+    granted = story.took(r.ApprovalGranted(step=STEP, approval="d1", by="ann", until=story.wall + 10 * MINUTE))
+    assert granted.says(gate="wanted", asks="d1", clock_error_ms=MINUTE) == "attempt: first attempt"
+    assert granted.says(gate="wanted", asks="d2") == "gate: the contract asks for a person"
+    assert granted.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "gate: the contract asks for a person"
+    begun = granted.starts(approval="d1").ends("not_sent").waits(0, "retry")
+    assert begun.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "attempt: nothing landed: attempt again"
+
+
+def test_a_question_whose_subject_changed_is_asked_anew():
+    story = Story().planned().took(r.OperationParked(step=STEP, why="a gate", asks="d1"))
+    assert story.says(gate="wanted", asks="d1") == "wait for person: a person is asked"
+    assert story.says(gate="wanted", asks="d2") == "gate: what a person was asked about has changed"

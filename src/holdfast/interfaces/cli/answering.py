@@ -1,33 +1,112 @@
-"""`holdfast answer`: a person's answer to a question that a run asks."""
+"""`holdfast inbox` and `holdfast answer`: what waits for people, and their words."""
 
 from __future__ import annotations
 
-import click
+from collections import Counter
+from datetime import timedelta
+from typing import Final
 
+import click
+import msgspec
+
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.inbox import Item, items
+from holdfast.interfaces.service import Service
+from holdfast.interfaces.telling import moment
 from holdfast.model.ids import split_operation_id
+
+_WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was answered, as `answer --json` gives it."""
+
+    run: str
+    question: str
+    answer: str | int | float | bool
+    by: str
+    next_step: str
 
 
 @command(
     "answer",
-    examples=("holdfast answer 'trip-17/ask#1' Paris --by anna", "holdfast answer 'order-9/how-many' 3"),
+    examples=(
+        "holdfast answer 'trip-17/ask#1' Paris --by anna",
+        "holdfast answer 'refund-9/refund#1' yes --by anna --hours 4",
+        "holdfast answer 'refund-9/refund#1' no --by anna --why 'the customer kept it'",
+    ),
 )
 @click.argument("question")
 @click.argument("value")
+@click.option("--why", default="", metavar="TEXT", help="The reason; of a no, the agent is told.")
+@click.option(
+    "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
+    help="How long a yes holds if nothing is sent meanwhile. Default: 24.",
+)  # fmt: skip
 @by_option
-async def answer(call: Call, question: str, value: str, by: str) -> None:
-    """Answer QUESTION (RUN/STEP), as `holdfast ps` and `holdfast show` list it.
+async def answer(call: Call, question: str, value: str, why: str, hours: float, by: str) -> None:
+    """Answer QUESTION (RUN/STEP), as `holdfast inbox` lists it.
 
-    The first answer is final. It is checked against the question's choices or type
-    when it is given, and refused where the deadline or another person came first.
+    VALUE answers a question of the agent, checked against its choices or type; or it is
+    yes or no to an operation that waits for approval. The first answer is final. A yes
+    is to exactly what is shown: where that changes before it is sent, you are asked again.
     """
     async with call.serving() as service:
-        given = await service.answer(question, value, by=by)
+        if await _is_approval(service, question):
+            given: str | int | float | bool = _yes_or_no(value)
+            if given:
+                await service.approve(question, by=by, note=why, lasts=timedelta(hours=hours))
+            else:
+                await service.decline(question, by=by, reason=why)
+        else:
+            given = await service.answer(question, value, by=by)
     run, _ = split_operation_id(question)
+    done = Given(run, question, given, by, f"holdfast resume {run}")
     if call.screen.as_json:
-        call.screen.document(
-            {"run": run, "question": question, "answer": given, "by": by, "next_step": f"holdfast resume {run}"}
-        )
+        call.screen.document(done)
         return
-    call.screen.line(f"{question} is answered: {given}, on the word of {by}.")
-    call.screen.line(("Next: ", "dim"), f"holdfast resume {run}")
+    shown = ("yes" if given else "no") if isinstance(given, bool) else given
+    call.screen.line(f"{question} is answered: {shown}, on the word of {by}.")
+    call.screen.line(("Next: ", "dim"), done.next_step)
+
+
+async def _is_approval(service: Service, name: str) -> bool:
+    run, step = split_operation_id(name)
+    return step in (await service.history(run)).operations
+
+
+def _yes_or_no(value: str) -> bool:
+    if value.strip().lower() not in _WORDS:
+        raise UsageError(f"{value!r} answers no approval", known="an approval is answered by yes or no")
+    return _WORDS[value.strip().lower()]
+
+
+@command("inbox", examples=("holdfast inbox", "holdfast inbox --json"))
+async def inbox(call: Call) -> None:
+    """List what waits for a person, the nearest deadline first.
+
+    Approvals of operations, questions of agents, and reviews: effects that nobody knows
+    about, and transactions that cannot end by themselves.
+    """
+    async with call.looking() as looking:
+        found = await items(looking)
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    for one in found:
+        _show(call, one)
+    kinds = Counter(one.kind for one in found)
+    summary = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
+    call.screen.line(summary or "Nobody is asked anything.")
+
+
+def _show(call: Call, one: Item) -> None:
+    due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
+    late = one.due_ms is not None and one.due_ms <= SystemClock().wall_ms()
+    call.screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    call.screen.line(f"  {safe(one.asks)}")
+    for line in one.answers:
+        call.screen.line(("  " + line, "dim"))

@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunS
 from holdfast.interfaces.cli.apps import Holdfast
 from holdfast.interfaces.cli.screen import Screen, prose
 from holdfast.interfaces.cli.status import DIVERGED, DONE, FAILED, WAITS, Problem, problem_of, status_of
+from holdfast.interfaces.inbox import answers_to
 from holdfast.interfaces.looking import Waiting, waits_of
 from holdfast.interfaces.telling import moment
 from holdfast.model.records import NOTHING, Raw
@@ -109,11 +110,7 @@ def waiting_lines(ended: Ended) -> list[str]:
     lines: list[str] = []
     for wait in ended.waits:
         lines.append(wait.asks + (f" (until {moment(wait.due)})" if wait.due else ""))
-        if wait.kind == "person":
-            lines += [
-                f"  holdfast why {ended.run}/{wait.step}",
-                f"  holdfast resolve {ended.run}/{wait.step} --happened | --did-not-happen [--retry]",
-            ]
+        lines += [f"  {line}" for line in answers_to(ended.run, wait) if wait.kind != "question"]
     if ended.status == "suspended" and not ended.waits:
         lines.append(ended.reason)
     if any(wait.kind in {"timer", "retry", "verify", "breaker"} for wait in ended.waits):

@@ -38,8 +38,8 @@ agents = ["desk.py:refund_desk"]  # for worker, resume, replay and tools, where 
 
 A TARGET is `file.py:name` or `module:name`; the agent brings its tools. `run` notes in the journal where it
 found an agent, so that `resume` and `replay` find it again without a TARGET. Commands that only read or
-decide (`ps`, `show`, `why`, `resolve`, `answer`, `signal`, `cancel`, `pause`, `export`, `fork`, `verify`, `doctor`)
-load no code of yours at all.
+decide (`ps`, `show`, `why`, `inbox`, `resolve`, `answer`, `signal`, `cancel`, `pause`, `export`, `fork`, `verify`,
+`doctor`) load no code of yours at all.
 
 ## Exit status
 

@@ -1,0 +1,28 @@
+"""Leaving it to a person: what no rule can decide, and what a person approves before it is sent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.engine.flight import Flight
+from holdfast.model import moves as m
+from holdfast.model import records as r
+
+_SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
+
+
+def what_is_asked(flight: Flight, move: m.Gate) -> str:
+    """The question to a person, with the call and what asks for it."""
+    intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
+    because = f"{guard.source} did the same" if guard is not None and guard.then == "ask" else gate
+    arguments = bytes(intent.arguments).decode()
+    call = f"{intent.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
+    return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
+
+
+async def park(flight: Flight, why: str, rule: str, asks: str = "") -> None:
+    """Leave it to a person; `asks` is the digest of what the person is to approve, if it is an approval."""
+    record = r.OperationParked(step=flight.step, why=why, rule=rule, asks=asks, **flight.instance.stamp())
+    planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
+    await flight.note(*planned, record)
+    flight.instance.settled(flight.step)

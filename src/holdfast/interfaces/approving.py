@@ -1,0 +1,56 @@
+"""Approvals: a person's yes or no to exactly one operation, bound to everything that the person was shown."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.engine.commands import Command
+from holdfast.errors import UsageError
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.policies import milliseconds
+
+LASTS: Final = timedelta(days=1)
+"""How long an approval holds where its giver says nothing else: nothing may have been sent by then."""
+
+
+def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
+    """The operation that a person is, or was, asked to approve. Raises `UsageError` where there is none."""
+    operation, name = history.operations.get(step), f"{history.run}/{step}"
+    if not by:
+        raise UsageError("an approval has a name", next_step="say who answers: --by NAME")
+    if operation is None:
+        known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
+        raise UsageError(f"run {history.run} asks about no operation {step}", known=f"it asks about: {known}")
+    if not operation.asks:
+        raise _asks_nothing(name, operation)
+    return operation
+
+
+def checked_asked(history: RunHistory, operation: OperationState) -> None:
+    """Refuse a word about what is decided, or was never asked. Raises `UsageError` saying how it stands."""
+    if operation.phase != "gated":
+        raise _asks_nothing(f"{history.run}/{operation.step}", operation)
+
+
+def _asks_nothing(name: str, operation: OperationState) -> UsageError:
+    said = f"was answered, and is {operation.phase}" if operation.asks else f"is {operation.phase}"
+    return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
+
+
+def approval_of(operation: OperationState, *, by: str, note: str, lasts: timedelta, now_ms: int) -> Command:
+    """The order that lets exactly this be sent, until `lasts` have passed. Raises `UsageError`."""
+    if lasts <= timedelta(0):
+        raise UsageError(f"an approval that lasts {lasts} is none", next_step="give it some time, such as 1h")
+    record = r.ApprovalGranted(
+        step=operation.step, approval=operation.asks, by=by, note=note, until=now_ms + milliseconds(lasts), at=now_ms
+    )
+    return Command("approve", by, note, record)
+
+
+def refusal_of(operation: OperationState, *, by: str, reason: str) -> Command:
+    """The order that ends it: nothing was sent, and nothing will be."""
+    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=reason)
+    return Command("decline", by, reason, record)

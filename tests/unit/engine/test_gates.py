@@ -1,0 +1,248 @@
+"""Gates: a person approves exactly one operation before anything is sent, and no approval serves another."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import Key, Run, Secret, agent, current_operation, tool
+from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
+from holdfast.interfaces.inbox import items
+from holdfast.interfaces.timeline import timeline
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+HOUR = timedelta(hours=1)
+STEADY = Key.forever(stores="all")
+REFUND = "r-ann/refund#1"
+
+
+def refunds(lab: Lab, gate: str = "cents > 5000", cents: int = 9000, **clauses: Any) -> Any:
+    """An agent that refunds `cents`, and tells what became of it."""
+
+    @tool(gate=gate, idempotency=STEADY, **clauses)
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents} {current_operation().key[-4:]}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await refund(cents)
+        except Declined as no:
+            return f"declined: {no.message}"
+
+    return desk
+
+
+async def asked(app: Any, desk: Any) -> None:
+    with pytest.raises(RunSuspended, match=f"holdfast answer {REFUND} yes | no"):
+        await app.run(desk, "ann")
+
+
+@virtual
+async def test_a_call_below_the_gate_asks_nobody(lab: Lab):
+    desk = refunds(lab, cents=5000)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid 5000"
+    assert not lab.of("r-ann", r.OperationParked)
+
+
+@virtual
+async def test_it_waits_without_a_process_and_is_sent_once_it_is_approved(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+    assert lab.sent == []
+    async with lab.app(desk) as app:
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item, item.agent) == ("approval", REFUND, "desk")
+        assert 'may refund {"cents":9000} be sent? the contract asks for a person: cents > 5000' in item.asks
+        await app.service.approve(REFUND, by="bea", note="fair enough")
+        assert await app.run(desk, "ann") == "paid 9000"
+    (attempt,) = lab.of("r-ann", r.AttemptStarted)
+    assert attempt.approval == lab.of("r-ann", r.OperationParked)[0].asks, "the attempt consumes what was approved"
+    notes = [note for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
+    assert ("bea", "approves it: fair enough") in {(one.label, one.text) for one in notes}
+
+
+@virtual
+async def test_a_no_reaches_the_agent_with_its_reason(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.decline(REFUND, by="bea", reason="the customer kept it")
+        assert await app.run(desk, "ann") == "declined: the customer kept it"
+        with pytest.raises(UsageError, match="is failed: it waits for no approval"):
+            await app.service.approve(REFUND, by="cid")
+    assert lab.sent == []
+
+
+@virtual
+async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        both = await asyncio.gather(
+            app.service.decline(REFUND, by="bea"), app.service.approve(REFUND, by="cid"), return_exceptions=True
+        )
+        (refused,) = (one for one in both if isinstance(one, UsageError))
+        assert "was answered" in str(refused)
+        first, second = ("bea", "cid") if isinstance(both[1], UsageError) else ("cid", "bea")
+        await app.run(desk, "ann")
+    words = {one.by: one.note for one in lab.of("r-ann", r.CommandApplied)}
+    assert not words[first].startswith("refused")
+    assert words[second].startswith("refused")
+    assert len(lab.sent) == (1 if first == "cid" else 0)
+
+
+@virtual
+async def test_an_approval_that_was_not_used_in_time_is_asked_for_again(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.pause_tool("refund", by="ops")
+        await app.service.approve(REFUND, by="bea", lasts=2 * HOUR)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(hours=2)
+        await app.service.unpause_tool("refund", by="ops")
+        await asked(app, desk)
+        assert lab.sent == []
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(desk, "ann") == "paid 9000"
+
+
+@virtual
+async def test_a_contract_that_changed_after_the_yes_is_asked_about_again(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+    changed = refunds(lab, timeout=timedelta(seconds=7))
+    async with lab.app(changed) as app:
+        await asked(app, changed)
+        assert lab.sent == []
+        first, second = lab.of("r-ann", r.OperationParked)
+        assert first.asks != second.asks
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(changed, "ann") == "paid 9000"
+
+
+@virtual
+async def test_a_word_about_what_was_asked_before_serves_nothing_else(lab: Lab):
+    """The order names the digest of what was shown; it does not fit what is asked now, or another operation."""
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        stale = r.ApprovalGranted(step="refund#1", approval="0" * 32, by="eve")
+        await app.service._post("r-ann", msgspec.structs.replace(_order(), record=stale), "")
+        await asked(app, desk)
+    assert lab.sent == []
+    (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
+    assert "what refund#1 asks about has changed since" in note
+
+
+def _order() -> Any:
+    from holdfast.engine.commands import Command
+
+    return Command("approve", "eve")
+
+
+@virtual
+async def test_resolve_is_no_way_around_an_approval(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="waits for an approval"):
+            await app.service.resolve(REFUND, "retry", by="eve")
+
+
+@virtual
+async def test_one_approval_covers_the_retries_of_its_operation(lab: Lab):
+    tries = iter([ConnectionResetError("cut"), None])
+
+    @tool(gate="true", idempotency=STEADY)
+    async def refund(cents: int) -> str:
+        _ = current_operation().key
+        if (error := next(tries)) is not None:
+            raise error
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund(1)
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(desk, "ann") == "paid"
+    assert len(lab.of("r-ann", r.AttemptStarted)) == 2
+    assert len(lab.of("r-ann", r.OperationParked)) == 1
+
+
+@virtual
+async def test_a_cancelled_run_calls_off_what_was_asked(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.cancel("r-ann", by="ops")
+        with pytest.raises(Exception, match="cancelled"):
+            await app.run(desk, "ann")
+        with pytest.raises(UsageError, match="waits for no approval"):
+            await app.service.approve(REFUND, by="bea")
+    assert lab.sent == []
+
+
+@dataclass(frozen=True)
+class Order:
+    price: Decimal
+    items: tuple[str, ...]
+
+
+@virtual
+async def test_a_gate_sees_money_lists_and_structures(lab: Lab):
+    @tool(gate="order.price > 10.0 && 'safe' in order.items", idempotency=STEADY)
+    async def ship(order: Order) -> str:
+        _ = current_operation().key
+        return "shipped"
+
+    @agent(run_id="r-{name}", tools=[ship])
+    async def desk(run: Run, name: str) -> str:
+        await ship(Order(Decimal("9.99"), ("safe",)))
+        await ship(Order(Decimal("99.00"), ("book",)))
+        return await ship(Order(Decimal("99.00"), ("safe", "book")))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="r-ann/ship#3"):
+            await app.run(desk, "ann")
+
+
+@virtual
+async def test_what_cannot_be_judged_is_asked_about(lab: Lab):
+    """A gate that has no answer for these arguments never lets them through."""
+    desk = refunds(lab, gate="100 / cents > 1", cents=0)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "clauses", "says"),
+    [
+        ("amount > 1", {}, "it uses amount; there are: cents"),
+        ("cents >", {}, "gate='cents >'"),
+        ("token == 'x'", {"redact": ["token"]}, "it uses token"),
+        ("cents > 1", {"effect": "read"}, "nobody is asked"),
+    ],
+)
+def test_a_gate_that_cannot_be_judged_is_refused_where_it_is_declared(gate: str, clauses: Any, says: str):
+    with pytest.raises(ContractError, match=says):
+
+        @tool(gate=gate, **clauses)
+        async def pay(cents: int, token: Secret) -> str:
+            return ""
