@@ -168,7 +168,7 @@ async def test_ask_lets_a_person_decide_about_a_repeat(lab: Lab):
         with pytest.raises(RunSuspended, match="repeat has to be approved"):
             await app.run(desk, "x")
         assert len(lab.sent) == 1
-        await app.service.resolve("r-x/send#2", "retry", by="eve")
+        await app.service.approve("r-x/send#2", by="eve")
         assert await app.run(desk, "x") == ["succeeded", "succeeded"]
     assert len(lab.sent) == 2
 
