@@ -22,7 +22,7 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
     if scope is not None and tool.contract.effect == "write" and not tool.serves:
         told = await operate(scope, Call(tool, arguments, step, at_once=at_once))
         operation = told.operation
-        heard(scope, operation)
+        heard(scope, told)
         if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
             try:
                 return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
@@ -60,5 +60,5 @@ async def outcome_of(
         heard_reading(scope, record)
         return read_outcome(tool, arguments, record, scope.instance.run)
     told = await operate(scope, call)
-    heard(scope, told.operation)
+    heard(scope, told)
     return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)

@@ -12,17 +12,28 @@ import msgspec
 
 from holdfast.engine.instance import Instance
 from holdfast.engine.scopes import Scope
+from holdfast.engine.steps import Told
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact
 from holdfast.model.ids import operation_id
-from holdfast.model.operation import OperationState
 
 
-def heard(scope: Scope, operation: OperationState) -> None:
-    """Learn what the attempts of an operation reported. A fact is as old as the beginning of the call that said it."""
-    for attempt in operation.attempts:
+def heard(scope: Scope, told: Told) -> None:
+    """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call."""
+    operation = told.operation
+    for attempt in told.heard:
         if attempt.end is not None and attempt.end.facts:
             _learn(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
+
+
+def heard_at_commit(scope: Scope, transaction: str) -> None:
+    """Learn what the effects reported that were held for this commit, in the order in which they were asked for."""
+    history = scope.instance.history
+    if not history.promised:
+        return
+    for operation in list(history.operations.values()):
+        if operation.intent.hold == transaction:
+            heard(scope, Told(operation, operation.step))
 
 
 def heard_reading(scope: Scope, record: r.ReadRecorded) -> None:

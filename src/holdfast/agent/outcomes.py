@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.flight import key_of
-from holdfast.engine.parts import parts_left
 from holdfast.engine.steps import Told, facts_of
 from holdfast.model import records as r
 from holdfast.model.outcome import RETURNED, Outcome, Receipt
@@ -24,7 +23,7 @@ R = TypeVar("R")
 def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
     outcome = _outcome(tool, arguments, told, run, namespace)
-    facts = facts_of(told.operation)
+    facts = facts_of(told.heard)
     if not facts:
         return outcome
     return replace(outcome, facts={fact.name: msgspec.json.decode(fact.value) for fact in facts})
@@ -51,8 +50,8 @@ def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str
         name, tool.name, key_of(namespace, run, told.step, operation.intent), operation.basis, operation.settled_at
     )
     done: Outcome[R] = Outcome("succeeded", name, tool.name, operation.basis, arguments=arguments, receipt=receipt)
-    if pending := tuple(item.name for item in parts_left(operation)):
-        done = replace(done, pending=pending)
+    if told.parts:
+        done = replace(done, pending=told.parts)
     return _with_value(tool, done, operation.result, operation.reason if operation.lost else "")
 
 

@@ -7,10 +7,11 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
+from holdfast.agent.hearing import heard, heard_at_commit
 from holdfast.agent.outcomes import outcome_from
 from holdfast.agent.tool import Tool
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.steps import Call, Told, operate
+from holdfast.engine.steps import Call, Told, operate, part_names
 from holdfast.engine.transactions import boundary_of, enter, leave
 from holdfast.errors import AmbiguousStep, ReplayDiverged, TransactionAborted, UsageError
 from holdfast.model.outcome import Outcome
@@ -49,7 +50,8 @@ class Held(Generic[R]):
                     f"{self.operation} is held until {transaction} commits, and has no result before",
                     next_step="read .result after the `async with` of the outermost transaction",
                 )
-            told = Told(instance.history.operations[told.step], told.step)
+            step = told.step
+            told = Told(instance.history.operations[step], step, parts=part_names(instance, step))
         return outcome_from(self._tool, self._arguments, told, instance.run, instance.engine.identity.namespace)
 
     @property
@@ -68,6 +70,7 @@ class Held(Generic[R]):
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
     """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
     told = await operate(scope, Call(tool, arguments, tool.step, hold=True))
+    heard(scope, told)
     return Held(tool, arguments, told, scope)
 
 
@@ -122,6 +125,7 @@ class Transaction:
         except TransactionAborted as gone:
             self._outside.instance.known.undone(gone.transaction, gone.still_standing)
             raise
+        heard_at_commit(self._outside, self.name)
 
 
 def _calls_off(error: BaseException) -> bool:

@@ -27,12 +27,6 @@ def items_of(operation: OperationState, move: m.Settle) -> tuple[r.PendingItem, 
     return () if end is None else end.pending
 
 
-def parts_left(operation: OperationState) -> tuple[r.PendingItem, ...]:
-    """The parts that were left when it succeeded."""
-    ends = [attempt.end for attempt in operation.attempts if attempt.end is not None]
-    return next((end.pending for end in reversed(ends) if end.kind == "returned"), ())
-
-
 async def note_with_items(
     flight: Flight, records: tuple[r.OperationRecord, ...], posts: tuple[Post, ...], items: tuple[r.PendingItem, ...]
 ) -> None:

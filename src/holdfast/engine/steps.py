@@ -17,6 +17,7 @@ from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
+from holdfast.engine.members import parts_of
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, ring
@@ -24,7 +25,7 @@ from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.run import PENDING
 from holdfast.model.transactions import around
@@ -42,12 +43,25 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
-    """What the caller of an operation is told: the operation, and `outcome` or `unknown`."""
+    """What the caller of an operation is told: the operation, and `outcome` or `unknown`.
+
+    The operation is the one on record now. `attempts` counts those it had where it is told before its outcome, and
+    `parts` names what of its effect comes later.
+    """
 
     operation: OperationState
     step: str
     how: str = "outcome"
     detail: str = ""
+    attempts: int = 0
+    parts: tuple[str, ...] = ()
+
+    @property
+    def heard(self) -> tuple[Attempt, ...]:
+        """The attempts of which code is told, the same on replay: all, or the one that was accepted for later."""
+        if self.how == PENDING:
+            return self.operation.attempts[max(0, self.attempts - 1) : self.attempts]
+        return self.operation.attempts if self.how == "outcome" else ()
 
 
 @sealing
@@ -227,7 +241,12 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         await _left_again(scope, step)
     operation = instance.history.operations[step]
     instance.forget(step)
-    return Told(operation, step, delivery.told, delivery.detail)
+    return Told(operation, step, delivery.told, delivery.detail, delivery.attempts, part_names(instance, step))
+
+
+def part_names(instance: Instance, step: str) -> tuple[str, ...]:
+    """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
+    return tuple(one.intent.item for one in parts_of(instance.history, step))
 
 
 def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
@@ -314,16 +333,16 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
         attempts=len(operation.attempts),
         refused=operation.phase == "failed" and operation.basis == RETURNED,
         lost=operation.lost,
-        facts=facts_of(operation),
+        facts=facts_of(operation.attempts),
         **instance.stamp(),
     )
     instance.ride(record)
     return record
 
 
-def facts_of(operation: OperationState) -> tuple[r.Reported, ...]:
-    """What the calls of an operation said about the world besides, in order."""
-    return tuple(fact for attempt in operation.attempts if attempt.end is not None for fact in attempt.end.facts)
+def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
+    """What these calls said about the world besides, in order."""
+    return tuple(fact for attempt in attempts if attempt.end is not None for fact in attempt.end.facts)
 
 
 def _other_read(instance: Instance, step: str, tool: ToolCode, written: Forms) -> NoReturn:

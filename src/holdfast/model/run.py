@@ -50,12 +50,16 @@ def exit_of(transaction: str) -> str:
 
 
 class Delivery(msgspec.Struct, gc=False):
-    """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`."""
+    """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`.
+
+    `attempts` is how many there were where it was told something before its outcome.
+    """
 
     index: int
     step: str
     told: str = "outcome"
     detail: str = ""
+    attempts: int = 0
 
 
 class Span(NamedTuple):
@@ -320,6 +324,7 @@ class RunHistory:
             case r.Delivered():
                 (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
                 self._deliver(record.step, record.told, record.detail)
+                self.deliveries[record.step].attempts = len(self.operations[record.step].attempts)
             case r.CallerLeft():
                 self._left(record.step)
             case r.StepsDropped():

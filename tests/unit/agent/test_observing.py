@@ -7,9 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, Rejected, Run, agent, current_operation, tool
+from holdfast import Deferred, Key, Rejected, Run, agent, current_operation, tool
 from holdfast.agent import production
+from holdfast.engine.awaiting import Arrival
 from holdfast.errors import RunSuspended, StaleFacts
+from holdfast.model import records as r
 from holdfast.observation import Guess, Stakes
 from tests.unit.engine.lab import Lab, virtual
 
@@ -152,3 +154,59 @@ async def test_a_decision_may_demand_that_what_it_stands_on_is_fresh(lab: Lab):
     async with lab.app(desk, hold_ms=10**9) as app:
         assert await app.run(desk, "ann") == ["('fare',)", "book", "('fare',)"]
     assert asked == [100]
+
+
+@virtual
+async def test_what_a_held_effect_reports_is_known_after_the_commit_also_on_replay(lab: Lab):
+    @tool(idempotency=Key.forever())
+    async def mail(to: str) -> str:
+        current_operation().report("mails left", 7)
+        return "sent"
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> list[object]:
+        async with run.transaction("mailing") as mailing:
+            await mailing.on_commit(mail, name)
+            before = run.facts.get("mails left")
+        after = run.facts.get("mails left")
+        return [before, after and after.value, await run.ask("Go on?")]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.answer("r-ann/ask#1", "yes", by="bea")
+        assert await app.run(desk, "ann") == [None, 7, "yes"]
+
+
+@virtual
+async def test_what_an_accepted_call_reported_is_known_when_its_answer_came_and_a_model_hears_it_at_once(lab: Lab):
+    @tool(idempotency=Key.forever())
+    async def refund(order: str) -> str:
+        current_operation().report("under way", current_operation().key[:3])
+        raise Deferred(key=f"bank-{order}")
+
+    heard: list[object] = []
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> list[object]:
+        told = await run.call("refund", {"order": "A"})
+        first = run.facts.get("under way")
+        heard.append((told.facts, first))
+        await refund("B")
+        second = run.facts.get("under way")
+        assert second is not None
+        return [told.status, second.operation]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("bank-A", Arrival("m1", result=r.Raw(b'"R-1"')))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("bank-B", Arrival("m2", result=r.Raw(b'"R-2"')))
+        assert await app.run(desk, "ann") == ["pending", "r-ann/refund#2"]
+    assert len(heard) == 3
+    assert heard[0] == heard[1] == heard[2]
+    facts, fact = heard[0]
+    assert facts == {"under way": "hf-"}
+    assert fact.operation == "r-ann/refund#1"
