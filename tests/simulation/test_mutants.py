@@ -5,12 +5,14 @@ from importlib import import_module
 
 import pytest
 
-from holdfast.testing.simulator.mutants import MUTANTS, Mutant, planted
+from holdfast.testing.simulator.mutant import Mutant, planted
+from holdfast.testing.simulator.mutants import MUTANTS
 from holdfast.testing.simulator.planting import hunt
 
 QUICK = (
     "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
     "answers mixed up", "an answer counted each time", "failed by time alone",
+    "fallback on unknown", "steps do not wait",
 )  # fmt: skip
 
 

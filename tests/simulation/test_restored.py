@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.testing.simulator.mutants import Mutant, planted
+from holdfast.testing.simulator.mutant import Mutant, planted
 from holdfast.testing.simulator.plan import Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.twists import always
 from holdfast.testing.simulator.world import World

@@ -16,8 +16,8 @@ from holdfast.testing.simulator.plan import Step
 from holdfast.testing.simulator.tools import ANSWERS, NETWORK, result_of, send
 
 ASYNCHRONOUS: Final = frozenset({"rent", "visa", "permit"})
-SOON: Final = timedelta(minutes=5)
-LATER: Final = timedelta(minutes=10)
+SOON: Final = timedelta(minutes=2)
+LATER: Final = timedelta(minutes=4)
 
 
 async def apply_for(service: str, thing: str, within: timedelta, **more: Any) -> str:
@@ -38,7 +38,7 @@ def answer_tools() -> Iterable[Tool[Any, Any]]:
 
     @tool(**ANSWERS)
     async def visa(thing: str) -> str:
-        return await apply_for("visa", thing, SOON, every=timedelta(minutes=1))
+        return await apply_for("visa", thing, SOON, every=timedelta(seconds=30))
 
     @visa.verify(settle_window=timedelta(seconds=30), every=timedelta(seconds=10))
     async def in_the_register(operation: Operation[str]) -> Verdict[str]:

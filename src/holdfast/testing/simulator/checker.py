@@ -21,6 +21,7 @@ from holdfast.testing.simulator.answer_checker import Answers
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.plan import Script
+from holdfast.testing.simulator.proposal_checker import Plans
 from holdfast.testing.simulator.services import Effect, Request
 from holdfast.testing.simulator.trip_checker import Trips
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
 NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
-PLAIN: Final = frozenset({"ship", "send", "permit"})
+PLAIN: Final = frozenset({"ship", "send", "permit", "dare"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -96,6 +97,7 @@ class Checker:
         self._effects: defaultdict[str, list[Effect]] = defaultdict(list)
         self.trips: Final = Trips(world, self.broken, self._effects)
         self.answers: Final = Answers(world, self.broken, self._effects)
+        self.plans: Final = Plans(world, self.broken, self._effects)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -152,6 +154,7 @@ class Checker:
         if sent != recorded:
             self.broken(8, f"{request.operation} was sent with {sent}, and recorded with {recorded}")
         self.trips.arrived(request)
+        self.plans.arrived(request)
         if operation.settled is not None and not isinstance(operation.settled, r.Resolved):
             late = request.attempt in operation.ended
             if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
@@ -175,6 +178,7 @@ class Checker:
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
         self.answers.happened(effect)
+        self.plans.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
 
@@ -207,6 +211,7 @@ class Checker:
         self._world.reach.records[type(record).__name__] += 1
         self.trips.heard(run, record)
         self.answers.heard(run, record)
+        self.plans.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if not step:
@@ -336,6 +341,7 @@ class Checker:
         self._at_the_end_of_operations()
         self.trips.at_the_end()
         await self.answers.at_the_end()
+        await self.plans.at_the_end()
         await self._at_the_end_of_records()
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")

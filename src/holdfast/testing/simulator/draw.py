@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from holdfast.testing.simulator.answers import TOOLS_OF
-from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
@@ -38,7 +38,7 @@ CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key or CATALOGUE[service].natural else ()))
-    for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send", "sign")
+    for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send", "sign", "dare")
 }
 """The same for what trips are made of, and for the write with a secret."""
 
@@ -62,9 +62,12 @@ def draw(seed: int) -> Plan:
     scripts = _with_extras(scripts, random.Random(f"extras/{seed}"))  # noqa: S311 - as above
     later = random.Random(f"answers/{seed}")  # noqa: S311 - as above
     scripts = _with_answers(scripts, later)
+    plans = random.Random(f"plans/{seed}")  # noqa: S311 - as above
+    scripts = _with_plans(scripts, plans)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
-        seed, scripts, workers, _faults(chance, scripts) + _of_offices(later, scripts), _schedule(chance),
+        seed, scripts, workers,
+        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts), _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
     )  # fmt: skip
@@ -117,6 +120,37 @@ def _later(chance: random.Random, number: int) -> Step:
     return Step(chance.choice(LATER), f"a{number}", by_model=chance.random() < 0.4)
 
 
+TOGETHER: Final = ("seat", "room", "gift")
+APART: Final = ("pay", "order", "mail", "dare", "dare", "switch")
+
+
+def _with_plans(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents execute a plan in the place of their second step, where it stands alone."""
+    return tuple(
+        Script(script.id, (script.steps[0], _plan(chance, number), *script.steps[2:]))
+        if chance.random() < 0.25 and not script.steps[1].group
+        else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _plan(chance: random.Random, number: int) -> Step:
+    together = chance.random() < 0.5
+    acts = [_act(chance, position, TOGETHER if together else APART) for position in range(chance.randrange(2, 5))]
+    if together and chance.random() < 0.4:
+        acts.append(Act((chance.choice(("post", "send")),), after=len(acts) - 1))
+    return Step("plan", f"p{number}", acts=tuple(acts), together=together)
+
+
+def _act(chance: random.Random, position: int, tools: tuple[str, ...]) -> Act:
+    tried = chance.sample(tools, chance.choice((1, 2, 2, 3)))
+    after = chance.randrange(position) if position and chance.random() < 0.6 else -1
+    return Act(
+        tuple(dict.fromkeys(tried)), after, refers=after >= 0 and chance.random() < 0.5,
+        perhaps=after >= 0 and chance.random() < 0.2, aborts=chance.random() < 0.25,
+    )  # fmt: skip
+
+
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -146,6 +180,15 @@ def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fau
         faults.extend(_of_calls(chance, service, OFFICE_FAULTS[service]))
         faults.extend(_of_calls(chance, f"{service} case", CASE_FAULTS))
         faults.extend(_of_calls(chance, f"{service} hook", HOOK_FAULTS))
+    return tuple(faults)
+
+
+def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    """What goes wrong on the way to the services that plans name."""
+    acts = [act for script in scripts for step in script.steps for act in step.acts]
+    faults: list[Fault] = []
+    for service in sorted({tool for act in acts for tool in act.tools}):
+        faults.extend(_of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
 
 

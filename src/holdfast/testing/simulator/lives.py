@@ -24,7 +24,7 @@ from holdfast.journal.port import Worker
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.secret import Secret
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
-from holdfast.testing.simulator import answers
+from holdfast.testing.simulator import answers, proposals
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.offices import ANSWERED, Message
@@ -203,6 +203,11 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         return text
     if step.kind == "think":
         return await run.options(step=f"think {step.thing}").decide(think, run.id, step.thing)
+    if step.kind == "plan":
+        text, done, gone = await proposals.carry_out(run, step)
+        LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
+        LIFE.get().world.checker.plans.told(run.id, step, done)
+        return text
     if step.kind == "nag":
         heard = await answers.nag(run, step)
         for outcome in heard:

@@ -1,64 +1,18 @@
 """Planted bugs: each takes one safeguard out of the product, and the simulator has to notice.
 
-A mutant is data: a name, what it breaks, and the places in the product that it replaces while it is planted. None
-of this is in the product's own code path. `make mutants` plants them all, one process each.
+`make mutants` plants them all, one process each. These are about single operations and runs; those about what belongs
+together, comes later or is planned stand in `mutants_together.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Generator
-from importlib import import_module
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from holdfast.errors import KeyInProgress
 from holdfast.model.outcome import DidNotHappen
-from holdfast.testing.simulator import answer_twists, trip_twists, twists
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it."""
-
-    name: str
-    breaks: str
-    place: str
-    twist: twists.Twist
-
-
-@contextlib.contextmanager
-def planted(mutant: Mutant) -> Generator[None]:
-    """Plant the bug everywhere where its names were imported, and take it out again."""
-    owner, name = _owner(mutant.place)
-    original: Any = owner.__dict__[name]
-    twisted = mutant.twist(original)
-    holders = _holders(owner, name, original)
-    try:
-        for holder in holders:
-            setattr(holder, name, twisted)
-        yield
-    finally:
-        for holder in holders:
-            setattr(holder, name, original)
-
-
-def _owner(place: str) -> tuple[Any, str]:
-    module, _, path = place.partition(":")
-    owner: Any = import_module(f"holdfast.{module}")
-    *parts, name = path.split(".")
-    for part in parts:
-        owner = getattr(owner, part)
-    return owner, name
-
-
-def _holders(owner: Any, name: str, original: object) -> list[Any]:
-    """The owner, and every module of the product that imported the same object under that name."""
-    names = sorted(name for name in (*sys.modules,) if name.startswith("holdfast."))
-    modules = [sys.modules[name] for name in names]
-    return [owner, *(module for module in modules if module is not owner and vars(module).get(name) is original)]
-
+from holdfast.testing.simulator import twists
+from holdfast.testing.simulator.mutant import Mutant
+from holdfast.testing.simulator.mutants_together import TOGETHER
 
 MUTANTS: Final = (
     Mutant(
@@ -285,98 +239,6 @@ MUTANTS: Final = (
         "agent.decisions:decide",
         twists.asked_again,
     ),
-    # Transactions.
-    Mutant("held leaves at once", "a held effect does not wait", "engine.steps:_holder_of", twists.always("")),
-    Mutant(
-        "compensated too early",
-        "what is on its way or unknown is compensated",
-        "model.closing:_back",
-        trip_twists.settles_nothing_first,
-    ),
-    Mutant("in any order", "compensations do not wait for later ones", "model.closing:_back", trip_twists.any_order),
-    Mutant("never confirmed", "reservations are not confirmed", "model.closing:_confirm", twists.always(None)),
-    Mutant(
-        "nothing to undo", "what landed is left standing", "engine.members:Members.now", trip_twists.nothing_amendable
-    ),
-    Mutant(
-        "called off and not heard",
-        "what is called off goes on being sent",
-        "model.run:RunHistory.called_off",
-        twists.always(None),
-    ),
-    Mutant(
-        "body decides again",
-        "after a crash the body's own end decides, not the record",
-        "engine.closing:resume_closing",
-        twists.always(None),
-    ),
-    # Outcomes that come later.
-    Mutant(
-        "answers mixed up",
-        "any answer counts for any operation",
-        "engine.awaiting:arrived_stream",
-        answer_twists.answers_mixed_up,
-    ),
-    Mutant(
-        "an answer counted each time",
-        "a message that comes again is a new one",
-        "engine.awaiting:_order",
-        answer_twists.counted_each_time,
-    ),
-    Mutant(
-        "early answers forgotten",
-        "what came before it was awaited is not looked for",
-        "engine.executor:collect",
-        twists.never_mind,
-    ),
-    Mutant(
-        "number of another taken",
-        "two operations wait under one number",
-        "engine.awaiting:_without_the_key",
-        answer_twists.key_of_another_taken,
-    ),
-    Mutant(
-        "acknowledged unstored",
-        "a webhook is acknowledged that the journal did not take",
-        "interfaces.service:Service.deliver",
-        answer_twists.acknowledged_unstored,
-    ),
-    Mutant(
-        "other words taken",
-        "a known message may come back with other words",
-        "interfaces.service:Service.deliver",
-        answer_twists.other_words_taken,
-    ),
-    Mutant(
-        "progress is success",
-        "a word about progress counts as the answer",
-        "engine.awaiting:_order",
-        answer_twists.pending_is_final,
-    ),
-    Mutant(
-        "refusal is success",
-        "an answer that says no counts as yes",
-        "engine.awaiting:_order",
-        answer_twists.refusal_is_success,
-    ),
-    Mutant(
-        "accepted and sent again",
-        "what is pending is sent again",
-        "model.decide:_OPEN",
-        twists.replaced("_awaiting", answer_twists.sent_again),
-    ),
-    Mutant(
-        "failed by time alone",
-        "no answer in time counts as a refusal",
-        "model.decide:_OPEN",
-        twists.replaced("_awaiting", answer_twists.failed_by_time),
-    ),
-    Mutant("deadline ignored", "an answer is awaited for ever", "model.decide:answer_left_ms", twists.always(60_000)),
-    Mutant(
-        "pending asked for again",
-        "a model may repeat what is only accepted",
-        "engine.meetings:last_write",
-        answer_twists.asked_twice,
-    ),
+    *TOGETHER,
 )
 """The planted bugs, by the promise that they break."""

@@ -21,10 +21,10 @@ MINUTE: Final = 60_000
 PAUSES_MS: Final = (2_000, 10_000, 30_000, 60_000)
 """How long a sender waits before it sends a message again; the last one from then on."""
 
-LONGEST_MS: Final = 2 * MINUTE
+LONGEST_MS: Final = MINUTE
 """An office that is not held up decides within that time."""
 
-OVERDUE_MS: Final = 12 * MINUTE
+OVERDUE_MS: Final = 5 * MINUTE
 """Longer than any deadline for an answer here."""
 
 ANSWERED: Final = "the office has answered"

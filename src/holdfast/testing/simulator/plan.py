@@ -37,10 +37,25 @@ LATER: Final = ("rent", "visa", "permit", "nag")
 """Steps whose outcome comes later: see `answers.py`."""
 
 
+class Act(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of a plan: `tools` are what is tried, in order.
+
+    It begins when step `after` is over (-1: at once), is about what that one gave where it `refers` to it, is needed
+    `perhaps`, by what that one gave, and calls the plan off where its own result says so and it `aborts`.
+    """
+
+    tools: tuple[str, ...]
+    after: int = -1
+    refers: bool = False
+    perhaps: bool = False
+    aborts: bool = False
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 
-    A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`.
+    A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
+    the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not.
     """
 
     kind: str
@@ -49,6 +64,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     by_model: bool = False
     parts: tuple[str, ...] = ()
     fails: bool = False
+    acts: tuple[Act, ...] = ()
+    together: bool = False
 
 
 class Script(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from holdfast.testing.simulator.draw import draw
-from holdfast.testing.simulator.mutants import MUTANTS, Mutant, planted
+from holdfast.testing.simulator.mutant import Mutant, planted
+from holdfast.testing.simulator.mutants import MUTANTS
 from holdfast.testing.simulator.world import simulate
 
 MOST: Final = 20_000

@@ -30,6 +30,14 @@ EXPECTED_RECORDS: Final = (
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
+EXPECTED_ENDINGS: Final = (
+    *(f"answer to {tool} {status}" for tool in sorted(ASYNCHRONOUS) for status in ("succeeded", "failed")),
+    *(f"answer to {tool} unknown" for tool in ("permit", "rent")),
+    *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
+    *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
+)
+"""Every way in which what takes its time, or stands together, can end."""
+
 
 class Reach(msgspec.Struct):
     """Counts over one simulation, or over many."""
@@ -55,6 +63,7 @@ class Reach(msgspec.Struct):
         return [
             *(f"no fault {kind}" for kind in sorted(PROCESS_FAULTS.keys() | _ANSWERS) if kind not in struck),
             *(f"no record {name}" for name in EXPECTED_RECORDS if not self.records[name]),
+            *(f"nothing ended as: {ending}" for ending in EXPECTED_ENDINGS if not self.endings[ending]),
             *(f"no {meeting}" for meeting in EXPECTED_MEETINGS if not self.meetings[meeting]),
             *(f"nobody came by {point}" for point in (*POINTS, *TRANSACTION_POINTS) if not self.points[point]),
         ]

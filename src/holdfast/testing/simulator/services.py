@@ -67,6 +67,7 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("rent", key=True, stores="all", late_ms=5_000, accepts="under our key"),
         Capabilities("visa", read_back="marker", lag_ms=5_000, late_ms=5_000, accepts="under its number"),
         Capabilities("permit", accepts="under its number"),
+        Capabilities("dare"),
     )
 }
 

@@ -17,7 +17,7 @@ INVARIANTS = {
     7: "a late owner writes nothing",
     8: "what is sent is what was recorded",
     10: "attempts and send-by deadlines are kept",
-    11: "a transaction is whole, undone, or parked with the exact list",
+    11: "a transaction is whole, undone, or parked with the exact list, and a plan keeps its order",
     12: "the agent hears the truth",
     13: "no decision that is on record is asked again",
     14: "records, listing and answers agree",
