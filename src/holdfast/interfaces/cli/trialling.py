@@ -88,6 +88,8 @@ def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
     if wanted.check is not None:
         check_parameters(wanted.check)
     plan, refused = _plan(agent, options)
+    if html is not None:
+        _check_writable(html)
     runs: list[Repeat] = []
     with _progress(call.screen, planned(wanted, plan)) as advance, _said_once(), suppress(KeyboardInterrupt):
         for one in try_all(wanted, plan):
@@ -95,7 +97,7 @@ def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
             advance(one)
     found = report(wanted, plan, runs, refused, lambda group: _command(options, group))
     if html is not None:
-        _write(html, page(found))
+        Path(html).write_text(page(found), encoding="utf-8")
     if call.screen.as_json:
         call.screen.document(found)
     else:
@@ -154,9 +156,10 @@ def _command(options: Options, group: Group) -> str:
     return shlex.join(parts)
 
 
-def _write(name: str, text: str) -> None:
+def _check_writable(name: str) -> None:
+    """Before the runs, and not after them. Raises `UsageError`."""
     try:
-        Path(name).write_text(text, encoding="utf-8")
+        Path(name).open("ab").close()
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error.strerror}", next_step="name another file") from error
 

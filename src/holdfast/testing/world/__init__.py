@@ -9,6 +9,7 @@ world.explore(book_trip, TRIP)  # a crash at every boundary; fails with a story
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import warnings
@@ -45,7 +46,8 @@ __all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World
 class Ran(msgspec.Struct, Generic[R]):
     """How a run went. `effects` names what really happened, in order; `calls` says it with arguments.
 
-    `status` is that of the run; where it waits for a person or an event, `asks` says for what.
+    `status` is that of the run; where it waits for a person or an event, `asks` says for what. `unmet` are the faults
+    that were ordered and that no call came by.
     """
 
     status: str
@@ -55,6 +57,7 @@ class Ran(msgspec.Struct, Generic[R]):
     calls: list[str]
     asks: str = ""
     reason: str = ""
+    unmet: list[str] = []
 
 
 class World:
@@ -85,6 +88,12 @@ class World:
 
     def use(self, *services: Service) -> None:
         """Compare what these fakes count as well; they are reset before each run."""
+        for service in services:
+            if not callable(getattr(service, "effects", None)) or not callable(getattr(service, "reset", None)):
+                raise UsageError(
+                    f"{service!r} is no fake that can be counted",
+                    next_step="give it effects() -> list[str], what happened in order, and reset(), which forgets it",
+                )
         self._outside.services.extend(services)
 
     def lose_request(self, tool: AnyTool, *, times: int = 1) -> None:
@@ -141,10 +150,11 @@ class World:
 
     def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> Ran[R]:
         """Run the agent in a fresh world until it ends or waits for a person or an event. Days pass at once."""
+        _check(agent)
         end, effects = self._perform(Task(agent, given, run_id), (), in_this_process)
         calls = [str(effect) for effect in effects]
         names = [effect.tool for effect in effects if not effect.line]
-        return Ran(end.status, end.result, end.error, names, calls, end.asks, end.reason)
+        return Ran(end.status, end.result, end.error, names, calls, end.asks, end.reason, self._outside.unmet())
 
     def explore(
         self,
@@ -170,6 +180,9 @@ class World:
         With `sigkill`, `UsageError` where a fake or what was done cannot outlive a killed process.
         """
         __tracebackhide__ = True  # pytest shows the test, not this
+        _check(agent)
+        if crashes not in {1, 2}:
+            raise UsageError(f"crashes={crashes!r}: single crashes are explored, and pairs", next_step="crashes=2")
         task, way = Task(agent, given, run_id), in_processes if self._sigkill else in_this_process
         tools = gather_tools([agent], ())
 
@@ -179,7 +192,7 @@ class World:
 
         rules = Rules(allow_unknown, same is None, crashes, self.most_pairs)
         exploration = search(perform, Contracts(tools, self._outside.keyless), rules)
-        exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill)
+        exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill, unmet=self._outside.unmet())
         if exploration.findings:
             raise AssertionError(exploration.told(agent.name))
         return exploration
@@ -190,6 +203,16 @@ class World:
         with _quiet(), outside.around(task.agent):
             end = way(task, outside, kills)
         return end, outside.happened()
+
+
+def _check(agent: object) -> None:
+    if not isinstance(agent, Agent):
+        raise UsageError(f"{agent!r} is no agent", next_step="give the @agent function itself, and its input")
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise UsageError(
+            "a world has time of its own", next_step="call it from a plain `def` test, not from async code"
+        )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.agent.tool import Tool
 from holdfast.testing.world.meaning import Seen, identity_of
 from holdfast.testing.world.stage import Ended
-from holdfast.testing.world.story import Crash, Exploration, Finding
+from holdfast.testing.world.story import TITLE, Crash, Exploration, Finding, wrapped
 
 MOST_PAIRS: Final = 1000
 """How many pairs of crashes are tried, spread evenly over all of them, where there are more."""
@@ -45,9 +45,15 @@ Perform = Callable[[Sequence[int]], Performed]
 
 
 def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
-    """Crash at every boundary; and then, if that is asked for and nothing was found, at pairs of them."""
-    judging = _Judge(contracts, perform(()), rules)
-    calm = judging.calm
+    """Crash at every boundary; and then, if that is asked for and nothing was found, at pairs of them.
+
+    Raises `AssertionError` where the run fails by itself: nothing could be learned from its crashes.
+    """
+    calm = perform(())
+    if calm.end.failed or calm.end.status == "stuck":
+        why = f"nothing was explored: without any crash the run is {calm.end.status}: {calm.end.reason}"
+        raise AssertionError(wrapped(why, title=TITLE)) from calm.end.error
+    judging = _Judge(contracts, calm, rules)
     count = len(calm.end.boundaries)
     resumed = [_resumed(judging, perform, number) for number in range(1, count + 1)]
     pairs = [(first, then) for first, left in enumerate(resumed, 1) for then in range(1, left + 1)]

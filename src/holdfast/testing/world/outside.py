@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -69,6 +70,12 @@ class Outside:
     def happened(self) -> list[Effect]:
         """Every effect: those that the world counted, and those of the test's own services."""
         return self.effects + [Effect(type(one).__name__, line=line) for one in self.services for line in one.effects()]
+
+    def unmet(self) -> list[str]:
+        """The faults that no call of this run came by."""
+        ordered = ((tool, fault.kind, fault.times) for tool, faults in self.faults.items() for fault in faults)
+        left = Counter((tool, fault.kind, fault.times) for tool, faults in self._left.items() for fault in faults)
+        return [f"{kind} of {tool}" for tool, kind, times in ordered if left[tool, kind, times] > 0]
 
     @contextmanager
     def around(self, agent: Agent[Any, Any]) -> Generator[None]:

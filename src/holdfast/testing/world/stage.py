@@ -15,7 +15,14 @@ from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
-from holdfast.errors import HoldfastError, ReplayDiverged, RunStopped, RunSuspended
+from holdfast.errors import (
+    HoldfastError,
+    OperationFailed,
+    ReplayDiverged,
+    RunStopped,
+    RunSuspended,
+    TransactionAborted,
+)
 from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal, Row, RunRow, Worker, Write
@@ -49,12 +56,14 @@ class Task(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct):
     """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did.
 
-    `unknown` is the first step that was left unknown; `error` is what the agent's code raised.
+    `unknown` is the first step that was left unknown; `error` is what the agent's code raised. It `failed` where that
+    is no word of the world's (a refusal, an abort): the code is wrong, or was called in a wrong way.
     """
 
     status: str = "never began"
     result: Any = None
     error: BaseException | None = None
+    failed: bool = False
     reason: str = ""
     stopped: str = ""
     asks: str = ""
@@ -226,7 +235,7 @@ class Stage:
 
     async def _ask(self, ask: Callable[[], Any]) -> None:
         ended = self.ended
-        ended.result, ended.error, ended.reason, ended.stopped = None, None, "", ""
+        ended.result, ended.error, ended.failed, ended.reason, ended.stopped = None, None, False, "", ""
         try:
             ended.result = await ask()
         except (RunSuspended, RunStopped) as error:
@@ -234,9 +243,10 @@ class Stage:
             ended.stopped = error.reason if isinstance(error, RunStopped) else ""
         except HoldfastError as error:
             ended.error, ended.reason = error, str(error)
+            ended.failed = not isinstance(error, (OperationFailed, TransactionAborted))
             ended.stopped = "diverged" if isinstance(error, ReplayDiverged) else ""
         except Exception as error:  # noqa: BLE001 - whatever the agent raised is what the test wants to see
-            ended.error = error
+            ended.error, ended.failed, ended.reason = error, True, f"{type(error).__name__}: {error}"
 
     async def _over(self) -> bool:
         rows = await self._home.runs(self._run)
@@ -244,8 +254,8 @@ class Stage:
             return self.ended.error is not None  # it was refused before it began
         row = rows[0]
         self.ended.status, self.ended.asks = row.status, ""
-        if row.status == "suspended" and (b'"person"' in row.waits or b'"event"' in row.waits) and row.due_ms is None:
-            self.ended.asks = row.reason
+        if row.status == "suspended" and row.due_ms is None:
+            self.ended.asks = row.reason  # nothing is due: it waits for somebody, or for an event
             return True
         return row.status in {"completed", "stopped"}
 

@@ -11,7 +11,7 @@ import msgspec
 WIDTH: Final = 72
 """The longest line of a story, in characters: pytest puts eight more before each, and a terminal has eighty."""
 
-_TITLE: Final = 16
+TITLE: Final = 16
 """What it puts before the first one besides: the name of the error."""
 
 _ALIKE: Final = 8
@@ -63,7 +63,8 @@ class Exploration(msgspec.Struct, frozen=True):
     """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to.
 
     `reworded` are effects that a crash changed in words and not in what they mean. `pairs` of crashes were tried, of
-    `pairs_in_all`. `sigkill`: the crashes were real, each in a process of its own.
+    `pairs_in_all`. `sigkill`: the crashes were real, each in a process of its own. `unmet` are the faults that were
+    ordered and that no call came by, in the last run.
     """
 
     boundaries: int
@@ -73,6 +74,7 @@ class Exploration(msgspec.Struct, frozen=True):
     pairs: int = 0
     pairs_in_all: int = 0
     sigkill: bool = False
+    unmet: Sequence[str] = ()
 
     def __str__(self) -> str:
         """What was tried and what was found, grouped where a crash does the same at several boundaries."""
@@ -81,7 +83,7 @@ class Exploration(msgspec.Struct, frozen=True):
     def told(self, of: str = "") -> str:
         """The same, beginning with whose exploration it is."""
         first, *others = self._told()
-        return "\n".join([wrapped(f"{of}: {first}" if of else first, title=_TITLE), *others])
+        return "\n".join([wrapped(f"{of}: {first}", title=TITLE) if of else wrapped(first), *others])
 
     def _told(self) -> Iterator[str]:
         crash, count = "SIGKILL" if self.sigkill else "crash", len(self.findings)
@@ -97,6 +99,7 @@ class Exploration(msgspec.Struct, frozen=True):
                 yield "Each crash was real: each process killed with SIGKILL."
             yield wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.")
         yield from (wrapped(f"In other words: {line}.") for line in self.reworded)
+        yield from (wrapped(f"Ordered, and never met: {fault}.") for fault in self.unmet)
         yield from self._pairs_told()
         yield from self._groups()
 
