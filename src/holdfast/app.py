@@ -30,6 +30,7 @@ from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
 from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.waits import PEOPLE, answer_with
 
 if TYPE_CHECKING:
     from holdfast.sync import SyncHoldfast
@@ -323,22 +324,10 @@ def _looked_at(ending: asyncio.Task[Any]) -> None:
 
 def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
-    person = next((wait for wait in conclusion.waits if wait.kind == "person"), None)
-    if person is not None and person.step.endswith("/"):
-        name = f"{conclusion.run}/{person.step[:-1]}"
-        return f"holdfast transaction {name} --retry | --accept, then holdfast resume {conclusion.run}"
-    if person is not None:
-        words = "--happened | --did-not-happen" if person.sent else "--did-not-happen --retry | --give-up"
-        return f"holdfast resolve {conclusion.run}/{person.step} {words}, then holdfast resume {conclusion.run}"
-    approval = next((wait for wait in conclusion.waits if wait.kind == "approval"), None)
-    if approval is not None:
-        name = f"{conclusion.run}/{approval.step}"
-        return f"holdfast answer {name} yes | no --by NAME, then holdfast resume {conclusion.run}"
-    question = next((wait for wait in conclusion.waits if wait.kind == "question"), None)
-    if question is not None:
-        return (
-            f"holdfast answer {conclusion.run}/{question.step} VALUE --by NAME, then holdfast resume {conclusion.run}"
-        )
+    asked = next((wait for wait in conclusion.waits if wait.kind in PEOPLE), None)
+    if asked is not None:
+        answer = answer_with(conclusion.run, asked.kind, asked.step, sent=asked.sent)
+        return f"{answer}, then holdfast resume {conclusion.run}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"

@@ -18,6 +18,7 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post, RunChange
 from holdfast.model import records as r
+from holdfast.model.waits import PEOPLE
 from holdfast.model.webhooks import (
     AGENT,
     ENDPOINTS,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from holdfast.engine.instance import Instance
     from holdfast.engine.runner import Input
 
-_ASKED: Final = {"person", "question"}
 _TAKEN: Final = "webhook/"
 MINUTE_MS: Final = 60_000
 
@@ -63,7 +63,7 @@ class Outbox:
         wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
         if not wanted or started is None or started.agent == AGENT:
             return ()
-        asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in _ASKED)
+        asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
             return ()
         now = self._engine.seams.clock.wall_ms()

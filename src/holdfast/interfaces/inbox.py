@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
+from holdfast.model.waits import answer_with
 
 Kind = Literal["approval", "question", "review"]
 KINDS: Final[dict[str, Kind]] = {"approval": "approval", "question": "question", "person": "review"}
@@ -43,16 +44,9 @@ async def items(looking: Looking) -> list[Item]:
 
 
 def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
-    """The commands that answer what a run waits for, where a person can."""
-    name = f"{run}/{wait.step}"
-    match wait.kind:
-        case "approval":
-            return f"holdfast why {name}", f"holdfast answer {name} yes | no --by NAME"
-        case "question":
-            return (f"holdfast answer {name} VALUE --by NAME",)
-        case "person" if wait.step.endswith("/"):
-            return f"holdfast show {run}", f"holdfast transaction {name[:-1]} --retry | --accept --by NAME"
-        case "person":
-            return f"holdfast why {name}", f"holdfast resolve {name} --happened | --did-not-happen [--retry]"
-        case _:
-            return ()
+    """The commands that show and answer what a run waits for, where a person can."""
+    answer = answer_with(run, wait.kind, wait.step)
+    if not answer or wait.kind == "question":
+        return (answer,) if answer else ()
+    look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"
+    return look, answer

@@ -13,6 +13,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from holdfast.model.waits import answer_with
+
 AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; what these do is no news itself
 TOOL: Final = "webhook:"
 ENDPOINTS: Final = "webhook-endpoints"
@@ -106,13 +108,7 @@ def worded(notice: Notice) -> str:
 
 
 def _asked(run: str, wait: Waiting) -> dict[str, object]:
-    name = f"{run}/{wait.step}".rstrip("/")
-    if wait.kind == "question":
-        answer = f"holdfast answer {name} VALUE --by NAME"
-    elif wait.step.endswith("/"):
-        answer = f"holdfast transaction {name} --retry | --accept"
-    else:
-        answer = f"holdfast resolve {name} --happened | --did-not-happen"
+    answer = answer_with(run, wait.kind, wait.step, sent=wait.times > 0)
     return {"step": wait.step, "kind": wait.kind, "asks": wait.asks, "due_ms": wait.due_ms, "answer_with": answer}
 
 

@@ -1,0 +1,25 @@
+"""What a resting run waits for that people can give, and the command that gives it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PEOPLE: Final = frozenset({"approval", "question", "person"})
+"""The kinds of wait that a person ends: a yes or no, an answer, a word on what no rule could decide."""
+
+
+def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
+    """The command that answers this wait of a run, where a person can. `sent`: something may have been sent already."""
+    name = f"{run}/{step}".rstrip("/")
+    match kind:
+        case "approval":
+            return f"holdfast answer {name} yes | no --by NAME"
+        case "question":
+            return f"holdfast answer {name} VALUE --by NAME"
+        case "person" if step.endswith("/"):
+            return f"holdfast transaction {name} --retry | --accept"
+        case "person":
+            words = "--happened | --did-not-happen [--retry]" if sent else "--did-not-happen --retry | --give-up"
+            return f"holdfast resolve {name} {words}"
+        case _:
+            return ""
