@@ -111,6 +111,11 @@ def test_a_fork_inherits_outcomes_as_references(holdfast: Lab):
     assert said.lines[-1] == "Next: holdfast resume second"
     assert len(holdfast.world) == 2, "nothing is sent by forking"
     assert holdfast("ps", "--status", "suspended", "--json").json["runs"][0]["run"] == "second"
+    asked = holdfast("resume", "second")
+    assert asked.status == 3
+    assert "ticket-1/restock#1 did the same" in asked.remarks
+    assert len(holdfast.world) == 2, "what the parent did is asked about, and not sent"
+    assert holdfast("answer", "second/restock#1", "yes").status == 0
     assert holdfast("resume", "second").out == '"r-1"\n'
     assert [line.split()[0] for line in holdfast.world] == ["refund", "restock", "restock"]
     story = holdfast("show", "second", "--json").json
@@ -121,6 +126,55 @@ def test_a_fork_inherits_outcomes_as_references(holdfast: Lab):
     )
     assert holdfast("verify").status == 0
     assert holdfast("replay", "second").status == 0
+
+
+def test_a_fork_does_by_itself_what_its_parent_never_did(holdfast: Lab):
+    """Before the guard: other arguments at another step, and a write that is proven never to have landed."""
+    target = holdfast.change(
+        '    await restock(ticket.mode or "mug")\n',
+        "    try:\n        await refund(ticket.id, 20_000)\n    except Rejected:\n        pass\n"
+        "    if ticket.mode == 'more':\n        await restock('cup')\n",
+    )
+    assert holdfast("run", target, holdfast.ticket("1")).status == 0
+    holdfast("fork", "ticket-1", "--at", "refund#2", "--as", "second")
+    assert holdfast("resume", "second").out == '"r-1"\n', "its parent's second refund was refused"
+
+
+def test_a_fork_is_asked_about_what_its_parent_did_otherwise_at_the_same_step_or_does_meanwhile(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
+    holdfast("fork", "ticket-1", "--at", "stock#1", "--as", "second")
+    text = (holdfast.directory / "desk.py").read_text()
+    holdfast.write("desk.py", text.replace("await refund(ticket.id, ruling.cents)", "await refund(ticket.id, 7)"))
+    asked = holdfast("resume", "second")
+    assert asked.status == 3
+    assert "ticket-1/refund#1 did the same" in asked.remarks
+    assert len(holdfast.world) == 2
+    assert holdfast("answer", "second/refund#1", "no").status == 0
+    assert holdfast("resume", "second").status == 1
+    assert len(holdfast.world) == 2
+
+
+def test_what_a_fork_has_inherited_is_no_repeat(holdfast: Lab):
+    """The same call once more, after the one that was inherited: its parent never made it."""
+    target = holdfast.change("    return reference", "    await restock('wait')\n    return reference")
+    text = (holdfast.directory / "changed.py").read_text()
+    holdfast.write("desk.py", text)
+    holdfast.write("changed.py", text.replace("    await restock('wait')\n    return", "    return"))
+    assert holdfast("run", target, holdfast.ticket("1", mode="wait")).status == 3
+    holdfast("fork", "ticket-1", "--at", "wait_for:approved#1", "--as", "second")
+    holdfast.write("more.py", text.replace('if ticket.mode == "wait":', "if False:"))
+    assert holdfast("resume", "second", "--agent", "more.py:desk").out == '"r-1"\n'
+    assert [line.split()[0] for line in holdfast.world] == ["refund", "restock", "restock"]
+
+
+def test_a_fork_of_a_fork_is_asked_about_what_either_did(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    holdfast("fork", "ticket-1", "--at", "restock#1", "--as", "second")
+    holdfast("fork", "second", "--at", "refund#1", "--as", "third")
+    asked = holdfast("resume", "third")
+    assert asked.status == 3
+    assert "ticket-1/refund#1 did the same" in asked.remarks
+    assert len(holdfast.world) == 2
 
 
 def test_a_fork_is_not_woken_by_a_worker(holdfast: Lab):
@@ -143,6 +197,8 @@ def test_a_fork_inherits_failures_too(holdfast: Lab):
     )
     holdfast("run", target, holdfast.ticket("1", cents=20_000))
     holdfast("fork", "ticket-1", "--at", "restock#1", "--as", "second")
+    assert holdfast("resume", "second").status == 3
+    holdfast("answer", "second/restock#1", "yes")
     assert holdfast("resume", "second").out == '"over the limit limit"\n'
 
 

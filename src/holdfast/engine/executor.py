@@ -46,7 +46,7 @@ async def drive(flight: Flight) -> OperationState:
     if flight.started is not None:
         await _go_on(flight, flight.started)
     intent = flight.operation.intent
-    if flight.journaled and (intent.claim or intent.words):
+    if flight.journaled and (intent.claim or intent.words or instance.history.forked_from):
         await look_elsewhere(flight)
     while (operation := flight.operation).phase not in FINAL:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)

@@ -20,6 +20,7 @@ from holdfast.engine.elsewhere import (
     taken,
 )
 from holdfast.engine.flight import Flight
+from holdfast.engine.forks import done_by_an_ancestor
 from holdfast.errors import ParameterMismatch
 from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
@@ -31,7 +32,7 @@ CLAIM_OF: Final = "the claim of "
 
 
 async def look_elsewhere(flight: Flight) -> None:
-    """Read who holds the business key, or who said the same words, before the first attempt."""
+    """Before the first attempt: who holds the business key, who said the same words, what a fork would repeat."""
     if flight.operation.attempts:
         return
     flight.holder = flight.elsewhere = None
@@ -41,6 +42,8 @@ async def look_elsewhere(flight: Flight) -> None:
         await _look_at_claim(flight)
     if flight.elsewhere is None and flight.operation.intent.words:
         await _look_at_words(flight)
+    if flight.elsewhere is None and flight.instance.history.forked_from:
+        flight.elsewhere = await done_by_an_ancestor(flight)
 
 
 async def _look_at_claim(flight: Flight) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.forks import INHERITED
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, Told
 from holdfast.interfaces.states import step_of
@@ -55,6 +56,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         command="fork",
         by=by,
         entry=0,
+        run=parent,
         note=f"of {parent} before {step}: its first {len(prefix)} records, up to {prefix[-1][0].hash.hex()[:16]}",
         at=engine.seams.clock.wall_ms(),
         up=engine.journal.now().ms,
@@ -118,7 +120,7 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
     source, stamp = operation_id(parent, operation.step), {"at": record.at, "up": record.up}
     if operation.phase == "succeeded" or operation.reused:
         reused = r.OutcomeReused(
-            step=operation.step, source=operation.reused or source, why="inherited by a fork", result=operation.result,
+            step=operation.step, source=operation.reused or source, why=INHERITED, result=operation.result,
             intent=operation.intent,
         )  # fmt: skip
         yield msgspec.structs.replace(reused, **stamp)

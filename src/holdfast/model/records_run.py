@@ -142,12 +142,13 @@ class StepsDropped(Stamped, frozen=True):
 
 
 class CommandApplied(Stamped, frozen=True):
-    """A command from outside (cancel, pause, unpause) was taken from the ledger."""
+    """A command from outside (cancel, pause, unpause) was taken from the ledger. `run`: what this was forked from."""
 
     command: str
     by: str
     entry: int
     note: str = ""
+    run: str = ""
 
 
 class RunSuspended(Stamped, frozen=True):

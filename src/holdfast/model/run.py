@@ -117,6 +117,7 @@ class RunHistory:
         """Each boundary as it stood at its first end: what code is told about it, whatever is learned later."""
         self.claims_without_progress = 0
         self.entry_seen = 0
+        self.forked_from = ""
         self.events_taken: set[int] = set()
         self.cancelled: r.CommandApplied | None = None
         self.paused: r.CommandApplied | None = None
@@ -377,5 +378,7 @@ class RunHistory:
                 self.paused = record
             case "unpause":
                 self.paused = None
+            case "fork":
+                self.forked_from, self.reason = record.run, record.note
             case _:
                 self.reason = record.note

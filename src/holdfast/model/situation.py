@@ -21,13 +21,13 @@ class Now(msgspec.Struct, frozen=True, gc=False):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, gc=False):
-    """An effect of another operation that this one meets: the same business key, or a repeat.
+    """An effect of another operation that this one meets: the same business key, a repeat, or what a fork would repeat.
 
     `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
     accepted it and answers later.
     """
 
-    by: Literal["claim", "guard"]
+    by: Literal["claim", "guard", "fork"]
     state: Literal["pending", "succeeded"]
     source: str
     then: Repeat = "replay"

@@ -37,6 +37,11 @@ def pause(move: m.Move) -> tuple[int, int]:
 # --- another operation stands for the same effect ---------------------------------------------------------
 
 
+def test_what_a_fork_would_repeat_is_asked_about():
+    met = {"elsewhere": Elsewhere("fork", "succeeded", "old/charge#1", "ask")}
+    assert Story().planned().says(**met) == "gate: a repeat has to be approved"
+
+
 def test_a_claim_that_succeeded_is_reused():
     move = Story().planned().decide(elsewhere=Elsewhere("claim", "succeeded", "other/charge#1"))
     assert move == m.Reuse("claim met a success", source="other/charge#1")

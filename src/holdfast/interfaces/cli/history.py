@@ -49,7 +49,8 @@ async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
     """Start a new run from what RUN had done before STEP.
 
     Outcomes are inherited as references and are not done again; what follows has
-    its own name and its own keys. Nothing is sent before you resume the new run.
+    its own name and its own keys. Nothing is sent before you resume the new run, and
+    a write that RUN did itself after STEP is asked about before it is sent again.
     """
     from holdfast.interfaces.forking import fork as begin  # noqa: PLC0415 - `replay` does not need it
 
@@ -62,7 +63,7 @@ async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
         (new, "bold"), f" begins like {run} before {step}: {count(len(forked.inherited), 'inherited step')}."
     )
     if forked.again:
-        call.screen.line(f"{run} made these after that point; the fork may make them again, as effects of its own:")
+        call.screen.line(f"{run} made these after that point; before the fork makes one again, a person is asked:")
         for operation in forked.again:
             call.screen.line(f"  {operation}")
     call.screen.line(("Next: ", "dim"), f"holdfast resume {new}")

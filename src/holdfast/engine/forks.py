@@ -1,0 +1,79 @@
+"""Forked runs: what the run that one was forked from did itself is asked about before it is done again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from holdfast.journal.codec import decode
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.situation import Elsewhere
+
+if TYPE_CHECKING:
+    from holdfast.engine.flight import Flight
+    from holdfast.engine.instance import Instance
+    from holdfast.journal.port import Journal
+
+INHERITED: Final = "inherited by a fork"
+"""Why an outcome was reused, in the record with which a fork begins."""
+_PAGE: Final = 1000
+
+
+class Kin:
+    """A run as far as it has been read; one that another was forked from may go on meanwhile."""
+
+    def __init__(self, run: str) -> None:
+        self.history = RunHistory(run)
+        self.inherited: set[str] = set()
+        self._read = 0
+
+    async def read_on(self, journal: Journal) -> RunHistory:
+        """Take what was recorded since the last look."""
+        while rows := await journal.read(self.history.run, self._read, _PAGE):
+            for record in (decode(row.body) for row in rows):
+                self.history.add(record)
+                if isinstance(record, r.OutcomeReused) and record.why == INHERITED:
+                    self.inherited.add(record.source)
+            self._read = rows[-1].seq
+        return self.history
+
+
+_KIN: WeakKeyDictionary[Instance, dict[str, Kin]] = WeakKeyDictionary()
+
+
+async def done_by_an_ancestor(flight: Flight) -> Elsewhere | None:
+    """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
+
+    What the run has inherited is no repeat, and neither is what is proven never to have landed.
+    """
+    instance = flight.instance
+    known = _KIN.setdefault(instance, {})
+    if instance.run not in known:  # as it began: what its code was told meanwhile is not kept in its history
+        known[instance.run] = Kin(instance.run)
+        await known[instance.run].read_on(instance.engine.journal)
+    async for history in _ancestors(instance, known):
+        for other in history.operations.values():
+            source = operation_id(history.run, other.step)
+            if source not in known[instance.run].inherited and _repeats(flight, other):
+                return Elsewhere("fork", "succeeded", source, "ask")
+    return None
+
+
+def _repeats(flight: Flight, other: OperationState) -> bool:
+    intent, theirs = flight.operation.intent, other.intent
+    same = theirs.tool == intent.tool and (theirs.digest == intent.digest or other.step == flight.step)
+    return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
+
+
+async def _ancestors(instance: Instance, known: dict[str, Kin]) -> AsyncIterator[RunHistory]:
+    """The run that this one was forked from, the one that was forked from, and so on, each as it stands now."""
+    run, seen = instance.history.forked_from, {instance.run}
+    while run and run not in seen:
+        seen.add(run)
+        history = await known.setdefault(run, Kin(run)).read_on(instance.engine.journal)
+        yield history
+        run = history.forked_from
