@@ -231,8 +231,7 @@ class Holdfast:
 
     async def resume(self, run_id: str) -> Any:
         """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
-        await self.service.reopen_if_stopped(run_id)
-        conclusion = await self._conclude(run_id, None, None)
+        conclusion = await self._conclude(run_id, None, None, reopen=True)
         row = (await self.engine.journal.runs(run=run_id))[0]
         return self._result(self.agents[row.agent], conclusion)
 
@@ -264,12 +263,14 @@ class Holdfast:
         except Exception as error:  # noqa: BLE001 - one run's error is that run's result here
             return Done(name, given, error=error)
 
-    async def _conclude(self, run: str, agent: AnyAgent | None, given: Input | None) -> Conclusion:
+    async def _conclude(
+        self, run: str, agent: AnyAgent | None, given: Input | None, *, reopen: bool = False
+    ) -> Conclusion:
         """Join the run in this process, or drive it; while another process has it, wait for that one."""
         while True:
             task = self._running.get(run)
             if task is None:
-                task = asyncio.get_running_loop().create_task(drive_run(self.engine, run, agent, given))
+                task = asyncio.get_running_loop().create_task(drive_run(self.engine, run, agent, given, reopen=reopen))
                 self._running[run] = task
                 if given is not None:
                     self._given[run] = given

@@ -133,6 +133,10 @@ def test_a_cancelled_run_sends_nothing_more(holdfast: Lab):
     assert said.status == 1
     listed = holdfast("ps", "--json").json["runs"][0]
     assert (listed["status"], listed["reason"]) == ("stopped", "cancelled: asked twice")
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 1
+    assert holdfast("ps", "--json").json["runs"][0]["reason"] == "cancelled: asked twice", (
+        "asking again changes nothing"
+    )
 
 
 def test_a_paused_run_rests_until_it_is_unpaused(holdfast: Lab):

@@ -76,6 +76,8 @@ class Agent(Generic[T, R]):
             return self.declared_tools
         module = sys.modules.get(self.__wrapped__.__module__)
         seen = {**vars(module)} if module is not None else dict[str, Any]()
+        # A file that a profiler or a notebook runs has names of its own, whatever module goes by its name.
+        seen.update(getattr(inspect.unwrap(self.__wrapped__), "__globals__", {}))
         seen.update(_closure(self.__wrapped__))
         found = {id(value): value for value in seen.values() if _is_tool(value)}
         return tuple(found.values())

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.engine.beginning import agent_of, check_input, go_on_after_stop, release
 from holdfast.engine.closing import raise_again
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
@@ -24,7 +25,6 @@ from holdfast.engine.finishing import (
 )
 from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
-from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
 from holdfast.engine.looking_again import due_to_look
 from holdfast.engine.rest import Ending, Pause
@@ -36,13 +36,11 @@ from holdfast.errors import (
     JournalError,
     LeaseLost,
     LedgerTaken,
-    ParameterMismatch,
     ReplayDiverged,
     ResultLost,
     RunBusy,
     Sealed,
     UnknownRun,
-    UsageError,
 )
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
@@ -50,7 +48,6 @@ from holdfast.model import records as r
 from holdfast.model.boundaries import open_boundaries
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
-from holdfast.model.webhooks import AGENT as WEBHOOK
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -73,11 +70,13 @@ class Conclusion(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
 
-async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None) -> Conclusion:
+async def drive_run(
+    engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None, *, reopen: bool = False
+) -> Conclusion:
     """Claim the run and drive it until it ends or nothing can go on.
 
-    With `agent` and `given` a missing run is begun. Raises `UnknownRun`, `RunBusy` while another
-    process drives it, and `ParameterMismatch` where the input differs from the recorded one.
+    With `agent` and `given` a missing run is begun; with `reopen` one that has stopped goes on under the same id.
+    Raises `UnknownRun`, `RunBusy` while another process drives it, and `ParameterMismatch` where the input differs from the recorded one.
     """
     engine.seams.crash.reached("before_claim")
     claimed = await engine.leases.claim(run, agent.name if agent and given else None)
@@ -92,7 +91,7 @@ async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, gi
             next_step=f"wait for it, or look at it with: holdfast show {run}",
         )
     try:
-        return await _drive_claimed(engine, claimed, agent, given)
+        return await _drive_claimed(engine, claimed, agent, given, reopen=reopen)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
     except JournalError:
@@ -102,21 +101,26 @@ async def drive_run(engine: Engine, run: str, agent: AgentCode | None = None, gi
         engine.leases.let_go(run)
 
 
-async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None) -> Conclusion:
+async def _drive_claimed(
+    engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None, *, reopen: bool
+) -> Conclusion:
     run = claimed.lease.run
     history = await load(engine, run)
     if undoing(history):
         history = await load(engine, run, whole=True)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
-    instance = Instance(engine, history, log)
     try:
-        agent = _agent_of(engine, history, agent)
-        _check_input(history, given)
+        agent = agent_of(engine, history, agent)
+        if given is not None:
+            check_input(history, given.stored, given.digest)
+        if reopen and history.status == "stopped":
+            await go_on_after_stop(engine, history, log)
+        instance = Instance(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)
         await _begin(instance, agent, given, last_token=claimed.last.token if claimed.last else 0)
     except HoldfastError:
-        await _release_only(instance, claimed)
+        await release(engine, history, log, claimed)
         raise
     engine.instances[run] = instance
     instance.raised = raise_again
@@ -127,34 +131,6 @@ async def _drive_claimed(engine: Engine, claimed: Claimed, agent: AgentCode | No
         raise
     finally:
         engine.instances.pop(run, None)
-
-
-def _agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
-    name = history.started.agent if history.started else agent.name if agent else ""
-    if agent is not None and history.started is not None and agent.name != name:
-        raise ParameterMismatch(
-            f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
-            next_step="give the run another id",
-        )  # fmt: skip
-    found = agent or engine.agents.get(name)
-    if found is None:
-        raise UsageError(
-            f"the agent {name!r} of run {history.run} is not known to this app",
-            known=f"known agents: {', '.join(sorted(engine.agents.keys() - {WEBHOOK})) or 'none'}",
-            next_step="name the file or module that defines it",
-        )
-    return found
-
-
-def _check_input(history: RunHistory, given: Input | None) -> None:
-    if given is None or history.started is None or history.started.digest == given.digest:
-        return
-    raise ParameterMismatch(
-        f"run {history.run} exists with another input",
-        run=history.run,
-        known=f"recorded: {bytes(history.started.input).decode()}; now: {given.stored.decode()}. Nothing was sent",
-        next_step="a run id names one input: use another id, or the same input",
-    )
 
 
 async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last_token: int) -> None:
@@ -380,7 +356,8 @@ async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     """The run has ended already: give back the lease and say how it ended."""
     status: RunStatus = "running" if history.status == "new" else history.status
     due = due_to_look(instance) if status == "stopped" else None
-    await instance.log.append((), RunChange(status, reason=history.reason, due_ms=due, release=True))
+    why = history.reason if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"
+    await instance.log.append((), RunChange(status, reason=why[:500], due_ms=due, release=True))
     if history.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:
@@ -388,12 +365,3 @@ async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     stopped = history.stopped
     detail = stopped.error if stopped else ""
     return Conclusion(history.run, "stopped", history.reason, detail)
-
-
-async def _release_only(instance: Instance, claimed: Claimed) -> None:
-    """Nothing was done: the lease goes back, and the listing stays as it was."""
-    engine = instance.engine
-    try:
-        await instance.log.append((), unchanged(claimed.row, engine.seams.clock.wall_ms()))
-    except JournalError:
-        engine.leases.give_back(claimed.row)

@@ -264,28 +264,6 @@ class Service:
         if row.status == "suspended" and later:
             await self._apply(run)
 
-    async def reopen_if_stopped(self, run: str, *, by: str = "operator", note: str = "") -> bool:
-        """Let a stopped run go on under the same id after a fix. Its outcomes hold.
-
-        Where a worker is just looking at it, this waits until that has let go of it.
-        """
-        while True:
-            if (await self.row(run)).status != "stopped":
-                return False
-            if (claimed := await self._claim(run)) is not None:
-                break
-            await self._engine.seams.clock.sleep(self._engine.settings.poll_ms / 1000)
-        try:
-            _, log = await self._open(claimed)
-            record = msgspec.structs.replace(r.RunReopened(by=by, note=note), **self._stamp())
-            await log.append([encode(record)], RunChange("running", release=True))
-        except JournalError:
-            self._engine.leases.give_back(claimed.row)
-            raise
-        finally:
-            self._engine.leases.let_go(run)
-        return True
-
     # --- inside --------------------------------------------------------------------------------------------
 
     async def _order(self, run: str, word: Word, by: str, why: str) -> Applied:
@@ -350,10 +328,6 @@ class Service:
         if history.paused is not None and not undone:
             return RunChange("suspended", f"paused by {history.paused.by}", None, row.waits, release=True)
         return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), row.waits, release=True)
-
-    async def _claim(self, run: str) -> Claimed | None:
-        claimed = await self._engine.leases.claim(run)
-        return claimed if isinstance(claimed, Claimed) else None
 
     async def _open(self, claimed: Claimed) -> tuple[RunHistory, RunLog]:
         engine, lease = self._engine, claimed.lease

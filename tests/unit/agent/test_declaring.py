@@ -344,3 +344,18 @@ def test_an_agent_needs_no_settings():
 
     assert plain.name == "plain"
     assert plain.template is None
+
+
+def test_an_agent_sees_the_tools_of_its_file_however_that_was_run():
+    """A profiler, `runpy` or a notebook runs a file under a module name whose module is another one."""
+    space: dict[str, object] = {"__name__": "__main__"}
+    code = """
+from holdfast import agent, tool
+@tool
+async def put(what: str) -> None: ...
+@agent()
+async def desk(run, given: str) -> None:
+    await put(given)
+"""
+    exec(code, space)
+    assert [found.name for found in space["desk"].tools] == ["put"]

@@ -1,5 +1,6 @@
 """Orders from outside: cancel, pause and unpause, of a run or a tool; and deadlines."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -216,3 +217,62 @@ async def test_a_cancel_of_an_ended_run_changes_nothing(lab: Lab):
         assert await app.run(desk, "x") == "second"
         assert (await app.service.row("r-x")).status == "completed"
     assert len(lab.of("r-x", r.RunCompleted)) == 1
+
+
+@virtual
+async def test_resuming_a_stopped_run_reads_its_history_once(lab: Lab):
+    @tool
+    async def put(what: str) -> str:
+        lab.sent.append(what)
+        return what
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        done = [await put(str(number)) for number in range(3)]
+        if not lab.changed:
+            raise ValueError("boom")
+        return "".join(done)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(ValueError, match="boom"):
+            await app.run(desk, "x")
+        lab.changed = True
+        read, asked = lab.journal.read, []
+
+        async def counting(run: str, after: int = 0, limit: int = 1000):
+            asked.append(after)
+            return await read(run, after, limit)
+
+        lab.journal.read = counting
+        assert await app.resume("r-x") == "012"
+        assert asked == [0]
+    assert lab.sent == ["0", "1", "2"]
+    assert [record.by for record in lab.of("r-x", r.RunReopened)] == ["operator"]
+
+
+@virtual
+async def test_a_reopened_run_whose_process_dies_is_abandoned_and_not_stopped(lab: Lab):
+    @tool(effect="read")
+    async def look(what: str) -> str:
+        await lab.pass_time(seconds=20)
+        return what
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        if not lab.changed:
+            raise ValueError("boom")
+        return await look(name)
+
+    app = lab.make(desk)
+    process = lab.processes[-1]
+    await app.open()
+    with pytest.raises(ValueError, match="boom"):
+        await app.run(desk, "x")
+    lab.changed = True
+    resuming = asyncio.ensure_future(app.resume("r-x"))
+    await lab.pass_time(seconds=1)
+    await lab.bury(app, process)
+    assert resuming.done()
+    assert [row.run for row in await lab.journal.runs(wakeable=True)] == ["r-x"]
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "x"
