@@ -161,7 +161,7 @@ async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
     instance = scope.instance
     await instance.settle_writes()
     histories = [await load(instance.engine, run) for run in dict.fromkeys((*runs, instance.run))]
-    return digest(*histories).splitlines()
+    return digest(*histories).split("\n")
 
 
 def _alike(before: list[str], now: list[str]) -> int:

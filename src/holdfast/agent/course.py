@@ -17,22 +17,25 @@ import msgspec
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.calling import outcome_of
 from holdfast.agent.conditions import ConditionError, holds
-from holdfast.agent.grounds import Grounds
+from holdfast.agent.grounds import APPROVE, Grounds
 from holdfast.agent.transactions import on_commit
 from holdfast.engine import values
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanStepFailed
+from holdfast.model.canonical import forms
+from holdfast.model.contract import Contract
 from holdfast.model.facts import Shaken
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
 from holdfast.model.values_planned import parse_planned
-from holdfast.policies import Retry
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 PRIMARY: Final = "primary"
 SKIPPED: Final = "skipped"
 STALE: Final = "stale"
 DROPPED: Final = "dropped"
+MOST_SHOWN: Final = 500
+"""How much of one call a person is shown before it is approved."""
 
 
 class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -134,14 +137,32 @@ class Course:
             await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
             return
         if step.ask_if and self._holds(step, step.ask_if):
-            await approved(_here(), self._plan, f"{self._plan.digest}.{step.id}", f"step {step.id}")
+            yes = await approved(
+                _here(), f"{self._grounds.digest}.{step.id}", f"step {step.id}: {self._proposed(step)}"
+            )
             await self._still_grounded(step)
+            if not yes:
+                raise PlanAborted(
+                    f"step {step.id} was not approved", run=self._scope.instance.run, plan=self._plan.name
+                )
         await self._try_in_order(step)
         for condition in step.abort_if:
             if self._holds(step, condition, after=True):
                 why = f"called off: {condition}"
                 await self._chose(msgspec.structs.replace(self._chosen[step.id], why=why))
                 raise PlanAborted(f"step {step.id}: {condition}", run=self._scope.instance.run, plan=self._plan.name)
+
+    def _proposed(self, step: PlanStep) -> str:
+        """The calls of a step as they would be made, for a person: what the tool redacts is not shown."""
+        shown: list[str] = []
+        for call in step.calls:
+            try:
+                arguments = forms(self._arguments(self._tools[call.tool], call), self._tools[call.tool].redact).stored
+            except ArgumentError as error:
+                shown.append(f"{call.tool} (not possible: {error.message})")
+            else:
+                shown.append(f"{call.tool} {arguments.decode()}"[:MOST_SHOWN])
+        return ", else ".join(shown)
 
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
         """Raise `NewPlanNeeded` where a fact that this step relies on was corrected since the plan was given."""
@@ -219,11 +240,7 @@ class Course:
         )  # fmt: skip
 
     def _ready(self, step: PlanStep, call: Call) -> tuple[AnyTool, dict[str, Any]]:
-        tool = self._tools[call.tool]
-        timeout = None if step.timeout_s is None else timedelta(seconds=step.timeout_s)
-        retry = None if step.attempts is None else Retry(attempts=step.attempts)
-        if timeout is not None or retry is not None:
-            tool = tool.options(timeout=timeout, retry=retry)
+        tool = _within_limits(self._tools[call.tool], step)
         return tool, self._arguments(tool, call)
 
     def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
@@ -251,11 +268,20 @@ class Course:
         self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
 
 
-async def approved(scope: Scope, plan: Plan, key: str, what: str) -> None:
-    """Wait for a person's word on exactly this. Raises `PlanAborted` where it is no."""
-    question = question_of(f"Approve {what}?", (), bool)
-    if not await ask(scope, question, Limit(), f"approve-{key}"):
-        raise PlanAborted(f"{what} was not approved", run=scope.instance.run, plan=plan.name)
+def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
+    """The tool with the limits of this step. A plan makes them tighter, and never wider than the tool declares."""
+    contract: Contract = tool.contract
+    timeout = retry = None
+    if step.timeout_s is not None and step.timeout_s * 1000 < contract.timeout_ms:
+        timeout = timedelta(seconds=step.timeout_s)
+    if step.attempts is not None and step.attempts < contract.retry.attempts:
+        retry = msgspec.structs.replace(contract.retry, attempts=step.attempts)
+    return tool if timeout is None and retry is None else tool.options(timeout=timeout, retry=retry)
+
+
+async def approved(scope: Scope, key: str, what: str) -> bool:
+    """A person's word on exactly this."""
+    return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), Limit(), f"{APPROVE}-{key}"))
 
 
 def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:

@@ -6,12 +6,14 @@ looked, so that a replay drops the same steps.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from holdfast.agent.conditions import inputs_used
+from holdfast.agent.decisions import shown
 from holdfast.engine import values
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
@@ -20,6 +22,10 @@ from holdfast.model.plan import Plan, PlanStep, facts_named
 
 Relied: TypeAlias = Mapping[str, Any] | tuple[str, ...]
 """Facts, or facts with the values that whoever made the plan was shown."""
+
+
+APPROVE: Final = "approve"
+"""How the questions begin by which a plan or a step of it is approved."""
 
 
 class Grounds:
@@ -34,8 +40,27 @@ class Grounds:
         if missing := sorted(everywhere - self.facts.keys()):
             raise UsageError(f"the plan {plan.name} relies on what is not known: {', '.join(missing)}")
         self._relies = _reliance(plan, everywhere, frozenset(inputs))
+        named = {name for step in plan.steps for call in step.calls for name in facts_named(call.arguments)}
+        self._named = {name: self.facts.get(name) for name in sorted(named)}
+        self._plan = plan
         self._path = ""
         self._over: set[str] = set()
+
+    @property
+    def digest(self) -> str:
+        """What an approval is bound to: the plan, and the facts that its arguments name, as they are now."""
+        if not self._named:
+            return self._plan.digest
+        text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=shown)
+        return hashlib.sha256(text).hexdigest()[:16]
+
+    @property
+    def told(self) -> str:
+        """That digest for a person, with those facts."""
+        facts = "".join(
+            f", {name} = {msgspec.json.encode(value, enc_hook=shown).decode()}" for name, value in self._named.items()
+        )
+        return self.digest + facts
 
     def begin(self, path: str) -> None:
         """The plan begins, with its steps below `path`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast.agent.offering import offered_tools
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ArgumentError, MustHold, ParameterMismatch
 from holdfast.model.outcome import Outcome
 from holdfast.model.values_parameters import parameters_schema, parse_arguments
@@ -19,21 +19,20 @@ Style = Literal["openai", "anthropic", "json"]
 
 
 class ToolBox:
-    """The tools of an app as a model is shown them."""
+    """The tools that a run offers to a model, as it is shown them."""
 
-    def __init__(self, tools: Mapping[str, ToolCode]) -> None:
+    def __init__(self, tools: Mapping[str, Any]) -> None:
         self._tools = tools
 
     def schemas(self, style: Style = "json") -> list[dict[str, Any]]:
         """One description per tool: for OpenAI's or Anthropic's API, or plain JSON Schema."""
-        return [_schema(tool, style) for tool in self._tools.values() if not cast("Tool[Any, Any]", tool).serves]
+        return [_schema(tool, style) for tool in self._tools.values()]
 
 
-def _schema(tool: ToolCode, style: Style) -> dict[str, Any]:
-    known = cast("Tool[Any, Any]", tool)  # an app's tools are these
-    shape = known.shape
+def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
+    shape = tool.shape
     parameters = parameters_schema(shape.types, shape.required)
-    about = inspect.getdoc(known.__wrapped__) or tool.name
+    about = inspect.getdoc(tool.__wrapped__) or tool.name
     match style:
         case "openai":
             return {"type": "function", "function": {"name": tool.name, "description": about, "parameters": parameters}}
@@ -48,12 +47,11 @@ async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mappin
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     scope.instance.check()
-    tools = dict(scope.instance.engine.tools)  # as they are listed: what the system keeps behind them is not for models
-    found = tools.get(name)
-    if found is None or cast("Tool[Any, Any]", found).serves:
-        known = ", ".join(sorted(one for one in tools if not cast("Tool[Any, Any]", tools[one]).serves)) or "none"
+    tools = offered_tools(scope.instance)
+    if name not in tools:
+        known = ", ".join(sorted(tools)) or "none"
         return _refused(scope, name, f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")
-    tool = cast("Tool[Any, Any]", found)
+    tool: Tool[Any, Any] = tools[name]
     try:
         parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
         bound = tool.shape.bind((), parsed)

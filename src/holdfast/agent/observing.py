@@ -9,15 +9,20 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.grounds import APPROVE
 from holdfast.agent.hearing import learned
 from holdfast.engine import values
+from holdfast.engine.instance import Instance
+from holdfast.engine.questions import answer_post
 from holdfast.engine.scopes import Scope
+from holdfast.engine.tooling import ring
 from holdfast.errors import StaleFacts
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
-from holdfast.model.question import Scalar
+from holdfast.model.question import Answered, Scalar
 from holdfast.policies import milliseconds
 
 T = TypeVar("T")
+WITHDRAWN: Final = "the runtime, since a fact was corrected"
 
 
 class Facts:
@@ -55,9 +60,11 @@ class Facts:
         recorded = await self._journaled(
             f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
         )
-        correction = learned(self._scope().instance, recorded)
+        instance = self._scope().instance
+        correction = learned(instance, recorded)
         if correction is None:
             return Correction(name)
+        await _withdraw(instance, {*correction.dropped, *correction.underway})
         return await self._journaled(f"corrected:{name}", lambda: correction, Correction)
 
     async def ask_or_infer(
@@ -111,3 +118,20 @@ class Facts:
             return plain
 
         return msgspec.convert(await values.value(self._scope(), what, text), kind)
+
+
+async def _withdraw(instance: Instance, steps: set[str]) -> None:
+    """Whether a step that is dropped may be taken is no question any more: nobody has to answer it."""
+    asked = [name for name in instance.history.questions if name not in instance.history.answers]
+    for name in asked:
+        step, _, question = name.rpartition("/")
+        if step in steps and question.startswith(APPROVE):
+            await instance.engine.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
+            _wake(instance, name)
+
+
+def _wake(instance: Instance, question: str) -> None:
+    """Let whoever waits for this answer look at once."""
+    for waiting, pause in list(instance.pauses.items()):
+        if pause.step == question:
+            ring(waiting)

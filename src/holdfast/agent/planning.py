@@ -7,18 +7,19 @@ steps end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.agent.conditions import steps_used
 from holdfast.agent.course import Course, PlanResult, approved
 from holdfast.agent.grounds import Grounds, Relied
+from holdfast.agent.offering import offered_tools
 from holdfast.agent.transactions import Transaction
 from holdfast.engine import values
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.errors import PlanRefused
+from holdfast.errors import PlanAborted, PlanRefused
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.plan import Plan
 from holdfast.model.plan_checking import Given, Known, faults_of
@@ -57,12 +58,12 @@ def known_of(tool: Tool[Any, Any]) -> Known:
 
 async def execute(scope: Scope, plan: Plan, how: Manner) -> PlanResult:
     """Perform a plan as a part of this run. See `Run.execute`."""
-    tools = cast("Mapping[str, AnyTool]", scope.instance.engine.tools)
+    tools = offered_tools(scope.instance)
     grounds = Grounds(how.known, plan, how.given, how.relies_on)
     check_plan(plan, tools, grounds.facts)
     await _same_plan(scope, plan)
-    if how.approve:
-        await approved(scope, plan, plan.digest, f"the plan {plan.name} ({plan.digest})")
+    if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
+        raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.instance.run, plan=plan.name)
     if not plan.together:
         return await Course(scope.boundary(plan.name), plan, tools, how.given, grounds).perform()
     async with Transaction(scope, plan.name, "one"):

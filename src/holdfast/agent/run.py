@@ -16,6 +16,7 @@ from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.grounds import relied
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
+from holdfast.agent.offering import offered_tools
 from holdfast.agent.parts import ended_parts
 from holdfast.agent.planning import Manner, execute
 from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
@@ -54,8 +55,8 @@ class Run:
 
     @property
     def tools(self) -> ToolBox:
-        """The tools of this app, for a model: `run.tools.schemas("openai")`."""
-        return ToolBox(self._root.instance.engine.tools)
+        """The tools of this agent (and those of the whole app), for a model: `run.tools.schemas("openai")`."""
+        return ToolBox(offered_tools(self._root.instance))
 
     @property
     def facts(self) -> Facts:

@@ -43,6 +43,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
     abort_if: tuple[str, ...] = ()
     ask_if: str = ""
     hold: bool = False
+    relies_on: tuple[str, ...] = ()
 
 
 class ShownPlan(msgspec.Struct, frozen=True):
@@ -116,8 +117,14 @@ def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[Fault], answers
         if step.id in answers:
             calls[0] = msgspec.structs.replace(calls[0], answer=msgspec.json.encode(answers[step.id]).decode())
         waits = tuple(name for name in plan.waits_for(step))
-        steps.append(ShownStep(step.id, waits, calls, step.when, step.abort_if, step.ask_if, step.hold))
+        steps.append(ShownStep(step.id, waits, calls, step.when, step.abort_if, step.ask_if, step.hold, _facts(step)))
     return ShownPlan(plan.name, plan.goal, plan.digest, plan.together, steps, faults)
+
+
+def _facts(step: PlanStep) -> tuple[str, ...]:
+    """The facts that a step names, in its arguments or besides."""
+    named = (name for call in step.calls for name in facts_named(call.arguments))
+    return tuple(sorted({*step.relies_on, *named}))
 
 
 def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> Shown:

@@ -94,5 +94,7 @@ def _pending(operation: OperationState) -> str:
 
 
 def _shown(stored: msgspec.Raw) -> str:
+    """A stored value on one line: what some reader takes for the end of a line would look like one more entry."""
     text = bytes(stored).decode("utf-8", "replace")
-    return text if len(text) <= 200 else text[:199] + "…"
+    plain = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+    return plain if len(plain) <= 200 else plain[:199] + "…"

@@ -192,7 +192,7 @@ class Known:
 
 
 def without(plan: Plan, dropped: Iterable[str]) -> Plan:
-    """The plan without these steps and all that wait for them."""
-    gone = set(dropped)
+    """The plan without these steps (by their ids, or as a correction names them) and all that wait for them."""
+    gone = {name.rpartition("/")[2] for name in dropped}
     kept = tuple(step for step in plan.steps if step.id not in gone and not plan.before(step) & gone)
     return msgspec.structs.replace(plan, steps=kept)

@@ -33,7 +33,8 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     `fallbacks` are tried in order, each only when what came before is proven to have failed. It begins when the
     steps it refers to and those in `after` are over; `when` decides whether it is needed. `abort_if` are conditions
     on what is known after it that call the plan off. `ask_if` is a condition under which a person has to agree
-    first. `timeout_s` limits one call, `attempts` how often one call is tried. `hold` keeps an irreversible effect
+    first. `timeout_s` limits one call, `attempts` how often one call is tried; neither goes beyond what the tool
+    declares. `hold` keeps an irreversible effect
     until everything else has succeeded. `relies_on` are facts that it rests on besides those that its arguments name:
     where one of them is corrected, it is dropped.
     """
@@ -144,5 +145,7 @@ def _part(value: Any, path: list[str]) -> Any:
     """The part of a result at that path. Raises `LookupError` where it has none."""
     for part in path:
         listed = cast("list[object] | dict[str, object]", value)
+        if isinstance(listed, list) and not part.isdecimal():
+            raise LookupError(f"a list has no part {part!r}")
         value = listed[int(part)] if isinstance(listed, list) else listed[part]
     return value

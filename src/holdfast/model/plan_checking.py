@@ -18,6 +18,9 @@ from holdfast.model.values_parameters import offered
 from holdfast.model.values_planned import parse_planned
 
 MOST_STEPS: Final = 200
+MOST_FALLBACKS: Final = 20
+SHORTEST_S: Final = 0.001
+LONGEST_S: Final = 30 * 24 * 3600
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -83,14 +86,7 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterato
     for name in step.after:
         if name not in ids:
             yield f"there is no step {name!r} to come after"
-    if step.timeout_s is not None and not step.timeout_s > 0:
-        yield f"timeout_s is {step.timeout_s:g}, and has to be more than zero"
-    if step.attempts is not None and step.attempts < 1:
-        yield f"attempts is {step.attempts}, and has to be at least 1"
-    if step.hold and not plan.together:
-        yield "it is held, and there is no transaction whose commit it could wait for"
-    if step.hold and step.fallbacks:
-        yield "it is held, and what leaves at the commit has no fallback"
+    yield from _of_limits(plan, step)
     if given.facts is not None:
         named = {*step.relies_on, *(name for call in step.calls for name in facts_named(call.arguments))}
         for name in sorted(named - given.facts.keys()):
@@ -98,6 +94,19 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterato
     for number, call in enumerate(step.calls):
         place = "" if number == 0 else f"fallback {number}: "
         yield from (place + what for what in _of_call(plan, step, call, ids, given))
+
+
+def _of_limits(plan: Plan, step: PlanStep) -> Iterator[str]:
+    if step.timeout_s is not None and not SHORTEST_S <= step.timeout_s <= LONGEST_S:
+        yield f"timeout_s is {step.timeout_s:g}, and has to be from {SHORTEST_S} to {LONGEST_S}"
+    if step.attempts is not None and step.attempts < 1:
+        yield f"attempts is {step.attempts}, and has to be at least 1"
+    if len(step.fallbacks) > MOST_FALLBACKS:
+        yield f"it has {len(step.fallbacks)} fallbacks, and {MOST_FALLBACKS} are allowed"
+    if step.hold and not plan.together:
+        yield "it is held, and there is no transaction whose commit it could wait for"
+    if step.hold and step.fallbacks:
+        yield "it is held, and what leaves at the commit has no fallback"
 
 
 def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given) -> Iterator[str]:

@@ -19,6 +19,7 @@ from holdfast.model import records as r
 from holdfast.observation import Need, ProductionLoop, Thought, Usage
 from holdfast.patterns import for_operator
 from holdfast.plans import Call, Plan, PlanResult, PlanStep, plan_schema
+from holdfast.policies import Retry
 from holdfast.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
@@ -230,3 +231,29 @@ async def test_why_how_sure_and_what_it_took_are_on_record(lab: Lab):
     (decided,) = lab.of("f-go", r.DecisionRecorded)
     assert (decided.function, decided.why, decided.confidence) == ("think", "the only one", 0.75)
     assert (decided.input_tokens, decided.output_tokens, decided.cost) == (100, 20, 0.5)
+
+
+def test_a_correction_in_the_middle_of_a_plan_is_thought_about_again(world: World):
+    @tool(idempotency=Key.forever(stores="all"), timeout=timedelta(hours=3), retry=Retry(elapsed=timedelta(days=1)))
+    async def pack(minutes: int) -> str:
+        """Is on its way when the correction comes, and is waited for."""
+        await asyncio.sleep(minutes * 60)
+        return current_operation().key[:4]
+
+    async def think(goal: str, facts: dict[str, Any], trouble: list[str]) -> Plan:
+        return fly(PlanStep(id="pack", primary=Call("pack", {"minutes": 60})), one("seat", after=("pack",)))
+
+    @agent(run_id="m-{goal}", tools=[*TOOLS, pack])
+    async def interrupted(run: Run, goal: str) -> list[Any]:
+        async def correcting() -> list[str]:
+            await run.sleep(timedelta(minutes=30))
+            corrected = await run.facts.learn("airport", "LGA", source="the traveller")
+            return [*corrected.dropped, "|", *corrected.underway]
+
+        result, corrected = await run.gather(ProductionLoop(observe, think, reached)(run, goal), correcting())
+        return [result.results["seat"], corrected]
+
+    ran = world.run(interrupted, "go")
+    assert ran.error is None
+    assert ran.result == ["LGA 8am", ["~1/round-1/fly/seat", "|", "~1/round-1/fly/pack"]]
+    assert ran.effects == ["pack", "pack", "book"]

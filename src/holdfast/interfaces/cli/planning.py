@@ -80,6 +80,7 @@ def _show(screen: Screen, found: ShownPlan) -> None:
 def _lines(step: ShownStep) -> list[str]:
     lines = [f"only when {step.when}"] if step.when else []
     lines += [f"a person is asked if {step.ask_if}"] if step.ask_if else []
+    lines += [f"rests on {', '.join(step.relies_on)}"] if step.relies_on else []
     for number, one in enumerate(step.calls):
         lines.append(("" if number == 0 else f"else ({number}) ") + f"{one.tool} {one.arguments}")
         lines += [f"  {about}" for about in [_about(one, hold=step.hold)] if about]
