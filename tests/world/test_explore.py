@@ -119,7 +119,7 @@ def test_all_pairs_of_a_sound_agent(world: World):
 def test_pairs_of_real_kills(world: World):
     killing = World(sigkill=True)
     killing.use(forgetful)
-    killing.most_pairs = 60
+    killing.most_pairs = 24
     told = story(killing, sender, crashes=2)
     assert "Forgetful: sent happens 2 times" in told
 

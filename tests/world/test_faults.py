@@ -175,6 +175,28 @@ def test_what_options_made_is_counted_too(world: World):
     assert world.run(hasty, "party").effects == ["invite"]
 
 
+def test_what_undoes_an_effect_meets_faults_too(world: World):
+    @tool(idempotency=Key.forever())
+    async def reserve(party: str) -> str:
+        return current_operation().key
+
+    @reserve.compensate(restores=True)
+    @tool(idempotency=Key.forever())
+    async def release(operation: Operation[str]) -> None:
+        assert current_operation().key
+
+    @agent(run_id="{party}", tools=[reserve])
+    async def undecided(run: Run, party: str) -> None:
+        async with run.transaction("party") as reservation:
+            await reserve(party)
+            reservation.abort("rain")
+
+    world.lose_reply(reserve.compensate)
+    ran = world.run(undecided, "party")
+    assert (ran.effects, ran.unmet) == (["reserve", "release"], [])
+    assert not world.explore(undecided, "party").findings
+
+
 def test_a_key_that_is_never_read_dedupes_nothing(world: World):
     with pytest.raises(AssertionError) as told:
         world.explore(deafened, "party")
@@ -185,6 +207,7 @@ def test_a_key_that_is_never_read_dedupes_nothing(world: World):
     ("order", "said"),
     [
         (lambda world: world.deliver_twice(guests), "guests is a read"),
+        (lambda world: world.lose_reply(post.send), "is no tool"),
         (lambda world: world.half_lands(invite, "chairs"), "invite has no parameter 'chairs'"),
         (lambda world: world.lag(invite, MINUTE), "invite declares no verify"),
     ],

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from examples import naive_desk as desk
@@ -156,6 +157,21 @@ def test_a_fake_that_cannot_leave_its_process_is_refused(killing: World):
     killing.use(holding)
     with pytest.raises(UsageError, match="Holding cannot outlive a killed process"):
         killing.explore(remembers, "17")
+
+
+def test_a_result_that_cannot_leave_its_process_is_no_hindrance(killing: World):
+    class Here(msgspec.Struct):
+        order: str
+
+    @tool(idempotency=Key.forever())
+    async def make(order: str) -> Here:
+        return Here(order if current_operation().key else "")
+
+    @agent(run_id="make-{order}", tools=[make])
+    async def maker(run: Run, order: str) -> Here:
+        return await make(order)
+
+    assert not killing.explore(maker, "17").findings
 
 
 def test_a_process_that_dies_by_itself_is_told(killing: World):

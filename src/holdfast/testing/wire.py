@@ -59,7 +59,7 @@ def tools_of(agent: Agent[Any, Any]) -> list[AnyTool]:
     functions = {tool.__wrapped__ for tool in tools.values()}
     module = sys.modules.get(agent.__wrapped__.__module__)
     seen: list[object] = [*tools.values(), *(vars(module).values() if module is not None else ())]
-    found = {id(value): value for value in seen if _is_tool(value) and value.__wrapped__ in functions}
+    found = {id(value): value for value in seen if is_tool(value) and value.__wrapped__ in functions}
     return list(found.values())
 
 
@@ -163,5 +163,6 @@ def _looked_at(landing: asyncio.Future[Any]) -> None:
         landing.exception()
 
 
-def _is_tool(value: object) -> TypeGuard[AnyTool]:
+def is_tool(value: object) -> TypeGuard[AnyTool]:
+    """Whether it is a tool."""
     return isinstance(value, Tool)

@@ -26,6 +26,7 @@ from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.testing.faults import ON_READS, Effect, Fault
+from holdfast.testing.wire import is_tool
 from holdfast.testing.world.explore import MOST_PAIRS, Contracts, Performed, Rules, search
 from holdfast.testing.world.meaning import Same, seen
 from holdfast.testing.world.outside import Outside, stub
@@ -37,6 +38,9 @@ from holdfast.testing.world.story import Crash, Exploration, Finding
 T = TypeVar("T")
 R = TypeVar("R")
 AnyTool = Tool[Any, Any]
+Called = AnyTool | Companion
+"""What can meet a fault: a tool, or its companion as `book.compensate`."""
+
 Way = Callable[[Task, Outside, Sequence[int]], Ended]
 """How a run is performed whose processes die at the given boundaries."""
 
@@ -96,55 +100,58 @@ class World:
                 )
         self._outside.services.extend(services)
 
-    def lose_request(self, tool: AnyTool, *, times: int = 1) -> None:
+    def lose_request(self, tool: Called, *, times: int = 1) -> None:
         """A timeout before the effect: the request never arrives."""
         self._fault(tool, Fault("lose_request", times))
 
-    def lose_reply(self, tool: AnyTool, *, times: int = 1) -> None:
+    def lose_reply(self, tool: Called, *, times: int = 1) -> None:
         """A timeout after the effect: it happens, and the reply is lost."""
         self._fault(tool, Fault("lose_reply", times))
 
-    def fail_after(self, tool: AnyTool, *, times: int = 1) -> None:
+    def fail_after(self, tool: Called, *, times: int = 1) -> None:
         """A 500 after the effect."""
         self._fault(tool, Fault("fail_after", times))
 
-    def answer_late(self, tool: AnyTool, by: timedelta, *, times: int = 1) -> None:
+    def answer_late(self, tool: Called, by: timedelta, *, times: int = 1) -> None:
         """The answer takes that much longer: perhaps longer than anybody waits."""
         self._fault(tool, Fault("answer_late", times, by.total_seconds()))
 
-    def land_late(self, tool: AnyTool, after: timedelta, *, times: int = 1) -> None:
+    def land_late(self, tool: Called, after: timedelta, *, times: int = 1) -> None:
         """A timeout first, and the effect that much later, even if its sender is dead by then."""
         self._fault(tool, Fault("land_late", times, after.total_seconds()))
 
-    def deliver_twice(self, tool: AnyTool, *, times: int = 1) -> None:
+    def deliver_twice(self, tool: Called, *, times: int = 1) -> None:
         """The network delivers the request twice."""
         self._fault(tool, Fault("deliver_twice", times))
 
-    def half_lands(self, tool: AnyTool, parameter: str = "", *, times: int = 1) -> None:
+    def half_lands(self, tool: Called, parameter: str = "", *, times: int = 1) -> None:
         """A partial effect: half of an argument is done, and then the call times out.
 
         Half of a list, a text or a number; without `parameter`, of the first list or mapping with several entries.
         Where there is none, all of it is done and the reply breaks off. A system that dedupes does the rest when it
         is asked again under the same key.
         """
-        if parameter and parameter not in tool.shape.types:
-            raise UsageError(f"{tool.name} has no parameter {parameter!r} of which half could be done")
-        self._fault(tool, Fault("half_lands", times, parameter=parameter))
+        called = _called(tool)
+        if parameter and parameter not in called.shape.types:
+            raise UsageError(f"{called.name} has no parameter {parameter!r} of which half could be done")
+        self._fault(called, Fault("half_lands", times, parameter=parameter))
 
-    def cut_reply(self, tool: AnyTool, *, times: int = 1) -> None:
+    def cut_reply(self, tool: Called, *, times: int = 1) -> None:
         """A partial result: half of a list or mapping comes back. Of anything else the reply breaks off."""
         self._fault(tool, Fault("cut_reply", times))
 
-    def lag(self, tool: AnyTool, by: timedelta) -> None:
+    def lag(self, tool: Called, by: timedelta) -> None:
         """What `verify` reads back is that much behind."""
-        if "verify" not in tool.handlers:
-            raise UsageError(f"{tool.name} declares no verify, so nothing is read back")
-        self._outside.lag.by[tool.name] = by.total_seconds()
+        called = _called(tool)
+        if "verify" not in called.handlers:
+            raise UsageError(f"{called.name} declares no verify, so nothing is read back")
+        self._outside.lag.by[called.name] = by.total_seconds()
 
-    def _fault(self, tool: AnyTool, fault: Fault) -> None:
-        if tool.contract.effect == "read" and fault.kind not in ON_READS:
-            raise UsageError(f"{tool.name} is a read: it has no effect that could get lost")
-        self._outside.faults.setdefault(tool.name, []).append(fault)
+    def _fault(self, tool: Called, fault: Fault) -> None:
+        called = _called(tool)
+        if called.contract.effect == "read" and fault.kind not in ON_READS:
+            raise UsageError(f"{called.name} is a read: it has no effect that could get lost")
+        self._outside.faults.setdefault(called.name, []).append(fault)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -203,6 +210,14 @@ class World:
         with _quiet(), outside.around(task.agent):
             end = way(task, outside, kills)
         return end, outside.happened()
+
+
+def _called(what: object) -> AnyTool:
+    if isinstance(what, Companion):
+        return what.code
+    if is_tool(what):
+        return what
+    raise UsageError(f"{what!r} is no tool", next_step="give the tool; its compensation is called book.compensate")
 
 
 def _check(agent: object) -> None:

@@ -23,7 +23,7 @@ from holdfast.engine.tooling import Code
 from holdfast.testing.faults import Effect, Fault, Request
 from holdfast.testing.simulator.loop import ACTOR, SimLoop
 from holdfast.testing.wire import Lag, Underway, awaited, between, tools_of
-from holdfast.testing.world.service import Service, State, packed, restore, state_of, unpacked
+from holdfast.testing.world.service import Service, State, packed, packed_if_possible, restore, state_of, unpacked
 
 AnyTool = Tool[Any, Any]
 Stub = Callable[..., Any]
@@ -35,7 +35,7 @@ class Carried(msgspec.Struct, frozen=True):
     """What happened outside, on its way from one process to another."""
 
     effects: bytes
-    answers: bytes
+    answers: dict[Name, bytes]
     late: bytes
     rest: bytes
     services: list[State]
@@ -55,13 +55,15 @@ class Outside:
         self.reached: Callable[[str], None] = _nobody_looks
         self.keyless: set[str] = set()
         """Tools that promise a key and were seen not to read it."""
+        self._known: set[Name] = set()
         self._answers: dict[Name, Any] = {}
         self._halves: dict[Name, int] = {}
         self._left: dict[str, list[Fault]] = {}
 
     def begin_anew(self) -> None:
         """A new world for the next run: nothing has happened, and the faults are still to come."""
-        self.effects, self.underway.requests, self._answers, self._halves = [], [], {}, {}
+        self.effects, self.underway.requests = [], []
+        self._known, self._answers, self._halves = set(), {}, {}
         self.lag.happened_s.clear()
         self._left = {tool: [msgspec.structs.replace(one) for one in faults] for tool, faults in self.faults.items()}
         for service in self.services:
@@ -88,20 +90,23 @@ class Outside:
     # --- from process to process ---------------------------------------------------------------------------------
 
     def give(self) -> Carried:
-        """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot."""
+        """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot.
+
+        An answer that cannot is left behind: who asks again is answered by the tool's own code, which is not counted.
+        """
         return Carried(
             packed("what a tool was given", self.effects),
-            packed("what a tool returned", self._answers),
+            {name: kept for name, answer in self._answers.items() if (kept := packed_if_possible(answer)) is not None},
             packed("a request that is still on its way", self.underway.requests),
-            packed("a fault", (self._left, self._halves, self.lag.happened_s, self.keyless)),
+            packed("a fault", (self._left, self._known, self._halves, self.lag.happened_s, self.keyless)),
             [state_of(service) for service in self.services],
         )
 
     def take(self, carried: Carried) -> None:
         """Go on from there. Raises `UsageError` for a service that keeps what it counts outside of itself."""
-        self.effects, self._answers = unpacked(carried.effects), unpacked(carried.answers)
-        self.underway.requests = unpacked(carried.late)
-        self._left, self._halves, self.lag.happened_s, keyless = unpacked(carried.rest)
+        self.effects, self.underway.requests = unpacked(carried.effects), unpacked(carried.late)
+        self._answers = {name: unpacked(answer) for name, answer in carried.answers.items()}
+        self._left, self._known, self._halves, self.lag.happened_s, keyless = unpacked(carried.rest)
         self.keyless.update(keyless)
         for service, state in zip(self.services, carried.services, strict=True):
             restore(service, state)
@@ -140,14 +145,15 @@ class Outside:
         if request.tool.contract.effect == "read":
             return await self._call(request, arguments)
         name = _name(request)
-        known = name in self._answers
-        if known and not self.services:
+        known = name in self._known
+        if name in self._answers and not self.services:
             request.at.key_read = True  # as it was when this happened
             return self._answers[name]
         result = await self._call(request, arguments)
         if not known:
             self._count(name, request, arguments)
         if self._dedupes(request) and arguments is request.arguments:
+            self._known.add(name)
             self._answers[name] = result
         return result
 

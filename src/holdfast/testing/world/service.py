@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from typing import Any, Protocol, cast
 
@@ -58,6 +59,13 @@ def packed(what: str, value: object) -> bytes:
             f"{what} cannot outlive a killed process: {error}",
             next_step="define its classes at the top of a module; leave open files and sockets out (__getstate__)",
         ) from error
+
+
+def packed_if_possible(value: object) -> bytes | None:
+    """The same, or None."""
+    with contextlib.suppress(UsageError):
+        return packed("a value", value)
+    return None
 
 
 def unpacked(value: bytes) -> Any:
