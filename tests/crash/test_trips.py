@@ -3,15 +3,14 @@ and its undo. The airline, the hotel and the mailbox are files, and outlive the 
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.crash.forks import Forks
+
 EXPECTED = {
     "commit": {"flight": "booked", "hotel": "booked", "mail": "booked"},
     "abort": {"flight": "cancelled", "hotel": "cancelled"},
@@ -19,38 +18,16 @@ EXPECTED = {
 }
 
 
-class Lives:
-    """The process that forks the lives of a trip."""
-
-    def __init__(self) -> None:
-        self._program = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.trips"],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def live(self, scenario: str, place: Path, point: str = "", number: int = 0) -> int:
-        """One life; how its process ended."""
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        plan = [scenario, str(place / "trips.db"), str(place / "world"), point, number]
-        self._program.stdin.write(json.dumps(plan) + "\n")
-        self._program.stdin.flush()
-        return int(self._program.stdout.readline())
-
-    def end(self) -> None:
-        assert self._program.stdin is not None
-        self._program.communicate(timeout=10)
-
-
 @pytest.fixture(scope="module")
-def lives():
-    program = Lives()
+def lives() -> Iterator[Forks]:
+    program = Forks("tests.crash.trips")
     yield program
     program.end()
+
+
+def live(lives: Forks, scenario: str, place: Path, point: str = "", number: int = 0) -> int:
+    """One life; how its process ended."""
+    return lives.live(scenario, str(place / "trips.db"), str(place / "world"), point, number)
 
 
 def world_of(place: Path) -> dict[str, str]:
@@ -68,19 +45,19 @@ def heard(place: Path) -> tuple[str, dict[str, int]]:
     return said, points
 
 
-def begin(lives: Lives, scenario: str, place: Path) -> None:
+def begin(lives: Forks, scenario: str, place: Path) -> None:
     """A fresh world; to undo a trip, one has to have been made."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     if scenario == "undo":
-        assert lives.live("commit", place) == 0
+        assert live(lives, "commit", place) == 0
 
 
 @pytest.mark.parametrize("scenario", sorted(EXPECTED))
-def test_a_kill_at_every_point_changes_nothing(lives: Lives, tmp_path: Path, scenario: str):
+def test_a_kill_at_every_point_changes_nothing(lives: Forks, tmp_path: Path, scenario: str):
     place = tmp_path / "trip"
     begin(lives, scenario, place)
-    assert lives.live(scenario, place) == 0
+    assert live(lives, scenario, place) == 0
     undisturbed, points = heard(place)
     assert world_of(place) == EXPECTED[scenario]
     assert points["before_closing"] >= 2
@@ -88,9 +65,9 @@ def test_a_kill_at_every_point_changes_nothing(lives: Lives, tmp_path: Path, sce
     for point, times in sorted(points.items()):
         for number in range(1, times + 1):
             begin(lives, scenario, place)
-            assert lives.live(scenario, place, point, number) == -9, f"{point} was not reached a {number}. time"
+            assert live(lives, scenario, place, point, number) == -9, f"{point} was not reached a {number}. time"
             kills += 1
-            assert lives.live(scenario, place) == 0, f"{scenario}: nobody could go on after {point} {number}"
+            assert live(lives, scenario, place) == 0, f"{scenario}: nobody could go on after {point} {number}"
             assert world_of(place) == EXPECTED[scenario], f"{scenario}: killed at {point} {number}"
             said, _ = heard(place)
             same = said.split(";")[0][:6] == undisturbed[:6] if scenario != "undo" else said in {"aborted", "undone"}

@@ -7,7 +7,6 @@ comes by that point. Everything is imported once, so that a fork costs a millise
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from examples.trip import Trip, book_trip
 from holdfast import Holdfast
 from holdfast.engine.seams import system_seams
 from holdfast.errors import UsageError
+from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 
 TRIPS = {
@@ -47,20 +47,5 @@ def child(scenario: str, journal: str, world: str, point: str, number: int) -> N
     Path(journal + ".heard").write_text(json.dumps([heard, points.reached_so_far]))
 
 
-def main() -> None:
-    for line in sys.stdin:
-        plan = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                child(*plan)
-                status = 0
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(child)

@@ -179,9 +179,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 actor.ready.append(handle)
 
     def _bury(self) -> None:
-        """Close what never ended, in a fixed order, where nothing can hear it any more."""
-        held = [one for actor in self._graves for one in actor.tasks]
-        for task, context in held:
+        """Close what never ended, in a fixed order, where nothing hears it any more. Cleanup may begin tasks."""
+        for task, context in (one for actor in self._graves for one in actor.tasks):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does with its own
                 context.run(_close, task.get_coro())
