@@ -76,7 +76,8 @@ async def drive_run(
     """Claim the run and drive it until it ends or nothing can go on.
 
     With `agent` and `given` a missing run is begun; with `reopen` one that has stopped goes on under the same id.
-    Raises `UnknownRun`, `RunBusy` while another process drives it, and `ParameterMismatch` where the input differs from the recorded one.
+    Raises `UnknownRun`, `RunBusy` while another process drives it, and `ParameterMismatch` where the input differs from
+    the recorded one.
     """
     engine.seams.crash.reached("before_claim")
     claimed = await engine.leases.claim(run, agent.name if agent and given else None)
