@@ -36,7 +36,7 @@ GONE: Final = 410
 
 
 class NotDelivered(HoldfastError):
-    """A notice was given up: its endpoint did not take it in all the time there was."""
+    """A notice is proven not to have reached its endpoint, in all the time there was."""
 
 
 class Tools(Mapping[str, "ToolCode"]):
@@ -119,7 +119,10 @@ class Notifier:
                 await self._disable(message.endpoint, why)
             return why
 
-        raise NotDelivered(f"{message.endpoint} was not told: {await values.value(scope, 'give up', fresh)}")
+        said = await values.value(scope, "give up", fresh)
+        if outcome.status == "unknown":
+            return f"not taken in all its time: {said}"  # the run rests until somebody orders one more try
+        raise NotDelivered(f"{message.endpoint} was not told: {said}")
 
     async def _disable(self, name: str, why: str) -> None:
         """Once for each time that it was enabled."""

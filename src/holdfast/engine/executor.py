@@ -319,7 +319,7 @@ async def _record_outcome(
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if flight.recorded or not flight.journaled else (flight.planned(),)
-    if items := items_of(operation, move):
+    if items := items_of(flight, operation, move):
         await note_with_items(flight, (*first, record), posts, items)
     else:
         await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)

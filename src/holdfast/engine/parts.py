@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.engine.awaiting import Owner, awaited_stream
+from holdfast.engine.ends import clean
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
 from holdfast.errors import LedgerTaken
@@ -19,12 +20,27 @@ from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 
 
-def items_of(operation: OperationState, move: m.Settle) -> tuple[r.PendingItem, ...]:
-    """The parts that the attempt which proves this success left behind."""
-    if not move.attempt or move.status != "succeeded":
+def items_of(flight: Flight, operation: OperationState, move: m.Settle) -> tuple[r.PendingItem, ...]:
+    """The parts that this success leaves for later: what its attempt said, and what a reading of it is missing.
+
+    What only a reading names is looked for as long as a reading goes on.
+    """
+    if move.status != "succeeded":
         return ()
-    end = operation.attempts[move.attempt - 1].end
-    return () if end is None else end.pending
+    end = operation.attempts[move.attempt - 1].end if move.attempt else None
+    said = end.pending if end is not None else ()
+    if not operation.missing:
+        return said
+    known, contract = {item.name for item in said}, flight.contract()
+    named = [clean(name) for name in operation.missing]
+    return (
+        *said,
+        *(
+            r.PendingItem(name, "", contract.verify_deadline_ms, contract.verify_every_ms)
+            for name in dict.fromkeys(named)
+            if name not in known
+        ),
+    )
 
 
 async def note_with_items(

@@ -241,7 +241,8 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         await _left_again(scope, step)
     operation = instance.history.operations[step]
     instance.forget(step)
-    return Told(operation, step, delivery.told, delivery.detail, delivery.attempts, part_names(instance, step))
+    parts = part_names(instance, step) if instance.history.partial else ()
+    return Told(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
 
 
 def part_names(instance: Instance, step: str) -> tuple[str, ...]:

@@ -41,6 +41,14 @@ class Looking:
         """The listing, by run id."""
         return await self.journal.runs(status=status, limit=limit, after=after)
 
+    async def page(self, status: RunStatus | None, limit: int, after: str, *, without: str) -> list[RunRow]:
+        """The next `limit` lines of the listing that are not runs of the agent `without`."""
+        found: list[RunRow] = []
+        while len(found) < limit and (rows := await self.journal.runs(status=status, limit=PAGE, after=after)):
+            found.extend(row for row in rows if row.agent != without)
+            after = rows[-1].run
+        return found[:limit]
+
     async def every_run(self, *, status: RunStatus | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
         after = ""

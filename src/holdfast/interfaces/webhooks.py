@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
-from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.looking import Looking, waits_of
+from holdfast.interfaces.service import Service
 from holdfast.journal.port import Post, RunRow
-from holdfast.model.webhooks import AGENT, ENDPOINTS, Endpoint, Note, endpoints, is_public
+from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Note, endpoints, is_public
 
 PAGE: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
@@ -37,8 +37,9 @@ class Told(msgspec.Struct, frozen=True):
 class Webhooks:
     """Orders about endpoints."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._engine = service.engine
 
     async def add(self, note: Note) -> None:
         """Tell this endpoint from now on. One of that name is replaced. Raises `UsageError` for a bad address.
@@ -49,11 +50,29 @@ class Webhooks:
 
     async def change(self, name: str, word: Change, *, by: str, why: str = "") -> None:
         """Let it have notices again, or no more. Raises `UsageError` where there is none of that name."""
-        known = await endpoints_of(Looking(self._engine.journal, self._engine.identity))
+        await self._known(name)
+        await self._note(Note(word, name, by, why))
+
+    async def resend(self, name: str, *, by: str) -> int:
+        """Order one more try of every notice that was given up, under its old id; how many there are.
+
+        Those that are proven not to have arrived have ended, and are not among them. Raises `UsageError`.
+        """
+        if not (await self._known(name)).open:
+            raise UsageError(
+                f"{name} is disabled, so nothing is sent to it", next_step=f"holdfast webhooks enable {name}"
+            )
+        given_up = [row.run for row in await _runs(self._service.looking, _prefix(name)) if _is_parked(row)]
+        for run in given_up:
+            await self._service.resolve(f"{run}/{TOOL}{name}#1", "retry", by=by, evidence="sent again")
+        return len(given_up)
+
+    async def _known(self, name: str) -> Endpoint:
+        known = await endpoints_of(self._service.looking)
         if name not in known or known[name].removed:
             names = ", ".join(one for one, found in known.items() if not found.removed)
             raise UsageError(f"there is no endpoint {name}", known=f"endpoints: {names or 'none'}")
-        await self._note(Note(word, name, by, why))
+        return known[name]
 
     async def _note(self, note: Note) -> None:
         await self._engine.journal.post(Post(ENDPOINTS, "", msgspec.json.encode(note)))
@@ -74,15 +93,23 @@ async def told(looking: Looking) -> list[Told]:
 
 async def _told(looking: Looking, one: Endpoint) -> Told:
     delivered, waiting, given_up = 0, list[str](), list[str]()
-    for row in await _runs(looking, f"webhook-{one.name}-"):
+    for row in await _runs(looking, _prefix(one.name)):
         if row.status == "completed":
             delivered += 1
-        elif row.status in {"stopped", "undone"}:
+        elif row.status in {"stopped", "undone"} or _is_parked(row):
             given_up.append(row.run)
         else:
             waiting.append(row.run)
     state = f"disabled: {one.disabled}" if one.disabled else "enabled"
     return Told(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up)
+
+
+def _prefix(name: str) -> str:
+    return f"webhook-{name}-"
+
+
+def _is_parked(row: RunRow) -> bool:
+    return row.status == "suspended" and any(wait.kind == "person" for wait in waits_of(row))
 
 
 async def _runs(looking: Looking, prefix: str) -> list[RunRow]:

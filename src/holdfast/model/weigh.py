@@ -163,9 +163,14 @@ def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int |
 
 
 def until_believable_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
-    """Milliseconds until an absence may be believed; 0: now; None: not known, or never."""
+    """Milliseconds until an absence may be believed; 0: now; None: not known, or never.
+
+    What is promised for later may land until then, however short the window after it is.
+    """
     settle = situation.contract.settle_ms
     quiet = quiet_ms(operation, situation, now)
+    if operation.phase == "awaiting" and settle is not None and (left := answer_left_ms(operation, now)) > 0:
+        return left + settle
     return None if settle is None or quiet is None else max(0, settle - quiet)
 
 

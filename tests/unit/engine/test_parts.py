@@ -298,3 +298,35 @@ async def test_a_part_may_come_after_its_transaction_has_committed(lab: Lab):
         assert lab.of("t-ann", r.TransactionCommitted)
         await app.service.deliver("copy", Arrival("m1"))
         assert await app.run(desk, "ann") == "succeeded"
+
+
+@pytest.mark.parametrize("found", [True, False])
+@virtual
+async def test_what_a_reading_misses_after_a_death_is_looked_for_as_a_part(lab: Lab, found: bool):
+    """The process died in the middle of its mails, so that nobody said what was queued: the outbox shows it."""
+    there = ["ann", "bob"]
+
+    @tool
+    async def send(to: list[str]) -> list[str]:
+        lab.sent.append("mails")
+        raise TimeoutError("no answer")
+
+    @send.verify(settle_window=timedelta(0), every=timedelta(minutes=1), deadline=timedelta(minutes=10))
+    async def outbox(operation: Operation[list[str]], to: list[str]) -> Verdict[list[str]]:
+        return Happened(list(there), missing=tuple(name for name in to if name not in there))
+
+    @agent(run_id="m-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> list[str]:
+        sent = await send.outcome(["ann", "bob", "cid"])
+        ends = await run.wait_pending(sent)
+        return [*sent.pending, *(end.status for end in ends.values())]
+
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "a")
+        await lab.pass_time(minutes=3)
+        if found:
+            there.append("cid")
+        await lab.pass_time(minutes=15)
+        assert await app.run(desk, "a") == ["cid", "succeeded" if found else "failed"]
+    assert lab.sent == ["mails"]

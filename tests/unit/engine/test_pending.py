@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import CannotTell, Happened, Key, Once, Operation, Run, Verdict, agent, tool
+from holdfast import CannotTell, DidNotHappen, Happened, Key, Once, Operation, Run, Verdict, agent, tool
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.model import records as r
@@ -120,3 +120,27 @@ async def test_forty_seven_follow_ups_are_one(lab: Lab):
         await app.service.deliver("mail-ann", Arrival("m1", result=r.Raw(b'"delivered"')))
         assert await handle.result() == 47
     assert lab.sent == ["mail ann"]
+
+
+@virtual
+async def test_that_it_is_not_there_yet_is_believed_only_once_its_time_is_over(lab: Lab):
+    @tool
+    async def deploy(version: str) -> str:
+        raise Deferred("queued", within=timedelta(hours=2), every=timedelta(minutes=30))
+
+    @deploy.verify(settle_window=timedelta(0))
+    async def deployed(operation: Operation[str]) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="d-{given}", tools=[deploy])
+    async def deployer(run: Run, given: str) -> str:
+        return (await deploy.outcome(given)).status
+
+    async with lab.app(deployer) as app:
+        for _ in range(3):
+            with pytest.raises(RunSuspended):
+                await app.run(deployer, "2")
+            await lab.pass_time(minutes=35)
+        assert [one.believable for one in lab.of("d-2", r.Verified)] == [False, False]
+        await lab.pass_time(minutes=30)
+        assert await app.run(deployer, "2") == "failed"

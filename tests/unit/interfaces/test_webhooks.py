@@ -44,7 +44,7 @@ async def stay(run: Run, name: str) -> str:
 
 
 async def tell(app: Holdfast, url: str, *kinds: Kind, name: str = "ops") -> None:
-    await Webhooks(app.engine).add(Note("add", name, "bea", url=url, secrets=("OPS_SECRET",), kinds=kinds or KINDS))
+    await Webhooks(app.service).add(Note("add", name, "bea", url=url, secrets=("OPS_SECRET",), kinds=kinds or KINDS))
 
 
 async def state(app: Holdfast) -> Told:
@@ -122,7 +122,7 @@ async def test_410_gone_ends_it_at_once_and_what_stopped_is_shown(lab: Lab):
             await app.run(greet, "bob")
             await lab.pass_time(minutes=1)
             assert len(ops.came) == 1, "nothing is sent to it any more"
-            await Webhooks(app.engine).change("ops", "enable", by="bea")
+            await Webhooks(app.service).change("ops", "enable", by="bea")
             ops.answers = [204]
             await app.run(greet, "cid")
             await lab.pass_time(minutes=1)
@@ -354,3 +354,29 @@ def test_nothing_is_sent_to_a_name_that_leads_nowhere_or_a_port_that_is_closed(r
 def receiver():
     with receiving() as one:
         yield one
+
+
+@virtual
+async def test_what_was_given_up_is_sent_again_under_its_old_id_when_somebody_orders_it(lab: Lab):
+    slow = {"recover_every_ms": 60_000, "poll_ms": 60_000}
+    with receiving() as ops:
+        ops.answers = [500]
+        async with lab.app(greet, recover=True, private_webhooks=True, **slow) as app:
+            await tell(app, ops.url)
+            await app.run(greet, "ann")
+            await lab.pass_time(days=6)
+            assert len((await state(app)).given_up) == 1
+            orders = Webhooks(app.service)
+            with pytest.raises(UsageError, match="is disabled"):
+                await orders.resend("ops", by="bea")
+            await orders.change("ops", "enable", by="bea")
+            assert await orders.resend("ops", by="bea") == 1
+            await lab.pass_time(minutes=10)
+            again = await state(app)
+            assert len(again.given_up) == 1, "it was tried once more, and not taken"
+            ops.answers = [204]
+            await orders.resend("ops", by="bea")
+            await lab.pass_time(minutes=10)
+            back = await state(app)
+    assert (back.delivered, back.given_up) == (1, [])
+    assert len(set(ops.ids)) == 1

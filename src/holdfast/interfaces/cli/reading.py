@@ -18,6 +18,7 @@ from holdfast.interfaces.states import state_at
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.situation import Now
+from holdfast.model.webhooks import AGENT as WEBHOOK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,10 +46,12 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this state.")
 @click.option("--limit", default=100, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list.")
 @click.option("--after", default="", metavar="RUN", help="Go on after this run: the next page.")
-async def ps(call: Call, status: RunStatus | None, limit: int, after: str) -> None:
+@click.option("--all", "everything", is_flag=True, help="List runs that send webhooks, too.")
+async def ps(call: Call, status: RunStatus | None, limit: int, after: str, everything: bool) -> None:
     """List the runs by name: their state, and what they wait for."""
+    hidden = "" if everything else WEBHOOK
     async with call.looking() as looking:
-        rows = await looking.runs(status=status, limit=limit + 1, after=after)
+        rows = await looking.page(status, limit + 1, after, without=hidden)
         abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
     more, rows = len(rows) > limit, rows[:limit]
     if call.screen.as_json:

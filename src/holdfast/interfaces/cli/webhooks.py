@@ -16,7 +16,7 @@ from holdfast.interfaces.webhooks import Change, Told, Webhooks, told
 from holdfast.model.webhooks import KINDS, Kind, Note
 
 _CHANGES: Final[dict[str, Change]] = {"enable": "enable", "disable": "disable", "remove": "remove"}
-_WORDS: Final = ("list", "add", *_CHANGES)
+_WORDS: Final = ("list", "add", *_CHANGES, "resend")
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Given(msgspec.Struct, frozen=True):
         "holdfast webhooks enable ops",
     ),
 )
-@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|add|enable|disable|remove]")
+@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|add|enable|disable|remove|resend]")
 @click.argument("name", default="")
 @click.argument("url", default="")
 @click.option(
@@ -51,7 +51,8 @@ async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind
 
     A notice is durable with what it tells, and is sent by `holdfast worker` or an
     open app, again and again for days under one webhook-id. An endpoint that takes
-    nothing in all that time, or answers 410 Gone, is disabled.
+    nothing in all that time, or answers 410 Gone, is disabled. `resend` orders one
+    more try of what was given up.
     """
     if word == "list":
         async with call.looking() as looking:
@@ -62,10 +63,13 @@ async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind
         raise UsageError(f"webhooks {word} wants the name of an endpoint")
     said = msgspec.convert(given, Given)
     async with call.serving(create=word == "add", private_webhooks=said.private) as service:
-        orders = Webhooks(service.engine)
+        orders = Webhooks(service)
         if word == "add":
             _check_secrets(said.secrets)
             await orders.add(Note("add", name, said.by, said.why, url, said.secrets, kinds or KINDS))
+        elif word == "resend":
+            again = await orders.resend(name, by=said.by)
+            call.screen.note(f"{count(again, 'notice')} sent again by the next worker.")
         else:
             await orders.change(name, _CHANGES[word], by=said.by, why=said.why)
         found = await told(service.looking)
