@@ -155,6 +155,7 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     yield r.HoldReleased(step=STEP)
     yield r.OperationDeferred(step=STEP, number=number, until=1)
     yield r.OperationParked(step=STEP, why="why")
+    yield r.OperationParked(step=STEP, why="why", asks="a", people=2)
     yield r.OperationSettled(step=STEP, status="succeeded", basis=Basis("rule"))
     yield r.OperationSettled(step=STEP, status="failed", basis=Basis("rule"))
     yield r.OperationSettled(step=STEP, status="unknown", basis=Basis("rule"))

@@ -46,7 +46,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.model_calls.ToolBox",
         "holdfast.model.outcome.Basis",
     ),
-    "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget"),
+    "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget", "holdfast.policies.Gate"),
     "`holdfast.plans`": (
         "holdfast.model.plan.Plan",
         "holdfast.model.plan.PlanStep",

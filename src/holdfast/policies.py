@@ -46,6 +46,30 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float = float("inf")
 
 
+class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a person approves a call before it is sent.
+
+    `when` is a condition in CEL over the parameters. `people` have to say yes, each under another name; one no ends it.
+    `within` is how long they have: then the call is refused with the code `expired`. None: as long as the run has.
+    """
+
+    when: str
+    people: int = 1
+    within: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.people < 1:
+            raise ValueError(f"people={self.people}: somebody has to say yes")
+        if self.within is not None and self.within <= timedelta(0):
+            raise ValueError(f"within={self.within}: people need some time")
+
+    def with_other(self, other: Gate) -> Gate:
+        """The gate that asks wherever one of the two does, and as strictly as either."""
+        spans = [one.within for one in (self, other) if one.within is not None]
+        when = self.when if self.when == other.when else f"({self.when}) || ({other.when})"
+        return Gate(when, max(self.people, other.people), min(spans, default=None))
+
+
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))
 WRITE_RETRY: Final = Retry()
 ONCE: Final = Retry(attempts=1)

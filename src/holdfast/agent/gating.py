@@ -12,16 +12,17 @@ from holdfast.agent.conditions import ConditionError, checked, holds
 from holdfast.agent.signatures import Shape
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract
+from holdfast.policies import Gate
 
 
-def checked_gate(contract: Contract, shape: Shape, redact: frozenset[str]) -> None:
+def checked_gate(contract: Contract, gate: Gate, shape: Shape, redact: frozenset[str]) -> None:
     """Refuse a gate that cannot be judged. Raises `ContractError` naming the fix."""
-    where = f"tool {contract.tool}: gate={contract.gate!r}"
+    where = f"tool {contract.tool}: gate={gate.when!r}"
     if contract.effect == "read":
         raise ContractError(f"{where}: a read changes nothing, so nobody is asked", next_step='drop effect="read"')
     known = sorted(set(shape.types) - redact)
     try:
-        checked(contract.gate, known)
+        checked(gate.when, known)
     except ConditionError as error:
         raise ContractError(
             f"{where}: {error}", known=f"it may use the parameters that are stored: {', '.join(known) or 'none'}",

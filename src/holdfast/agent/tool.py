@@ -38,7 +38,7 @@ from holdfast.model.contract import (
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import ResultCodec, codec_for
-from holdfast.policies import Budget, Retry, milliseconds
+from holdfast.policies import Budget, Gate, Retry, milliseconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,7 +237,7 @@ def tool(
     rejections: Collection[int] = ...,
     not_sent: Collection[int] = ...,
     redact: Collection[str] = ...,
-    gate: str = ...,
+    gate: str | Gate = ...,
     name: str | None = ...,
 ) -> _Decorator: ...
 
@@ -256,7 +256,7 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
     - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): where it holds, a person approves the call
-      before anything is sent. A refusal raises `Declined`.
+      before anything is sent; `Gate(...)` says how many people, and how long they have. A refusal raises `Declined`.
 
     Raises `ContractError` where the clauses contradict each other, naming the fix.
     """
@@ -294,7 +294,7 @@ def _declared(
     rejections: Collection[int] = (),
     not_sent: Collection[int] = (),
     redact: Collection[str] = (),
-    gate: str = "",
+    gate: str | Gate = "",
     name: str | None = None,
 ) -> Tool[..., Any]:
     shape = shape_of(function, "tool")
@@ -310,14 +310,14 @@ def _declared(
         rejections=(*_answers(rejections, "rejected"), *_answers(not_sent, "not_sent")),
         claim=claims,
         once=once,
-        gate=gate,
+        gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
     )
     _check(contract, shape)
     check_names(claims, shape, f"tool {contract.tool}: claim=")
     check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
     check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
-    if gate:
-        checked_gate(contract, shape, frozenset(redact))
+    if contract.gate is not None:
+        checked_gate(contract, contract.gate, shape, frozenset(redact))
     if both := sorted(set(claims) & set(redact)):
         raise ContractError(
             f"tool {contract.tool}: {both[0]} is redacted, and a business key is stored",

@@ -71,6 +71,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
         return (replace(applied, note=f"refused: {_no_result(operation, record)}; {misfit}"),)
     if isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)) and record.approval != operation.asks:
         return (replace(applied, note=f"refused: what {record.step} asks about has changed since"),)
+    if isinstance(record, r.ApprovalGranted) and record.by in operation.approvers:
+        return (replace(applied, note=f"refused: {record.by} approved {record.step} already"),)
     if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
         return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):

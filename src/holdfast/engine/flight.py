@@ -148,14 +148,14 @@ class Flight:
         history = self.instance.history
         if operation.intent.serves or history.transactions or history.given_up:
             return False
-        return tool.digest == operation.contract and operation.intent.executable and not tool.contract.gate
+        return tool.digest == operation.contract and operation.intent.executable and tool.contract.gate is None
 
     def _gated(self, contract: Contract) -> bool:
         """Whether the contract asks for a person. What cannot be judged is asked about."""
         if self.gate is None:
-            tool = self.tool
+            gate, tool = contract.gate, self.tool
             try:
-                self.gate = bool(contract.gate) and (tool is None or tool.gated(contract.gate, self.decoded()))
+                self.gate = gate is not None and (tool is None or tool.gated(gate.when, self.decoded()))
             except (ArgumentError, ValueError):
                 self.gate = True
         return self.gate

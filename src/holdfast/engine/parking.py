@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.engine.flight import Flight
 from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.policies import milliseconds
 
 _SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
 
@@ -14,7 +15,9 @@ _SHOWN: Final = 300  # characters of the arguments in a question; all of them ar
 def what_is_asked(flight: Flight, move: m.Gate) -> str:
     """The question to a person, with the call and what asks for it."""
     intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
-    because = f"{guard.source} did the same" if guard is not None and guard.then == "ask" else gate
+    because = "" if gate is None else gate.when
+    if guard is not None and guard.then == "ask":
+        because = f"{guard.source} did the same"
     arguments = bytes(intent.arguments).decode()
     call = f"{intent.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
@@ -22,7 +25,10 @@ def what_is_asked(flight: Flight, move: m.Gate) -> str:
 
 async def park(flight: Flight, why: str, rule: str, asks: str = "") -> None:
     """Leave it to a person; `asks` is the digest of what the person is to approve, if it is an approval."""
-    record = r.OperationParked(step=flight.step, why=why, rule=rule, asks=asks, **flight.instance.stamp())
+    stamp, gate = flight.instance.stamp(), flight.contract().gate if asks else None
+    until = 0 if gate is None or gate.within is None else stamp["at"] + milliseconds(gate.within)
+    people = 1 if gate is None else gate.people
+    record = r.OperationParked(step=flight.step, why=why, rule=rule, asks=asks, people=people, until=until, **stamp)
     planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
     await flight.note(*planned, record)
     flight.instance.settled(flight.step)

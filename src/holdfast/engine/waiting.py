@@ -33,15 +33,11 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     ms = None if move.until_woken else move.high_ms
     due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
-        due = flight.operation.wait.until if flight.operation.wait else None
-        asks = f"{flight.id}: {_question(flight.operation, move.rule)}"
-        pause = Pause(
-            "approval" if flight.operation.asks else "person",
-            flight.step,
-            due,
-            asks,
-            sent=bool(flight.operation.attempts),
-        )
+        operation = flight.operation
+        kind = "approval" if operation.asks else "person"
+        due = operation.asks_until or (operation.wait.until if operation.wait else None)
+        asks = f"{flight.id}: {_question(operation, move.rule)}"
+        pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts))
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:
@@ -54,6 +50,9 @@ async def wait(flight: Flight, move: m.Wait) -> None:
 def _question(operation: OperationState, rule: str) -> str:
     """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
     reason = operation.reason or rule
+    if operation.asks_people > 1:
+        said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""
+        return f"{reason} ({operation.asks_people} people{said})"
     end = operation.attempts[-1].end if operation.attempts else None
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 

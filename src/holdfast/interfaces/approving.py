@@ -44,6 +44,8 @@ def approval_of(operation: OperationState, *, by: str, note: str, lasts: timedel
     """The order that lets exactly this be sent, until `lasts` have passed. Raises `UsageError`."""
     if lasts <= timedelta(0):
         raise UsageError(f"an approval that lasts {lasts} is none", next_step="give it some time, such as 1h")
+    if by in operation.approvers:
+        raise UsageError(f"{by} approved it already", next_step="another person has to say yes, too")
     record = r.ApprovalGranted(
         step=operation.step, approval=operation.asks, by=by, note=note, until=now_ms + milliseconds(lasts), at=now_ms
     )

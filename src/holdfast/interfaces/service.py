@@ -145,7 +145,8 @@ class Service:
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
-        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}" if asked.phase == "gated" else ""
+        voice = command.by if asked.asks_people > 1 else ""
+        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}" if asked.phase == "gated" else ""
         entry = await self._post(run, command, key)
         if key and entry.fresh:
             return await self._apply(run)

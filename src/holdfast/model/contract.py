@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Retry, milliseconds
+from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
 
 Effect = Literal["read", "write"]
 InProgress = Literal["rejects", "blocks", "runs_twice"]
@@ -107,7 +107,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     rejections: tuple[Rejection, ...] = ()
     claim: tuple[str, ...] = ()
     once: Once | None = None
-    gate: str = ""
+    gate: Gate | None = None
     may_be_null: bool = True  # whether null is a result that its return annotation can read
 
     @property
@@ -160,7 +160,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         retry=_fewer(old.retry, new.retry),
         budget=Budget(min(old.budget.cost, new.budget.cost)),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
-        gate=f"({old.gate}) || ({new.gate})" if old.gate and new.gate not in {"", old.gate} else new.gate or old.gate,
+        gate=old.gate.with_other(new.gate) if old.gate and new.gate else new.gate or old.gate,
         **_amends(old, new),
     )
 

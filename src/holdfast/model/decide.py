@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
 from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL, RETURNED
+from holdfast.model.outcome import EXPIRED, FINAL, RETURNED
 from holdfast.model.proving import (
     next_reading,
     nothing_landed,
@@ -107,6 +107,8 @@ def _gated(case: Case) -> Move | None:
         return None
     if case.operation.asks and case.situation.asks not in {"", case.operation.asks}:
         return Gate("what a person was asked about has changed")
+    if 0 < case.operation.asks_until <= case.now.wall:
+        return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
     return Wait("a person is asked", why="person", until_woken=True)
 
 

@@ -104,6 +104,9 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     planned_boot: str = ""
     planned_up: int = 0
     asks: str = ""
+    asks_people: int = 1
+    asks_until: int = 0
+    approvers: tuple[str, ...] = ()
     approval: str = ""
     approved_until: int = 0
     released: bool = False

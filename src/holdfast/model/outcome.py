@@ -90,6 +90,8 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
 DECLINED: Final = "declined"
 """The code of an operation that a person said no to."""
+EXPIRED: Final = "expired"
+"""The code of an operation that nobody said yes to in time."""
 
 
 # --- verdicts: what a verifier may answer --------------------------------------------------------------

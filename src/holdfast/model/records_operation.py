@@ -207,13 +207,16 @@ class OperationDeferred(Stamped, frozen=True):
 class OperationParked(Stamped, frozen=True):
     """No rule can decide: a person is asked. Nothing may have been sent yet.
 
-    `asks` is the digest of exactly what the person is asked to approve; empty where it is no approval.
+    `asks` is the digest of exactly what is to be approved, by that many `people` and `until` that wall clock
+    (milliseconds; 0: for ever); empty where it is no approval.
     """
 
     step: str
     why: str
     rule: str = ""
     asks: str = ""
+    people: int = 1
+    until: int = 0
 
 
 class OperationSettled(Stamped, frozen=True):

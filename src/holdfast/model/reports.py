@@ -15,7 +15,7 @@ from holdfast.errors import (
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import DECLINED, Outcome
+from holdfast.model.outcome import DECLINED, EXPIRED, Outcome
 
 LOST = "result lost"
 
@@ -40,7 +40,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
     if outcome.code == "stale":
         return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
-    if outcome.code == DECLINED and outcome.basis is not None and outcome.basis.by == "person":
+    if outcome.code in {DECLINED, EXPIRED} and outcome.basis is not None and outcome.basis.by in {"person", "rule"}:
         return Declined(outcome.reason, code=outcome.code, outcome=outcome)
     if outcome.basis is not None and outcome.basis.by == "returned":
         return Rejected(outcome.reason or "refused", code=outcome.code, outcome=outcome)

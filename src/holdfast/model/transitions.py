@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
-from holdfast.model.outcome import DECLINED, Basis, Phase, Status
+from holdfast.model.outcome import Basis, Phase, Status
+from holdfast.model.transitions_people import approved, contradicted, declined, overtaken, parked, resolved
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -45,7 +46,7 @@ MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...
     r.Verified: ((*OPEN, "unknown"), (SAME, "verifying")),
     r.Reobserved: (WAITING, (SAME, "gated")),
     r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
-    r.ApprovalGranted: (("gated",), ("ready",)),
+    r.ApprovalGranted: (("gated",), (SAME, "ready")),
     r.ApprovalRefused: (("gated",), ("failed",)),
     r.OperationHeld: (("planned", "ready", "verifying"), ("held",)),
     r.HoldReleased: (("held",), ("ready",)),
@@ -190,20 +191,6 @@ def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) ->
     return replace(operation, phase=phase, wait=wait, shut_ms=shut_ms, waits_for=record.why)
 
 
-def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
-    return replace(
-        operation, phase="ready", approval=record.approval, approved_until=record.until, asked=False, reason="",
-        waits_for="",
-    )  # fmt: skip
-
-
-def _declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -> OperationState:
-    return replace(
-        operation, phase="failed", basis=Basis("person", record.by, record.reason), rule="a person said no",
-        reason=record.reason or f"{record.by} said no", code=DECLINED, settled_at=record.at, wait=None, waits_for="",
-    )  # fmt: skip
-
-
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
     intent = record.intent or operation.intent
     observed = intent.observed if intent.observed != r.NOTHING else operation.observed
@@ -227,21 +214,6 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     )  # fmt: skip
 
 
-def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
-    return replace(
-        operation,
-        phase="unknown" if operation.may_have_landed else "gated",
-        asks=record.asks,
-        approval="" if record.asks else operation.approval,
-        asked=True,
-        one_more=False,
-        reason=record.why,
-        rule=record.rule,
-        waits_for="a person",
-        wait=None,
-    )
-
-
 def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -> OperationState:
     attempts = operation.attempts
     if record.end is not None:
@@ -261,7 +233,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         unverified=record.unverified,
         missing=record.missing or operation.missing,
         settled_at=record.at,
-        overtaken=_overtaken(operation) if record.status == "succeeded" else operation.overtaken,
+        overtaken=overtaken(operation) if record.status == "succeeded" else operation.overtaken,
         asked=operation.asked or record.status == "unknown",
         one_more=False,
         wait=None,
@@ -278,38 +250,6 @@ def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status
     if status == "cancelled":
         return all(attempt.unsent for attempt in attempts)
     return replace(operation, attempts=attempts).may_have_landed
-
-
-def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
-    basis = Basis("person", record.by, record.evidence)
-    if record.word == "retry":
-        return replace(
-            operation, phase="ready", one_more=True, basis=None, conflict="", reason="", code="", settled_at=0,
-            wait=None, waits_for="",
-        )  # fmt: skip
-    happened = record.word == "happened"
-    return replace(
-        operation,
-        phase="succeeded" if happened else "failed",
-        basis=basis,
-        rule="a person settled it",
-        reason="" if happened else f"{record.by} says that it did not happen",
-        result=record.result,
-        settled_at=record.at,
-        overtaken=_overtaken(operation) if happened else operation.overtaken,
-        wait=None,
-        waits_for="",
-    )
-
-
-def _overtaken(operation: OperationState) -> str:
-    """The compensation that was begun while nobody knew of the effect: whether it met it is not known either."""
-    return operation.compensated_by if operation.phase == "unknown" else operation.overtaken
-
-
-def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
-    contradicted = (*operation.contradicted, record.evidence)
-    return replace(operation, contradicted=contradicted, overtaken=operation.compensated_by)
 
 
 def _reused(operation: OperationState | None, record: r.OutcomeReused, _boot: str) -> OperationState:
@@ -382,15 +322,15 @@ _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
     r.Verified: _verified,
     r.Reobserved: _reobserved,
     r.WaitScheduled: _scheduled,
-    r.ApprovalGranted: _approved,
-    r.ApprovalRefused: _declined,
+    r.ApprovalGranted: approved,
+    r.ApprovalRefused: declined,
     r.OperationHeld: _held,
     r.HoldReleased: _released,
     r.OperationDeferred: _deferred,
-    r.OperationParked: _parked,
+    r.OperationParked: parked,
     r.OperationSettled: _settled,
-    r.Resolved: _resolved,
-    r.Contradicted: _contradicted,
+    r.Resolved: resolved,
+    r.Contradicted: contradicted,
     r.OutcomeReused: _reused,
     r.CompensationLinked: _linked,
 }

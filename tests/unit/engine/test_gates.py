@@ -14,6 +14,7 @@ from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
 from holdfast.interfaces.inbox import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
+from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -21,7 +22,7 @@ STEADY = Key.forever(stores="all")
 REFUND = "r-ann/refund#1"
 
 
-def refunds(lab: Lab, gate: str = "cents > 5000", cents: int = 9000, **clauses: Any) -> Any:
+def refunds(lab: Lab, gate: str | Gate = "cents > 5000", cents: int = 9000, **clauses: Any) -> Any:
     """An agent that refunds `cents`, and tells what became of it."""
 
     @tool(gate=gate, idempotency=STEADY, **clauses)
@@ -246,3 +247,61 @@ def test_a_gate_that_cannot_be_judged_is_refused_where_it_is_declared(gate: str,
         @tool(gate=gate, **clauses)
         async def pay(cents: int, token: Secret) -> str:
             return ""
+
+
+@virtual
+async def test_two_people_have_to_say_yes_under_two_names(lab: Lab):
+    desk = refunds(lab, Gate("cents > 5000", people=2))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+        with pytest.raises(UsageError, match="bea approved it already"):
+            await app.service.approve(REFUND, by="bea")
+        await asked(app, desk)
+        assert lab.sent == []
+        (item,) = await items(app.service.looking)
+        assert "2 people, bea said yes" in item.asks
+        await app.service.approve(REFUND, by="cid")
+        assert await app.run(desk, "ann") == "paid 9000"
+
+
+@virtual
+async def test_two_who_say_yes_at_once_are_two(lab: Lab):
+    desk = refunds(lab, Gate("true", people=2))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await asyncio.gather(app.service.approve(REFUND, by="bea"), app.service.approve(REFUND, by="cid"))
+        assert await app.run(desk, "ann") == "paid 9000"
+
+
+@virtual
+async def test_one_no_ends_what_two_were_asked(lab: Lab):
+    desk = refunds(lab, Gate("true", people=2))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+        await app.service.decline(REFUND, by="cid", reason="no")
+        assert await app.run(desk, "ann") == "declined: no"
+    assert lab.sent == []
+
+
+@virtual
+async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
+    """Time alone never sends anything; that nobody answered is another code than that somebody said no."""
+    desk = refunds(lab, Gate("true", within=2 * HOUR))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        (row,) = await app.service.runs()
+        assert row.due_ms == lab.of("r-ann", r.OperationParked)[0].until
+        await lab.pass_time(hours=3)
+        assert await app.run(desk, "ann") == "declined: nobody said yes or no in time"
+        assert (await app.service.history("r-ann")).operations["refund#1"].code == "expired"
+        with pytest.raises(UsageError, match="waits for no approval"):
+            await app.service.approve(REFUND, by="bea")
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize("clauses", [{"people": 0}, {"within": timedelta(0)}])
+def test_a_gate_that_makes_no_sense_is_refused(clauses: Any):
+    with pytest.raises(ValueError, match="people"):
+        Gate("true", **clauses)

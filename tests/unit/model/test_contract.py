@@ -17,7 +17,7 @@ from holdfast.model.contract import (
     remembered_until_ms,
     stricter,
 )
-from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Retry, milliseconds
+from holdfast.policies import READ_RETRY, WRITE_RETRY, Budget, Gate, Retry, milliseconds
 from tests.unit.model.stories import KEYED, NATURAL, PLAIN, VERIFIABLE, changed
 
 DAY = timedelta(days=1)
@@ -135,8 +135,12 @@ def test_a_promise_holds_only_where_both_make_it(old, new, expected):
         ({"settle_ms": 0}, {"settle_ms": 90_000}, {"settle_ms": 90_000}),
         ({"settle_ms": None}, {"settle_ms": 0}, {"settle_ms": None}),
         ({"settle_ms": 0}, {"settle_ms": None}, {"settle_ms": None}),
-        ({"gate": "manager"}, {}, {"gate": "manager"}),
-        ({"gate": "manager"}, {"gate": "owner"}, {"gate": "(manager) || (owner)"}),
+        ({"gate": Gate("manager")}, {}, {"gate": Gate("manager")}),
+        (
+            {"gate": Gate("manager", people=2, within=timedelta(days=2))},
+            {"gate": Gate("owner", within=timedelta(days=1))},
+            {"gate": Gate("(manager) || (owner)", people=2, within=timedelta(days=1))},
+        ),
         ({"timeout_ms": 5}, {"timeout_ms": 6}, {"timeout_ms": 6}),
         ({"budget": Budget(1.0)}, {"budget": Budget(2.0)}, {"budget": Budget(1.0)}),
         ({"budget": Budget(2.0)}, {"budget": Budget(1.0)}, {"budget": Budget(1.0)}),

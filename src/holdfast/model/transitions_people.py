@@ -1,0 +1,81 @@
+"""What people say about an operation, and what they are asked, as transitions."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import DECLINED, Basis
+
+
+def approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
+    """The approval stands once enough people gave it; it ends as soon as the first of their words does."""
+    approvers = (*operation.approvers, record.by)
+    ends = [one for one in (operation.approved_until, record.until) if one]
+    so_far = replace(operation, approvers=approvers, approved_until=min(ends, default=0))
+    if len(approvers) < operation.asks_people:
+        return so_far
+    return replace(so_far, phase="ready", approval=record.approval, asked=False, reason="", waits_for="")
+
+
+def declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -> OperationState:
+    """A no: nothing was sent, and nothing will be."""
+    return replace(
+        operation, phase="failed", basis=Basis("person", record.by, record.reason), rule="a person said no",
+        reason=record.reason or f"{record.by} said no", code=DECLINED, settled_at=record.at, wait=None, waits_for="",
+    )  # fmt: skip
+
+
+def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
+    """Nobody knows, or a person has to approve: a person is asked."""
+    return replace(
+        operation,
+        phase="unknown" if operation.may_have_landed else "gated",
+        asks=record.asks,
+        asks_people=record.people,
+        asks_until=record.until,
+        approvers=(),
+        approved_until=0,
+        approval="" if record.asks else operation.approval,
+        asked=True,
+        one_more=False,
+        reason=record.why,
+        rule=record.rule,
+        waits_for="a person",
+        wait=None,
+    )
+
+
+def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
+    """A person says what happened, or orders one more attempt."""
+    basis = Basis("person", record.by, record.evidence)
+    if record.word == "retry":
+        return replace(
+            operation, phase="ready", one_more=True, basis=None, conflict="", reason="", code="", settled_at=0,
+            wait=None, waits_for="",
+        )  # fmt: skip
+    happened = record.word == "happened"
+    return replace(
+        operation,
+        phase="succeeded" if happened else "failed",
+        basis=basis,
+        rule="a person settled it",
+        reason="" if happened else f"{record.by} says that it did not happen",
+        result=record.result,
+        settled_at=record.at,
+        overtaken=overtaken(operation) if happened else operation.overtaken,
+        wait=None,
+        waits_for="",
+    )
+
+
+def overtaken(operation: OperationState) -> str:
+    """The compensation that was begun while nobody knew of the effect: whether it met it is not known either."""
+    return operation.compensated_by if operation.phase == "unknown" else operation.overtaken
+
+
+def contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
+    """News against a final outcome: the outcome stays, and what amended it counts for nothing any more."""
+    contradicted = (*operation.contradicted, record.evidence)
+    return replace(operation, contradicted=contradicted, overtaken=operation.compensated_by)
