@@ -23,6 +23,7 @@ COST_LIMIT: Final = 20_000_000
 
 _MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(?:([A-Za-z_]\w*)\s*,)?")
 _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
+_INPUT: Final = re.compile(r"\binput\b")
 _INPUTS: Final = re.compile(r"\binput\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
 _FUNCTIONS: Final = frozenset(
     {
@@ -75,9 +76,12 @@ def checked(text: str, known: Collection[str]) -> None:
         raise ConditionError(f"there is no function {', '.join(sorted(named - _FUNCTIONS))}")
 
 
-def inputs_used(text: str) -> frozenset[str]:
-    """The parts of the input that a condition names."""
-    return frozenset(dotted or quoted for dotted, quoted in _INPUTS.findall(text))
+def inputs_used(text: str) -> frozenset[str] | None:
+    """The parts of the input that a condition names; None where it may use any of them."""
+    named = _INPUTS.findall(text)
+    if len(named) < len(_INPUT.findall(text)):
+        return None
+    return frozenset(dotted or quoted for dotted, quoted in named)
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:

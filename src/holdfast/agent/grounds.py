@@ -137,5 +137,8 @@ def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[
 
 def _own(step: PlanStep, inputs: frozenset[str]) -> set[str]:
     conditions = [text for text in (step.when, step.ask_if, *step.abort_if) if text]
-    used = {name for text in conditions for name in inputs_used(text)} & inputs
-    return {*step.relies_on, *used, *(name for call in step.calls for name in facts_named(call.arguments))}
+    found = {*step.relies_on, *(name for call in step.calls for name in facts_named(call.arguments))}
+    for text in conditions:
+        used = inputs_used(text)
+        found |= inputs if used is None else used & inputs
+    return found

@@ -16,8 +16,9 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.questions import answer_post
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
-from holdfast.errors import StaleFacts
+from holdfast.errors import StaleFacts, UsageError
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
+from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.question import Answered, Scalar
 from holdfast.policies import milliseconds
 
@@ -52,10 +53,11 @@ class Facts:
 
         A new value of a known fact is a correction: what it did away with is returned. Steps of a plan under way
         that relied on it send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from` names the facts
-        that this one follows from. The value has a JSON form.
+        that this one follows from. Raises `UsageError` for a name that cannot name a step, a confidence that is no
+        chance, and a value that has no JSON form.
         """
         inferred = bool(inferred_from) or confidence < 1
-        fact = Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred)
+        fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
         clock = self._scope().instance.engine.seams.clock
         recorded = await self._journaled(
             f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
@@ -118,6 +120,25 @@ class Facts:
             return plain
 
         return msgspec.convert(await values.value(self._scope(), what, text), kind)
+
+
+def _checked(fact: Fact) -> Fact:
+    """The fact, if it can be recorded under its name. Raises `UsageError`."""
+    if not can_name(fact.name):
+        raise UsageError(
+            f"{fact.name[:NAME_LIMIT]!r} cannot name a fact",
+            next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
+    if not 0 <= fact.confidence <= 1:
+        raise UsageError(f"the confidence of {fact.name} is {fact.confidence}", next_step="give a number from 0 to 1")
+    try:
+        msgspec.json.encode(fact)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"the value of {fact.name} has no JSON form: {error}",
+            next_step="give plain values, a dataclass, or a Struct",
+        ) from error
+    return fact
 
 
 async def _withdraw(instance: Instance, steps: set[str]) -> None:

@@ -23,6 +23,7 @@ from holdfast.errors import PlanAborted, PlanRefused
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.plan import Plan
 from holdfast.model.plan_checking import Given, Known, faults_of
+from holdfast.model.transactions import WHOLE_RUN, around
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
@@ -39,13 +40,16 @@ class Manner(msgspec.Struct, frozen=True):
     approve: bool = False
 
 
-def check_plan(plan: Plan, tools: Mapping[str, AnyTool], facts: Mapping[str, Any] | None = None) -> None:
+def check_plan(
+    plan: Plan, tools: Mapping[str, AnyTool], facts: Mapping[str, Any] | None = None, *, inside: bool = False
+) -> None:
     """Raise `PlanRefused` with everything that is wrong with the plan. Nothing is recorded or sent.
 
-    `facts` are the run's facts by name; without them, what the plan says about facts is not checked.
+    `facts` are the run's facts by name; without them, what the plan says about facts is not checked. `inside`: it will
+    be executed inside a transaction of code.
     """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
-    faults = faults_of(plan, Given(known, facts), steps_used)
+    faults = faults_of(plan, Given(known, facts, inside), steps_used)
     if faults:
         listed = "\n".join(f"- {fault}" for fault in faults)
         raise PlanRefused(f"the plan {plan.name!r} has {len(faults)} faults:\n{listed}", faults=tuple(map(str, faults)))
@@ -60,7 +64,8 @@ async def execute(scope: Scope, plan: Plan, how: Manner) -> PlanResult:
     """Perform a plan as a part of this run. See `Run.execute`."""
     tools = offered_tools(scope.instance)
     grounds = Grounds(how.known, plan, how.given, how.relies_on)
-    check_plan(plan, tools, grounds.facts)
+    boundaries = around(scope.path, scope.instance.history.transactions)
+    check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))
     await _same_plan(scope, plan)
     if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
         raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.instance.run, plan=plan.name)

@@ -33,10 +33,14 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What is around a plan: the tools, and the run's facts by name. `facts` is None where no run is there to ask."""
+    """What is around a plan: the tools, the run's facts by name, and whether it is executed inside a transaction.
+
+    `facts` is None where no run is there to ask.
+    """
 
     tools: Mapping[str, Known]
     facts: Mapping[str, Any] | None = None
+    inside: bool = False
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -86,7 +90,9 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterato
     for name in step.after:
         if name not in ids:
             yield f"there is no step {name!r} to come after"
-    yield from _of_limits(plan, step)
+    yield from _of_limits(step)
+    if step.hold and not (plan.together or given.inside):
+        yield "it is held, and there is no transaction whose commit it could wait for"
     if given.facts is not None:
         named = {*step.relies_on, *(name for call in step.calls for name in facts_named(call.arguments))}
         for name in sorted(named - given.facts.keys()):
@@ -96,15 +102,13 @@ def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterato
         yield from (place + what for what in _of_call(plan, step, call, ids, given))
 
 
-def _of_limits(plan: Plan, step: PlanStep) -> Iterator[str]:
+def _of_limits(step: PlanStep) -> Iterator[str]:
     if step.timeout_s is not None and not SHORTEST_S <= step.timeout_s <= LONGEST_S:
         yield f"timeout_s is {step.timeout_s:g}, and has to be from {SHORTEST_S} to {LONGEST_S}"
     if step.attempts is not None and step.attempts < 1:
         yield f"attempts is {step.attempts}, and has to be at least 1"
     if len(step.fallbacks) > MOST_FALLBACKS:
         yield f"it has {len(step.fallbacks)} fallbacks, and {MOST_FALLBACKS} are allowed"
-    if step.hold and not plan.together:
-        yield "it is held, and there is no transaction whose commit it could wait for"
     if step.hold and step.fallbacks:
         yield "it is held, and what leaves at the commit has no fallback"
 
@@ -117,7 +121,7 @@ def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given
     if tool is None:
         yield f"there is no tool {call.tool!r}; the tools are: {', '.join(sorted(given.tools)) or 'none'}"
         return
-    if plan.together and tool.contract.irreversible and not step.hold:
+    if (plan.together or given.inside) and tool.contract.irreversible and not step.hold:
         yield f"{call.tool} cannot be undone: inside a transaction it needs hold"
     yield from _of_arguments(plan, call, ids, given, tool)
 

@@ -81,6 +81,30 @@ def test_limits_that_nobody_could_mean_are_faults(world: World):
     assert "21 fallbacks, and 20 are allowed" in ran.error.faults[1]
 
 
+def test_inside_a_transaction_of_code_what_cannot_be_undone_is_refused_before_anything_runs(world: World):
+    plan = Plan(
+        goal="g", name="late", together=False,
+        steps=(step("a", "search", {"city": "x"}), step("b", "book", {"code": "A1"}, after=("a",))),
+    )  # fmt: skip
+    held = Plan(goal="g", name="held", together=False, steps=(step("b", "book", {"code": "A1"}, hold=True),))
+
+    @agent(run_id="t-{given}", tools=TOOLS)
+    async def inside(run: Run, given: str) -> list[str]:
+        refused: list[str] = []
+        async with run.transaction("all"):
+            try:
+                await run.execute(plan)
+            except PlanRefused as error:
+                refused = list(error.faults)
+            await run.execute(held)
+        return refused
+
+    ran = world.run(inside, "x")
+    assert ran.result == ["step b: book cannot be undone: inside a transaction it needs hold"]
+    assert ran.effects == ["book"]
+    world.explore(inside, "x")
+
+
 @virtual
 async def test_what_another_agent_may_do_is_not_offered_and_not_done(lab: Lab):
     @tool(idempotency=STEADY)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import (
@@ -31,6 +32,7 @@ from holdfast.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
 AIRPORT = {"$fact": "airport"}
+ANY = "input['air' + 'port'] == 'JFK'"
 PATIENT = Retry(elapsed=timedelta(days=1))
 
 
@@ -255,11 +257,13 @@ def test_a_condition_over_facts_is_relied_on_and_facts_that_a_model_was_shown_as
         )  # fmt: skip
         plain = Plan(goal="g", name="plain", together=False, steps=(one("out", "book", {"airport": "JFK"}),))
         await run.facts.learn("airport", "LGA", source="the traveller")
+        any_part = msgspec.structs.replace(seen, name="any", steps=(one("out", "look", {"airport": "x"}, when=ANY),))
         return [await told(run, plain, relies_on=facts), await told(run, plain, relies_on=["airport"]),
-                await told(run, seen, given=facts)]  # fmt: skip
+                await told(run, seen, given=facts), await told(run, any_part, given=facts)]  # fmt: skip
 
     ran = world.run(shown, "x")
-    assert ran.result == [[["airport"], ["plain/out"], [], []], [{"out": "JFK"}], [["airport"], ["seen/out"], [], []]]
+    assert ran.result == [[["airport"], ["plain/out"], [], []], [{"out": "JFK"}], [["airport"], ["seen/out"], [], []],
+                          [["airport"], ["any/out"], [], []]]  # fmt: skip
     assert ran.effects == ["book"]
     world.explore(shown, "x")
 

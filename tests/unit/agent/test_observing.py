@@ -10,7 +10,7 @@ import pytest
 from holdfast import Deferred, Key, Rejected, Run, agent, current_operation, tool
 from holdfast.agent import production
 from holdfast.engine.awaiting import Arrival
-from holdfast.errors import RunSuspended, StaleFacts
+from holdfast.errors import RunSuspended, StaleFacts, UsageError
 from holdfast.model import records as r
 from holdfast.observation import Guess, Stakes
 from tests.unit.engine.lab import Lab, virtual
@@ -54,6 +54,23 @@ async def test_a_fact_that_is_too_old_has_to_be_read_again(lab: Lab):
             await lab.pass_time(minutes=2)
             result = await app.run(desk, "ann")
     assert result == [True, False, True]
+
+
+@virtual
+async def test_a_fact_that_cannot_be_recorded_is_refused(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        refused: list[str] = []
+        for bad, value, sure in (("a/b", 1, 1.0), ("", 1, 1.0), ("x", object(), 1.0), ("x", 1, 7.0)):
+            try:
+                await run.facts.learn(bad, value, source="test", confidence=sure)
+            except UsageError as error:
+                refused.append(error.message)
+        return [*refused, *run.facts.values()]
+
+    async with lab.app(desk) as app:
+        refused = await app.run(desk, "ann")
+    assert [text.split(" ")[0] for text in refused] == ["'a/b'", "''", "the", "the"]
 
 
 def test_the_production_loop_fits_on_a_page():
