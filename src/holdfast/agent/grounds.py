@@ -24,6 +24,8 @@ Relied: TypeAlias = Mapping[str, Any] | tuple[str, ...]
 """Facts, or facts with the values that whoever made the plan was shown."""
 
 
+GROUNDS: Final = "grounds"
+"""What a step found when it looked whether the facts that it rests on were corrected, as a journaled value."""
 APPROVE: Final = "approve"
 """How the questions begin by which a plan or a step of it is approved."""
 
@@ -93,16 +95,16 @@ class Grounds:
         """The facts that this step relies on and that were corrected since."""
         if step not in self._relies:
             return ()
-        found = await values.value(scope, "corrected", lambda: _listed(self._wrong(step)))
-        return tuple(found["facts"])
+        found = await values.value(scope, GROUNDS, lambda: _listed(self._wrong(step)))
+        return tuple(found["corrected"])
 
     async def shaken(self, scope: Scope) -> Shaken | None:
         """What corrections did to the plan as a whole; None where they did nothing."""
         if not self._relies:
             return None
-        found = await values.value(scope, "corrected", self._all)
-        shaken = msgspec.convert(found, Shaken)
-        return shaken if shaken.facts else None
+        found = await values.value(scope, GROUNDS, self._all)
+        facts, dropped, executed = (tuple(found[name]) for name in ("corrected", "dropped", "executed"))
+        return Shaken(facts, dropped, executed) if facts else None
 
     def _wrong(self, step: str) -> frozenset[str]:
         return self._known.shaken.get(self._path + step, frozenset())
@@ -125,7 +127,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _listed(facts: frozenset[str]) -> dict[str, Any]:
-    return {"facts": sorted(facts)}
+    return {"corrected": sorted(facts)}
 
 
 def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[str, frozenset[str]]:
