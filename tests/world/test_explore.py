@@ -159,3 +159,8 @@ def test_a_duplicate_stays_one_whatever_its_words(world: World):
 def test_a_word_that_is_too_long_is_broken():
     lines = wrapped("x" * 200, "    ", title=16).splitlines()
     assert [len(line) for line in lines] == [WIDTH - 16, WIDTH, WIDTH, 200 - (WIDTH - 20) - 2 * (WIDTH - 4) + 4]
+
+
+def test_a_sign_that_is_as_wide_as_two_is_counted_as_two():
+    lines = wrapped("請求書" * 30, "  ").splitlines()
+    assert [len(line) for line in lines] == [2 + 35, 2 + 35, 2 + 20]

@@ -86,3 +86,23 @@ def test_async_code_cannot_ask(world: World, asking: Callable[[World], object]):
 def test_what_makes_no_sense_is_refused(world: World, order: Callable[[World], object], said: str):
     with pytest.raises(UsageError, match=said):
         order(world)
+
+
+@tool
+async def fetch(order: str) -> str:
+    _, writer = await asyncio.open_connection("127.0.0.1", 9)
+    writer.close()
+    return order
+
+
+@agent(run_id="fetch-{order}", tools=[fetch])
+async def fetcher(run: Run, order: str) -> str:
+    return await fetch(order)
+
+
+def test_an_async_client_is_told_that_there_is_no_network(world: World):
+    with pytest.raises(AssertionError) as told:
+        world.explore(fetcher, "17")
+    story = " ".join(str(told.value).split())
+    assert "nothing was explored: without any crash fetch#1 is left unknown" in story
+    assert "no network for async clients" in story

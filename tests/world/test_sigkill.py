@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import msgspec
 import pytest
@@ -208,3 +211,53 @@ def test_the_option_of_the_plugin(tmp_path: Path):
     assert ran.returncode == 1, ran.stdout
     assert "boundaries change what the world sees" in ran.stdout
     assert "each process killed with SIGKILL" in ran.stdout
+
+
+class Shop(BaseHTTPRequestHandler):
+    """A real server in the test's own process, that dedupes on the key."""
+
+    def do_POST(self) -> None:
+        self.server.sold.setdefault(self.headers["Idempotency-Key"], self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Sales:
+    """What the server counts, as the world asks for it."""
+
+    lives_outside = True
+
+    def __init__(self) -> None:
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+        self.reset()
+
+    def effects(self) -> list[str]:
+        return [f"sold {path}" for path in self.server.sold.values()]
+
+    def reset(self) -> None:
+        self.server.sold = {}
+
+
+def test_a_server_outside_is_a_witness_too(killing: World):
+    sales = Sales()
+    serving = threading.Thread(target=sales.server.serve_forever, daemon=True)
+    serving.start()
+
+    @tool(idempotency=Key.forever())
+    def sell(order: str) -> None:
+        key = {"Idempotency-Key": current_operation().key}
+        urlopen(Request(f"http://127.0.0.1:{sales.server.server_port}/{order}", b"", key)).close()
+
+    @agent(run_id="sell-{order}", tools=[sell])
+    async def seller(run: Run, order: str) -> None:
+        await sell(order)
+
+    killing.use(sales)
+    explored = killing.explore(seller, "17")
+    sales.server.shutdown()
+    serving.join()
+    sales.server.server_close()
+    assert explored.undisturbed == ["sell(order='17')", "Sales: sold /17"]

@@ -50,9 +50,8 @@ def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     Raises `AssertionError` where the run fails by itself: nothing could be learned from its crashes.
     """
     calm = perform(())
-    if calm.end.failed or calm.end.status == "stuck":
-        why = f"nothing was explored: without any crash the run is {calm.end.status}: {calm.end.reason}"
-        raise AssertionError(wrapped(why, title=TITLE)) from calm.end.error
+    if why := _hopeless(calm.end, rules):
+        raise AssertionError(wrapped(f"nothing was explored: without any crash {why}", title=TITLE)) from calm.end.error
     judging = _Judge(contracts, calm, rules)
     count = len(calm.end.boundaries)
     resumed = [_resumed(judging, perform, number) for number in range(1, count + 1)]
@@ -63,6 +62,15 @@ def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     return Exploration(
         count, [one.words for one in calm.effects], judging.findings, judging.reworded, len(tried), len(wanted)
     )
+
+
+def _hopeless(end: Ended, rules: Rules) -> str:
+    """Why crashes could show nothing that is not wrong without them."""
+    if end.failed or end.status == "stuck":
+        return f"the run is {end.status}: {end.reason}"
+    if end.unknown and not rules.allow_unknown:
+        return f"{end.unknown} is left unknown: {end.asks or end.reason}"
+    return ""
 
 
 def _resumed(judging: _Judge, perform: Perform, number: int) -> int:

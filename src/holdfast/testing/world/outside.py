@@ -38,7 +38,7 @@ class Carried(msgspec.Struct, frozen=True):
     answers: dict[Name, bytes]
     late: bytes
     rest: bytes
-    services: list[State]
+    services: list[State | None]
 
 
 class Outside:

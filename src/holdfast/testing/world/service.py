@@ -14,7 +14,11 @@ _Named = dict[str, Any] | None
 
 
 class Service(Protocol):
-    """A fake system that a test brings along. It counts its own effects."""
+    """A fake system that a test brings along. It counts its own effects.
+
+    One whose state is in a file or in a server, and not in the object, says so under `--holdfast-sigkill` by the
+    attribute `lives_outside = True`: it is asked in the test's own process alone.
+    """
 
     def effects(self) -> list[str]:
         """What happened there, in order; equal texts are equal effects."""
@@ -32,21 +36,25 @@ class State(msgspec.Struct, frozen=True):
     effects: list[str]
 
 
-def state_of(service: Service) -> State:
-    """For another process. Raises `UsageError` where the service holds what cannot leave this one."""
+def state_of(service: Service) -> State | None:
+    """For another process; None where it lives outside. Raises `UsageError` where it holds what cannot leave."""
+    if getattr(service, "lives_outside", False):
+        return None
     return State(packed(type(service).__name__, service.__getstate__()), list(service.effects()))
 
 
-def restore(service: Service, state: State) -> None:
+def restore(service: Service, state: State | None) -> None:
     """As unpickling does, but in place: tools and tests know this object.
 
     Raises `UsageError` where it does not count the same afterwards.
     """
+    if state is None:
+        return
     _set(service, unpacked(state.packed))
     if list(service.effects()) != state.effects:
         raise UsageError(
             f"{type(service).__name__} keeps what it counts elsewhere, so that it dies with a killed process",
-            next_step="keep it in the object's own attributes, in a file or in a server",
+            next_step="keep it in the object's own attributes, or in a file or a server, and say lives_outside = True",
         )
 
 

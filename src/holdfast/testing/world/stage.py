@@ -22,6 +22,7 @@ from holdfast.errors import (
     RunStopped,
     RunSuspended,
     TransactionAborted,
+    UsageError,
 )
 from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
@@ -115,7 +116,7 @@ class Stage:
     def __init__(
         self, task: Task, outside: Outside, kills: Sequence[int], home: Callable[[Stage], Home], before: Before
     ) -> None:
-        self.loop: Final = SimLoop(lambda actors: actors[0], most_steps=5_000_000, now_s=before.now_s)
+        self.loop: Final = _Offline(lambda actors: actors[0], most_steps=5_000_000, now_s=before.now_s)
         self.boot = "boot"
         self.contained: dict[str, bool] = {}
         self.skew_ms = 0
@@ -262,6 +263,26 @@ class Stage:
     async def _at_rest(self) -> bool:
         finished = self._actor is not None and all(task.done() for task, _ in self._actor.tasks)
         return finished and self._actor is not None and self._actor.alive and await self._over()
+
+
+class _Offline(SimLoop):
+    """Its time is not that of a network: who awaits an answer would wait for ever."""
+
+    async def create_connection(self, *_args: Any, **_options: Any) -> Any:
+        """What async clients call. Raises `UsageError`."""
+        raise _no_network()
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """What other async clients call. Raises `UsageError`."""
+        del sock, address
+        raise _no_network()
+
+
+def _no_network() -> UsageError:
+    return UsageError(
+        "the world of a test has a time of its own, and no network for async clients",
+        next_step="let the tool talk to a fake (world.use), stub it (world.stub), or use a synchronous client",
+    )
 
 
 class InMemory:

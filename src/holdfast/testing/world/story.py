@@ -5,14 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
+from unicodedata import east_asian_width
 
 import msgspec
 
 WIDTH: Final = 72
-"""The longest line of a story, in characters: pytest puts eight more before each, and a terminal has eighty."""
+"""The longest line of a story, in columns: pytest puts eight more before each, and a terminal has eighty."""
 
 TITLE: Final = 16
 """What it puts before the first one besides: the name of the error."""
+
+_FILLER: Final = "\0"
 
 _ALIKE: Final = 8
 """How many boundaries of the same kind are named."""
@@ -124,16 +127,20 @@ class Exploration(msgspec.Struct, frozen=True):
 
 
 def wrapped(text: str, indent: str = "", *, title: int = 0) -> str:
-    """In lines of at most `WIDTH` characters, the first shorter by `title`; a word that is longer is broken."""
-    lines = text.splitlines() or [""]
+    """In lines of at most `WIDTH` columns, the first shorter by `title`; a word that is longer is broken."""
     filled = [
         textwrap.fill(
-            line, WIDTH, initial_indent=indent + " " * (title if not number else 0), subsequent_indent=indent,
-            break_on_hyphens=False,
+            _two_columns(line), WIDTH, initial_indent=indent + " " * (0 if number else title),
+            subsequent_indent=indent, break_on_hyphens=False,
         )
-        for number, line in enumerate(lines)
+        for number, line in enumerate(text.splitlines() or [""])
     ]  # fmt: skip
-    return "\n".join(filled)[title:]
+    return "\n".join(filled)[title:].replace(_FILLER, "")
+
+
+def _two_columns(text: str) -> str:
+    """With a filler behind each character that is as wide as two."""
+    return "".join(sign + _FILLER if east_asian_width(sign) in "WF" else sign for sign in text)
 
 
 def _listed(effects: Sequence[str]) -> str:
