@@ -153,3 +153,13 @@ def test_an_answer_that_does_not_fit_is_read_by_whoever_has_the_code(holdfast: L
     assert "is not what book returns; expected str" in resumed.err
     assert holdfast("resolve", "stay-7/book#1", "--happened", "--result", '"room 7"', "--by", "bea").status == 0
     assert holdfast("resume", "stay-7").out == '"room 7"\n'
+
+
+def test_a_fork_inherits_how_parts_ended_and_does_not_count_them_as_writes(holdfast: Lab):
+    holdfast.write("mail.py", MAILER)
+    assert holdfast("run", "mail.py:mailing", '"mon"').status == 3
+    holdfast("deliver", "mail-eve", "--id", "m1")
+    assert holdfast("resume", "mail-mon").status == 0
+    assert "part#1" not in holdfast("fork", "mail-mon", "--at", "send#1", "--as", "before").out
+    assert holdfast("fork", "mail-mon", "--at", "parts#1", "--as", "after").status == 0
+    assert holdfast("resume", "after").json == ["ann", "eve"]

@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import subprocess
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -62,3 +64,30 @@ def test_an_endpoint_is_disabled_enabled_and_removed_by_name(holdfast: Lab):
     assert holdfast("webhooks", "enable", "ops").lines[0].endswith("enabled")
     assert holdfast("webhooks", "--json").json["webhooks"][0]["kinds"] == ["run.stopped"]
     assert holdfast("webhooks", "remove", "ops").lines == ["Nobody is told."]
+
+
+def test_a_worker_that_is_killed_while_it_sends_is_followed_by_one_that_sends_the_same(holdfast: Lab):
+    holdfast.write("desk.py", GREET)
+    with receiving() as ops:
+        holdfast("webhooks", "add", "ops", ops.url, "--secret-env", "OPS_SECRET", "--private")
+        holdfast("run", "desk.py:greet", '"ann"')
+        take, workers = ops.take, list[subprocess.Popen[str]]()
+
+        def kill_whoever_sends(headers: dict[str, str], body: bytes) -> int:
+            status = take(headers, body)
+            if len(ops.came) == 1:
+                started.wait()
+                workers[0].kill()
+            return status
+
+        ops.take = kill_whoever_sends  # type: ignore[method-assign]  # a receiver that lets its sender die
+        started = threading.Event()
+        workers.append(holdfast.start("worker", "desk.py:greet", "--private-webhooks"))
+        started.set()
+        workers[0].communicate()
+        assert workers[0].returncode == -9
+        assert holdfast("webhooks", "--json").json["webhooks"][0]["delivered"] == 0
+        while not holdfast("webhooks", "--json").json["webhooks"][0]["delivered"]:
+            holdfast("worker", "desk.py:greet", "--once", "--private-webhooks")
+    assert len(ops.came) >= 2
+    assert len(set(ops.ids)) == 1, "the receiver had acted, and can tell"

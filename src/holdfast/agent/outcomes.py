@@ -39,8 +39,9 @@ def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str
     if operation.reused:
         text = f"{operation.reused} stands already"
         reused: Outcome[R] = Outcome(
-            "succeeded", name, tool.name, operation.basis, text, reused=operation.reused, arguments=arguments
-        )
+            "succeeded", name, tool.name, operation.basis, text, reused=operation.reused, arguments=arguments,
+            pending=told.parts,
+        )  # fmt: skip
         return _with_value(tool, reused, operation.result, operation.reason if operation.lost else "")
     status = operation.status
     if status != "succeeded":

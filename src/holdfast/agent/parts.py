@@ -54,4 +54,5 @@ def _parts(instance: Instance, step: str) -> list[OperationState]:
 
 
 def _told(part: OperationState) -> Part:
-    return Part(part.step, part.status, part.basis, part.reason, part.code, msgspec.json.decode(part.result))
+    status = "succeeded" if part.reused else part.status  # in a fork it refers to that of its parent
+    return Part(part.step, status, part.basis, part.reason, part.code, msgspec.json.decode(part.result))

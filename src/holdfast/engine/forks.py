@@ -65,7 +65,9 @@ async def done_by_an_ancestor(flight: Flight) -> Elsewhere | None:
 
 def _repeats(flight: Flight, other: OperationState) -> bool:
     intent, theirs = flight.operation.intent, other.intent
-    same = theirs.tool == intent.tool and (theirs.digest == intent.digest or other.step == flight.step)
+    if theirs.tool != intent.tool or theirs.completes:
+        return False
+    same = theirs.digest == intent.digest or other.step == flight.step
     return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
 
 

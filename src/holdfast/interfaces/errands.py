@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +10,9 @@ import msgspec
 from holdfast.agent.agent import Agent
 from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
 from holdfast.engine.cursor import Cursor
+from holdfast.engine.engine import LOG
 from holdfast.engine.runner import Input
+from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Entry
 from holdfast.model.webhooks import Message
@@ -18,16 +21,20 @@ PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying w
 
 
 class Errands:
-    """The errands of one app. Doing them twice, or in two processes at once, changes nothing."""
+    """The errands of one app. Doing them twice, or in two processes at once, changes nothing.
+
+    What one of them meets keeps no other from being done, and no run from being looked for.
+    """
 
     def __init__(self, service: Service, sender: Agent[Message, Any]) -> None:
         self._service = service
         self._sender = sender
         self._deliveries = Cursor(service.engine.journal, DELIVERIES)
+        self._finished: set[int] = set()  # past an announcement whose message has not come
 
     async def run(self) -> None:
-        """Do what there is to do now."""
-        await self._service.engine.outbox.hand_out(self._stored)
+        """Do what there is to do now. Raises `JournalUnavailable`."""
+        await self._alone(self._service.engine.outbox.hand_out(self._stored))
         await self._finish_deliveries()
 
     def _stored(self, message: Message) -> Input:
@@ -35,17 +42,30 @@ class Errands:
 
     async def _finish_deliveries(self) -> None:
         """Wake every run for which something was stored, and whose deliverer may have died before it said so."""
+        waiting = False
         for entry in await self._deliveries.news():
-            if not await self._finished(entry):
-                return
-            await self._deliveries.passed(entry.id)
+            if entry.id not in self._finished and not await self._finish(entry):
+                waiting = True
+            elif waiting:
+                self._finished.add(entry.id)
+            else:
+                await self._deliveries.passed(entry.id)
+                self._finished.discard(entry.id)
 
-    async def _finished(self, entry: Entry) -> bool:
+    async def _finish(self, entry: Entry) -> bool:
         """Whether nothing more can come of it: it was brought, or whoever announced it has been silent for long."""
         engine = self._service.engine
         announced = msgspec.json.decode(entry.body, type=Delivering)
         arrived = await engine.journal.entries(arrived_stream(announced.key))
         if any(one.key == announced.id for one in arrived):
-            await self._service.bring(announced.key)
+            await self._alone(self._service.bring(announced.key))
             return True
         return engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS
+
+    async def _alone(self, errand: Awaitable[object]) -> None:
+        try:
+            await errand
+        except JournalUnavailable:
+            raise
+        except HoldfastError as error:
+            LOG.warning("an errand could not be done: %s", error)

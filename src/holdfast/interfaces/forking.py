@@ -65,7 +65,8 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
     rests = r.RunSuspended(reason=reason, at=origin.at, up=origin.up)
     bodies = [encode(record) for record in (*_inherited(parent, prefix), origin, rests)]
     await _write(engine, new, whole, bodies, reason)
-    again = [operation_id(parent, name) for name in whole.operations if name not in history.operations]
+    later = (one for one in whole.operations.values() if one.step not in history.operations)
+    again = [operation_id(parent, one.step) for one in later if not one.intent.completes]
     return Forked(new, parent, step, [*dict.fromkeys(name for _, record in prefix if (name := step_of(record)))], again)
 
 
