@@ -62,6 +62,23 @@ def test_the_change_is_taken_back_and_what_others_did_stays(repository: Path):
     assert git(repository, "status", "--porcelain") == ""
 
 
+def test_who_dies_before_the_branch_is_moved_leaves_nothing_half_done(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def dies(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    head = git(repository, "rev-parse", "HEAD")
+    with operation(key="k-2"):
+        with monkeypatch.context() as here:
+            here.setattr(commits, "_move_on", dies)
+            with pytest.raises(KeyboardInterrupt):
+                revert_commit(repository, forward())
+        assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == (head, "")
+        revert_commit(repository, forward())
+    assert git(repository, "log", "--format=%s").count("Revert") == 1
+
+
 def test_in_a_bare_repository_too(repository: Path, tmp_path: Path):
     bare = tmp_path / "bare.git"
     git(repository, "clone", "-q", "--bare", ".", str(bare))
@@ -93,14 +110,11 @@ def test_a_branch_that_moved_meanwhile_is_tried_again(repository: Path, monkeypa
         commit(repository, "In between", between=b"y\n")
         return made
 
-    monkeypatch.setattr(commits, "_committed", and_somebody_else)
     with operation(key="k-2"):
-        with pytest.raises(NotSent, match="moved on"):
-            revert_commit(repository, forward())
-        monkeypatch.undo()
-        for who in ("AUTHOR", "COMMITTER"):
-            monkeypatch.setenv(f"GIT_{who}_NAME", "deployer")
-            monkeypatch.setenv(f"GIT_{who}_EMAIL", "deployer@example.com")
+        with monkeypatch.context() as here:
+            here.setattr(commits, "_committed", and_somebody_else)
+            with pytest.raises(NotSent, match="moved on"):
+                revert_commit(repository, forward())
         revert_commit(repository, forward())
     assert git(repository, "log", "--format=%s").splitlines()[1] == "In between"
 

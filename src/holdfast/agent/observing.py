@@ -78,16 +78,27 @@ class Facts:
         stakes: Stakes = Stakes(),  # noqa: B008 - a frozen value
         choices: Sequence[Scalar] = (),
     ) -> Fact:
-        """The fact, at the smaller expected cost: inferred, or asked of a person. The figures are journaled."""
+        """The fact, at the smaller expected cost: inferred, or asked of a person. The figures are journaled.
+
+        Raises `TimeoutError` where nobody answers within the time of the stakes, and there is no guess to take then.
+        """
         weighed = weigh(name, guess, stakes)
         recorded = await self._journaled(f"weighed:{name}", lambda: weighed, type(weighed))
         if recorded.chosen == "infer" and guess is not None:
-            await self.learn(
-                name, guess.value, source=guess.source, inferred_from=guess.inferred_from, confidence=guess.confidence
-            )
-        else:
-            answer = await ask(self._scope(), question_of(question, choices, str), Limit(), None)
-            await self.learn(name, answer, source="a person's answer")
+            return await self._infer(name, guess, guess.source)
+        try:
+            answer = await ask(self._scope(), question_of(question, choices, str), Limit(stakes.within), None)
+        except TimeoutError:
+            if guess is None:
+                raise
+            return await self._infer(name, guess, f"{guess.source}; nobody answered in time")
+        await self.learn(name, answer, source="a person's answer")
+        return self._known.facts[name]
+
+    async def _infer(self, name: str, guess: Guess, source: str) -> Fact:
+        await self.learn(
+            name, guess.value, source=source, inferred_from=guess.inferred_from, confidence=guess.confidence
+        )
         return self._known.facts[name]
 
     async def fresh(self, name: str, within: timedelta) -> Fact | None:

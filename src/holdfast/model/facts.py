@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -38,10 +39,14 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 class Stakes(msgspec.Struct, frozen=True):
-    """What a question costs, and what acting on a wrong guess costs, in one unit of your choice."""
+    """What a question costs, and what acting on a wrong guess costs, in one unit of your choice.
+
+    `within` is how long an answer is waited for: then the guess is taken after all, if there is one.
+    """
 
     asking: float = 1.0
     error: float = 10.0
+    within: timedelta | None = None
 
 
 class Weighed(msgspec.Struct, frozen=True):

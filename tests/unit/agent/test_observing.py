@@ -57,6 +57,25 @@ async def test_a_fact_that_is_too_old_has_to_be_read_again(lab: Lab):
 
 
 @virtual
+async def test_where_nobody_answers_in_time_the_guess_is_taken_and_says_so(lab: Lab):
+    hasty = Stakes(asking=1, error=9, within=timedelta(minutes=5))
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[object]:
+        guessed = await run.facts.ask_or_infer("airport", "Which?", guess=Guess("JFK", 0.5, "history"), stakes=hasty)
+        try:
+            await run.facts.ask_or_infer("day", "When?", stakes=hasty)
+        except TimeoutError:
+            return [guessed.value, guessed.inferred, guessed.source, run.facts.get("day")]
+        return []
+
+    told = ["JFK", True, "history; nobody answered in time", None]
+    async with lab.app(desk, hold_ms=3_600_000) as app:
+        assert await app.run(desk, "ann") == told
+        assert await app.run(desk, "ann") == told
+
+
+@virtual
 async def test_a_fact_that_cannot_be_recorded_is_refused(lab: Lab):
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> list[str]:
