@@ -28,7 +28,7 @@ from mutants import Replacing, mutants
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODEL: Final = ROOT / "src" / "holdfast" / "model"
-TARGETS: Final = ("decide", "sending", "proving", "case", "weigh", "operation", "transitions")
+TARGETS: Final = ("decide", "sending", "proving", "case", "weigh", "operation", "transitions", "transitions_people")
 TESTS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
 EXPLAINED: Final = ROOT / "scripts" / "mutation_survivors.toml"
 TIME_LIMIT_S: Final = 20

@@ -27,9 +27,6 @@
 | 23 | the first pass sees objects, and replay sees what was stored |
 | 24 | an outcome is told before it is durable |
 | 25 | nobody knows who proved it |
-
-Not held yet, for want of the parts they speak of: expiry and double answers of approvals (16, 17), forks at an open
-operation (22).
 """
 
 import ast
@@ -110,8 +107,11 @@ HELD_BY = {
         "unit/engine/test_timers.py::test_an_event_that_came_early_is_kept_and_each_is_taken_once",
         "unit/engine/test_suspension.py::test_the_first_of_two_people_is_heard_and_the_second_is_told_so",
         "simulation/test_stories.py::test_webhooks_that_come_twice_or_to_a_worker_that_dies_are_heard_once",
+        "unit/engine/test_gates.py::test_of_two_words_the_first_counts_and_both_are_on_record",
     ),
     17: (
+        "unit/engine/test_gates.py::test_an_approval_that_was_not_used_in_time_is_asked_for_again",
+        "unit/engine/test_gates.py::test_a_contract_that_changed_after_the_yes_is_asked_about_again",
         "hard_cases/test_decided.py::test_planned_only_is_never_ambiguous_and_started_always_is",
         "hard_cases/test_decided.py::test_an_approval_of_three_days_ago_does_not_send_on_stale_preconditions",
         "hard_cases/test_decided.py::test_one_approval_covers_every_attempt_of_its_operation",
@@ -136,7 +136,10 @@ HELD_BY = {
         "unit/agent/test_decide.py::test_tries_that_a_dead_process_made_count",
         "simulation/test_cases.py::test_a_model_that_never_says_the_same_twice_is_asked_once_for_each_answer_on_record",
     ),
-    22: ("unit/engine/test_replay.py::test_a_run_that_a_bug_stopped_goes_on_after_the_fix_under_the_same_id",),
+    22: (
+        "unit/engine/test_replay.py::test_a_run_that_a_bug_stopped_goes_on_after_the_fix_under_the_same_id",
+        "cli/test_history.py::test_a_fork_is_asked_about_what_its_parent_did_otherwise_at_the_same_step_or_does_meanwhile",
+    ),
     23: (
         "unit/engine/test_replay.py::test_results_have_their_annotated_type_live_and_on_replay",
         "unit/engine/test_replay.py::test_refusals_arrive_as_the_same_error_live_and_on_replay",
