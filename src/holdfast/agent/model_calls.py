@@ -6,9 +6,14 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from holdfast.agent.offering import offered_tools
+from holdfast.engine.boundary import sealing
 from holdfast.engine.scopes import Scope
-from holdfast.errors import ArgumentError, MustHold, ParameterMismatch
+from holdfast.engine.values import value_at
+from holdfast.errors import ArgumentError, MustHold
+from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.values_parameters import parameters_schema, parse_arguments
 
@@ -42,27 +47,58 @@ def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
             return {"name": tool.name, "description": about, "parameters": parameters}
 
 
+@sealing
 async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any]:
-    """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception."""
+    """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception.
+
+    A refusal is journaled: on replay the model was told the same, whatever the tools take by then.
+    """
+    scope.instance.check()
+    label = name if can_name(name) else "?"
+    step = scope.step(f"call:{label}")
+    if step in scope.instance.history.answers:
+        return await _told(scope, name, step, _Refusal("", ""))
+    before = dict(scope.counts)
+    outcome = await _performed(scope, name, arguments)
+    if not isinstance(outcome, _Refusal):
+        return outcome
+    taken = [base for base, count in scope.counts.items() if count != before.get(base, 0)]
+    return await _told(scope, name, step, msgspec.structs.replace(outcome, taken=taken))
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Why a call was refused. `taken` are the steps that had been named for it, without their numbers."""
+
+    reason: str
+    code: str
+    taken: list[str] = []
+
+
+async def _performed(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any] | _Refusal:
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
-    scope.instance.check()
     tools = offered_tools(scope.instance)
     if name not in tools:
         known = ", ".join(sorted(tools)) or "none"
-        return _refused(scope, name, f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")
+        return _Refusal(f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")
     tool: Tool[Any, Any] = tools[name]
     try:
         parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
         bound = tool.shape.bind((), parsed)
         return await outcome_of(tool, bound, None, model=True)
     except (ArgumentError, TypeError, ValueError) as error:
-        return _refused(scope, name, str(error), "bad_arguments")
+        return _Refusal(str(error), "bad_arguments")
     except MustHold as error:
-        return _refused(scope, name, error.message, "must_hold")
-    except ParameterMismatch as error:
-        return _refused(scope, name, f"{error.message}; {error.known}", "mismatch")
+        return _Refusal(error.message, "must_hold")
 
 
-def _refused(scope: Scope, name: str, reason: str, code: str) -> Outcome[Any]:
-    return Outcome("failed", f"{scope.instance.run}/{scope.path}{name}", name, reason=reason, code=code)
+async def _told(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
+    """The refusal on record, which this one is unless there is one already; steps are named on as they were then."""
+    live = step not in scope.instance.history.answers
+    fresh: dict[str, Any] = msgspec.to_builtins(refusal)
+    stored = msgspec.convert(await value_at(scope, step, "refused", lambda: fresh), _Refusal)
+    if not live:
+        for base in stored.taken:
+            scope.counts[base] = scope.counts.get(base, 0) + 1
+    named = f"{scope.instance.run}/{scope.path}{name}"
+    return Outcome("failed", named, name, reason=stored.reason, code=stored.code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.elsewhere import (
     Holder,
@@ -21,7 +21,6 @@ from holdfast.engine.elsewhere import (
 )
 from holdfast.engine.flight import Flight
 from holdfast.engine.forks import done_by_an_ancestor
-from holdfast.errors import ParameterMismatch
 from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere
@@ -52,14 +51,8 @@ async def _look_at_claim(flight: Flight) -> None:
     holder = last_holder(entries)
     flight.holder = holder
     if holder is not None and holder.stands and holder.note.operation != flight.id:
-        if holder.note.digest != intent.digest:
-            raise ParameterMismatch(
-                f"{flight.id}: {intent.tool} {intent.claim!r} is already {holder.note.operation}, with other arguments",
-                run=flight.instance.run,
-                known=f"{holder.note.operation} is {holder.note.state}; nothing was sent for this call",
-                next_step=f"holdfast show {holder.note.operation.partition('/')[0]}",
-            )
-        flight.elsewhere = _standing(flight, "claim", holder)
+        mismatch = holder.note.digest != intent.digest
+        flight.elsewhere = replace(_standing(flight, "claim", holder), mismatch=mismatch)
         return
     if holder is not None and holder.stands:
         return  # it is ours: taken when the effect was held
@@ -82,7 +75,7 @@ async def _look_at_words(flight: Flight) -> None:
     if holder is None or not holder.stands or holder.note.digest != intent.digest:
         return
     flight.holder = holder
-    flight.elsewhere = msgspec.structs.replace(_standing(flight, "guard", holder), then=once.then)
+    flight.elsewhere = replace(_standing(flight, "guard", holder), then=once.then)
 
 
 def _standing(flight: Flight, by: str, holder: Holder) -> Elsewhere:

@@ -19,9 +19,13 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 @sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
     """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
+    scope.instance.check()
+    return await value_at(scope, scope.step(what, step), what, fresh)
+
+
+async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | Awaitable[T]]) -> T:
+    """As `value`, for the step of that name."""
     instance = scope.instance
-    instance.check()
-    name = scope.step(what, step)
     recorded = instance.history.answers.get(name)
     if recorded is None:
         if instance.history.transactions:

@@ -32,6 +32,8 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 RETURNED = Basis("returned")
+MISMATCH = "mismatch"
+"""The code of a failure: its business key names an effect with other arguments."""
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,11 +11,12 @@ from holdfast.errors import (
     OperationCancelled,
     OperationFailed,
     OutcomeUnknown,
+    ParameterMismatch,
     PreconditionsChanged,
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import DECLINED, EXPIRED, Outcome
+from holdfast.model.outcome import DECLINED, EXPIRED, MISMATCH, Outcome
 
 LOST = "result lost"
 
@@ -38,6 +39,11 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         )
     if outcome.status == "cancelled":
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
+    if outcome.code == MISMATCH:
+        return ParameterMismatch(
+            f"{outcome.operation}: {outcome.reason}", run=outcome.operation.partition("/")[0],
+            known="nothing was sent for this call", next_step=f"holdfast why {outcome.operation}",
+        )  # fmt: skip
     if outcome.code == "stale":
         return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
     if outcome.code in {DECLINED, EXPIRED} and outcome.basis is not None and outcome.basis.by in {"person", "rule"}:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Move, Observe, Park, Reuse, Settle, Wait
+from holdfast.model.outcome import MISMATCH
 from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
 from holdfast.model.weigh import until_believable_ms
 
@@ -42,6 +43,10 @@ def _elsewhere(case: Case) -> Move | None:
     other = case.situation.elsewhere
     if other is None or other.then == "allow" or case.operation.one_more:
         return None
+    if other.mismatch:
+        intent = case.operation.intent
+        reason = f"{intent.tool} {intent.claim!r} is already {other.source}, with other arguments"
+        return Settle("other arguments under one business key", "failed", RULE, reason, MISMATCH)
     if other.state == "pending" and other.deferred and other.by == "guard":
         return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.state == "pending":

@@ -24,7 +24,7 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     """An effect of another operation that this one meets: the same business key, a repeat, or what a fork would repeat.
 
     `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
-    accepted it and answers later.
+    accepted it and answers later. `mismatch`: it has other arguments under the same business key.
     """
 
     by: Literal["claim", "guard", "fork"]
@@ -33,6 +33,7 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     then: Repeat = "replay"
     waited_out: bool = False
     deferred: bool = False
+    mismatch: bool = False
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):

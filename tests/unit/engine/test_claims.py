@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Ambiguous, Key, NotSent, Rejected, Run, agent, current_operation, tool
+from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
 from holdfast.errors import OperationFailed, ParameterMismatch, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -69,6 +69,44 @@ async def test_other_arguments_under_one_key_are_a_mismatch(lab: Lab):
         with pytest.raises(ParameterMismatch, match="is already a/charge#1, with other arguments"):
             await app.run(desk, order("b", cents="999"))
     assert lab.sent == ["charge-1"]
+
+
+@virtual
+async def test_a_mismatch_is_told_again_on_replay_although_the_key_is_free_by_then(lab: Lab):
+    """Else the replay would send what the first pass was told is not sent."""
+    bank = Bank(lab)
+
+    @tool(idempotency=Key.forever(), claim="invoice")
+    async def charge(invoice: str, cents: int) -> str:
+        return await bank.charge()
+
+    @charge.compensate(restores=True)
+    async def refund(operation: Operation[str]) -> None:
+        lab.sent.append("refund")
+
+    @agent(run_id="{given[run]}")
+    async def desk(run: Run, given: dict[str, str]) -> str:
+        try:
+            done = await charge(given["invoice"], int(given.get("cents", "1")))
+        except ParameterMismatch as error:
+            done = error.message
+        await run.sleep(timedelta(seconds=5))
+        return done
+
+    async with lab.app(desk) as app:
+        await app.run(desk, order("a"))
+    app = lab.make(desk)
+    process = lab.processes[-1]
+    await app.open()
+    app.start(desk, order("b", cents="999"))
+    await lab.pass_time(seconds=2)
+    await lab.bury(app, process)
+    async with lab.app(desk) as app:
+        await app.undo("a", by="ann")
+        assert "is already a/charge#1, with other arguments" in await app.run(desk, order("b", cents="999"))
+        settled = lab.of("b", r.OperationSettled)[-1]
+    assert (settled.status, settled.code) == ("failed", "mismatch")
+    assert lab.sent == ["charge-1", "refund"]
 
 
 @virtual

@@ -356,3 +356,11 @@ def test_a_question_whose_subject_changed_is_asked_anew():
     story = Story().planned().took(r.OperationParked(step=STEP, why="a gate", asks="d1"))
     assert story.says(gate="wanted", asks="d1") == "wait for person: a person is asked"
     assert story.says(gate="wanted", asks="d2") == "gate: what a person was asked about has changed"
+
+
+def test_other_arguments_under_one_business_key_are_proven_unsent():
+    met = Elsewhere("claim", "pending", "other/charge#1", mismatch=True)
+    move = Story(claim="A-17").planned().decide(elsewhere=met)
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.code) == ("failed", "mismatch")
+    assert move.reason == "charge 'A-17' is already other/charge#1, with other arguments"
