@@ -137,6 +137,16 @@ def test_half_of_what_is_named_is_done(world: World):
     assert world.run(gives_up, "party").calls[0] == "invite(to=['ann'], seats=3)"
 
 
+def test_what_has_no_halves_is_done_and_its_reply_breaks_off(world: World):
+    @agent(run_id="{party}", tools=[invite])
+    async def told(run: Run, party: str) -> str:
+        return (await invite(["ann"]))[:7]
+
+    world.half_lands(invite)
+    ran = world.run(told, "party")
+    assert (ran.effects, ran.result) == (["invite"], "invited")
+
+
 def test_half_of_a_reply_comes_back(world: World):
     world.cut_reply(guests)
     assert world.run(host, "party").result == ["ann", "bob"]

@@ -53,9 +53,6 @@ class Fault(msgspec.Struct):
     parameter: str = ""
 
 
-NO_FAULT: Final = Fault("lose_reply", times=0)
-
-
 class Effect(msgspec.Struct, frozen=True):
     """Something that really happened: what a tool did, whatever its caller heard, or a line that a fake counted.
 
@@ -122,33 +119,32 @@ async def send(wire: Wire, tool: AnyTool, served: tuple[Any, ...], arguments: Ma
     """One call of a tool, with what becomes of it on the way. Raises what a client library would raise."""
     request = Request(tool, served, arguments, current_operation())
     writes = tool.contract.effect == "write"
-    fault = wire.fault(request) or NO_FAULT
-    kind = None if fault is NO_FAULT else fault.kind
+    fault = wire.fault(request)
     if writes:
         wire.reached(f"before {tool.name} is done")
-    if kind in {"lose_request", "land_late"}:
+    if fault is not None and fault.kind in ("lose_request", "land_late"):
         request.at.key_read = True  # the tool's code is not run now, and must not look careless for it
-        if kind == "land_late":
+        if fault.kind == "land_late":
             wire.send_later(request, fault.after_s)
-        raise _timeout(kind)
-    half = half_of(arguments, fault.parameter) if kind == "half_lands" else None
+        raise _timeout(fault.kind)
+    half = half_of(arguments, fault.parameter) if fault is not None and fault.kind == "half_lands" else None
     result = await wire.perform(request, arguments if half is None else half)
-    if kind == "deliver_twice":
+    if fault is not None and fault.kind == "deliver_twice":
         result = await wire.perform(request, arguments)
     if writes:
         wire.reached(f"after {tool.name} was done, before its reply")
-    return await _reply(fault, kind, result, halved=half is not None)
+    return result if fault is None else await _reply(fault, result, halved=half is not None)
 
 
-async def _reply(fault: Fault, kind: Kind | None, result: Any, *, halved: bool) -> Any:
-    match kind:
+async def _reply(fault: Fault, result: Any, *, halved: bool) -> Any:
+    match fault.kind:
         case "lose_reply":
-            raise _timeout(kind)
-        case "half_lands" if halved:
-            raise _timeout(kind)
+            raise _timeout(fault.kind)
+        case "half_lands":
+            raise _timeout(fault.kind) if halved else _broken_off()
         case "fail_after":
-            raise ServerError(f"injected fault: {WORDS[kind]}")
-        case "half_lands" | "cut_reply":
+            raise ServerError(f"injected fault: {WORDS[fault.kind]}")
+        case "cut_reply":
             return _half_of_reply(result)
         case "answer_late":
             await asyncio.sleep(fault.after_s)
@@ -157,8 +153,12 @@ async def _reply(fault: Fault, kind: Kind | None, result: Any, *, halved: bool) 
             return result
 
 
-def _timeout(kind: Kind | None) -> TimeoutError:
-    return TimeoutError(f"injected fault: {WORDS[kind]}" if kind else "")
+def _timeout(kind: Kind) -> TimeoutError:
+    return TimeoutError(f"injected fault: {WORDS[kind]}")
+
+
+def _broken_off() -> ConnectionError:
+    return ConnectionError("injected fault: the connection broke off in the middle of the reply")
 
 
 def half_of(arguments: Mapping[str, Any], parameter: str = "") -> dict[str, Any] | None:
@@ -173,7 +173,7 @@ def _half_of_reply(result: Any) -> Any:
     """Half of a list or mapping; anything else breaks off, and a client notices."""
     if _is_many(result):
         return _half(result)
-    raise ConnectionError(f"injected fault: {WORDS['cut_reply']}, the connection broke off")
+    raise _broken_off()
 
 
 def _is_many(value: object) -> bool:

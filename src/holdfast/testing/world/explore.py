@@ -17,6 +17,11 @@ MOST_PAIRS: Final = 1000
 """How many pairs of crashes are tried, spread evenly over all of them, where there are more."""
 
 
+_OTHER_WAY: Final = (
+    "after the crash the run took another way: what decides is not journaled, or branches at once end in another order"
+)
+
+
 class Performed(msgspec.Struct, frozen=True):
     """How a run ended, and what the world saw."""
 
@@ -120,7 +125,7 @@ class _Judge:
             tool = end.unknown.partition("#")[0].rpartition("/")[2]
             return f"{end.unknown} is left unknown, and a person is asked", _why(self._contracts, tool)
         if less:
-            return f"{less[0].words} never happens: the run is {end.status}", end.reason
+            return f"{less[0].words} never happens: the run is {end.status}", end.reason or _OTHER_WAY
         if end.status != calm.status:
             return f"the run ends as {end.status} instead of {calm.status}", end.reason
         if end.result != calm.result and self._rules.compares_results and not reworded:
