@@ -142,3 +142,35 @@ async def test_a_plan_that_belongs_together_is_called_off_where_a_step_is_not_ap
         (asked,) = lab.of("t-x", r.QuestionAsked)
         await app.service.answer(f"t-x/{asked.step}", False, by="ann")
         assert "step seat was not approved" in await app.resume("t-x")
+
+
+@virtual
+async def test_what_waits_at_the_gate_of_its_tool_is_dropped_by_a_correction_too(lab: Lab):
+    @tool(idempotency=Key.forever(stores="all"), gate="airport != 'none'")
+    async def fly_out(airport: str) -> str:
+        return current_operation().key[:4]
+
+    @agent(run_id="g-{given}", tools=[fly_out])
+    async def gated(run: Run, given: str) -> list[str]:
+        async def corrected() -> None:
+            await run.wait_for("correction")
+            await run.facts.learn("airport", "LGA", source="the traveller")
+
+        async def executed() -> list[str]:
+            steps = (PlanStep(id="out", primary=Call("fly_out", {"airport": {"$fact": "airport"}})),)
+            try:
+                await run.execute(Plan(goal="g", name="trip", together=False, steps=steps))
+            except NewPlanNeeded as news:
+                return [*news.dropped, *news.executed]
+            return ["executed"]
+
+        await run.facts.learn("airport", "JFK", source="a guess")
+        told, _ = await run.gather(executed(), corrected())
+        return told
+
+    async with lab.app(gated) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(gated, "x")
+        await app.service.signal("g-x", "correction")
+        assert await app.resume("g-x") == ["~1/trip/out"]
+    assert lab.of("g-x", r.AttemptStarted) == []
