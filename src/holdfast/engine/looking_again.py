@@ -82,18 +82,17 @@ async def _look(engine: Engine, claimed: Claimed) -> Looked:
 async def _give_back(instance: Instance, reason: str, before: set[str]) -> Looked:
     """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first."""
     run, history = instance.run, instance.history
-    while True:
-        await take_commands(instance)
-        due = _next_look(instance)
-        change = RunChange("stopped", reason, due, release=True)
-        try:
-            await instance.append(change=change, posts=(leaving(run, instance.lease.token),))
-        except LedgerTaken:
-            await instance.append(change=msgspec.structs.replace(change, due_ms=instance.now().wall))
-            due = instance.now().wall
-        instance.seal("it was looked at")
-        still = {operation.step for operation in history.open_operations()}
-        return Looked(run, tuple(sorted(before - still)), due)
+    await take_commands(instance)
+    due = _next_look(instance)
+    change = RunChange("stopped", reason, due, release=True)
+    try:
+        await instance.append(change=change, posts=(leaving(run, instance.lease.token),))
+    except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
+        due = instance.now().wall
+        await instance.append(change=msgspec.structs.replace(change, due_ms=due))
+    instance.seal("it was looked at")
+    still = {operation.step for operation in history.open_operations()}
+    return Looked(run, tuple(sorted(before - still)), due)
 
 
 async def _read_back(instance: Instance, operation: OperationState) -> None:
