@@ -40,6 +40,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     ]
     (item,) = asked("inbox", "--json").json
     assert (item["kind"], item["run"], item["agent"]) == ("approval", "refund-9", "desk")
+    assert "a person approves it, where cents > 5000" in asked("tools", "desk.py").out
     assert "holdfast answer refund-9/refund#1 yes" in asked("why", "refund-9/refund#1").out
     unclear = asked("answer", "refund-9/refund#1", "maybe", "--by", "bea")
     assert (unclear.status, "yes or no" in unclear.err) == (2, True)
@@ -49,6 +50,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
         "refund-9/refund#1 is answered: yes, on the word of bea.",
         "Next: holdfast resume refund-9",
     ]
+    assert asked("inbox").lines == ["Nobody is asked anything."]
     assert asked("resume", "refund-9").out == '"paid 9000 under True"\n'
     assert asked("inbox").lines == ["Nobody is asked anything."]
 

@@ -11,7 +11,7 @@ from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.operation import OperationState
+from holdfast.model.waits import question_of
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
 
@@ -36,7 +36,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         operation = flight.operation
         kind = "approval" if operation.asks else "person"
         due = operation.asks_until or (operation.wait.until if operation.wait else None)
-        asks = f"{flight.id}: {_question(operation, move.rule)}"
+        asks = f"{flight.id}: {question_of(operation, move.rule)}"
         pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts))
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
@@ -45,16 +45,6 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
-
-
-def _question(operation: OperationState, rule: str) -> str:
-    """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
-    reason = operation.reason or rule
-    if operation.asks_people > 1:
-        said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""
-        return f"{reason} ({operation.asks_people} people{said})"
-    end = operation.attempts[-1].end if operation.attempts else None
-    return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 
 
 async def schedule(flight: Flight, move: m.Wait) -> None:

@@ -96,6 +96,10 @@ def _bounds(contract: Contract, claims: bool) -> list[str]:
     if claims or contract.claim:
         names = ", ".join(contract.claim) or "computed"
         found.append(f"one effect per business key ({names}) across all runs")
+    if (gate := contract.gate) is not None:
+        who = "a person approves" if gate.people == 1 else f"{gate.people} people approve"
+        time = "" if gate.within is None else f", within {span(gate.within)}"
+        found.append(f"{who} it{time}, where {gate.when}")
     if contract.once is not None:
         found.append(f"a model that repeats {', '.join(contract.once.parameters)} meets: {contract.once.then}")
     if contract.compensates:

@@ -15,6 +15,7 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.records import Record
 from holdfast.model.run import RunHistory
+from holdfast.model.waits import PEOPLE, question_of
 
 PAGE: Final = 1000
 PAUSES: Final = "pause/"
@@ -144,3 +145,19 @@ class Looking:
 def waits_of(row: RunRow) -> list[Waiting]:
     """What the listing says that a run waits for."""
     return msgspec.json.decode(row.waits, type=list[Waiting])
+
+
+def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:
+    """What is still asked once orders were applied, as the listing stores it; `answered` is a step with its answer."""
+    return msgspec.json.encode([left for wait in waits_of(row) if (left := _left(wait, history, answered)) is not None])
+
+
+def _left(wait: Waiting, history: RunHistory, answered: str) -> Waiting | None:
+    operation = history.operations.get(wait.step)
+    if wait.step == answered:
+        return None
+    if wait.kind not in PEOPLE or operation is None:
+        return wait
+    if operation.phase not in {"gated", "unknown"}:
+        return None
+    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")

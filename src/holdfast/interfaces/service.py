@@ -25,7 +25,7 @@ from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
 from holdfast.interfaces.approving import LASTS, approval_of, asked_about, checked_asked, refusal_of
-from holdfast.interfaces.looking import PAUSES, Looking
+from holdfast.interfaces.looking import PAUSES, Looking, waits_after
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
@@ -34,7 +34,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Answered, Scalar
-from holdfast.model.run import RunHistory
+from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import WHOLE_RUN
 
 
@@ -179,7 +179,7 @@ class Service:
         if not entry.fresh:
             first = msgspec.json.decode(entry.body, type=Command)
             raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
-        return await self._apply(run)
+        return await self._apply(run, exit_of(transaction))
 
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
         """Call off a transaction that has not committed: what landed in it is compensated. Raises `UsageError`."""
@@ -233,7 +233,7 @@ class Service:
                 f"{question} was already answered by {first.by or 'its deadline'}", known=f"the answer: {first.value}",
                 next_step=f"holdfast show {run}",
             )  # fmt: skip
-        await self._apply(run)
+        await self._apply(run, step)
         return answer
 
     async def deliver(self, key: str, arrival: Arrival) -> Delivered:
@@ -275,7 +275,7 @@ class Service:
     async def _post(self, run: str, command: Command, key: str) -> Entry:
         return await self._engine.journal.post(Post(command_stream(run), key, msgspec.json.encode(command)))
 
-    async def _apply(self, run: str) -> Applied:
+    async def _apply(self, run: str, answered: str = "") -> Applied:
         """Whoever takes the lease of an idle run applies what waits for it; here, that may be us.
 
         An owner that drives it now is told: it applies the order, or lets the run be driven again.
@@ -287,22 +287,22 @@ class Service:
                 await engine.look(everything=False)
             found = await engine.leases.claim(run)
             if isinstance(found, Claimed):
-                lacking = await self._apply_claimed(found)
+                lacking = await self._apply_claimed(found, answered)
                 note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
                 return Applied(run, at_once=not lacking, note=note, lacks=lacking)
             if found is None or await knock(engine.journal, run, found.row.token):
                 return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
 
-    async def _apply_claimed(self, claimed: Claimed) -> str:
+    async def _apply_claimed(self, claimed: Claimed, answered: str) -> str:
         try:
-            return await self._apply_to(claimed)
+            return await self._apply_to(claimed, answered)
         except JournalError:
             self._engine.leases.give_back(claimed.row)
             raise
         finally:
             self._engine.leases.let_go(claimed.lease.run)
 
-    async def _apply_to(self, claimed: Claimed) -> str:
+    async def _apply_to(self, claimed: Claimed, answered: str) -> str:
         """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
         run, row = claimed.lease.run, claimed.row
         history, log = await self._open(claimed)
@@ -318,17 +318,18 @@ class Service:
             for record in records:
                 history.add(record)
                 bodies.append(encode(record))
-        await log.append(bodies, self._after(row, history), tuple(posts))
+        await log.append(bodies, self._after(row, history, answered), tuple(posts))
         return lacking
 
-    def _after(self, row: RunRow, history: RunHistory) -> RunChange:
+    def _after(self, row: RunRow, history: RunHistory, answered: str) -> RunChange:
         """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
-        undone = WHOLE_RUN in history.transactions and history.status != "undone"
+        undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
         if row.status not in {"suspended", "running"} and not undone:
-            return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
+            return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
+        waits = waits_after(row, history, answered)
         if history.paused is not None and not undone:
-            return RunChange("suspended", f"paused by {history.paused.by}", None, row.waits, release=True)
-        return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), row.waits, release=True)
+            return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
+        return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), waits, release=True)
 
     async def _open(self, claimed: Claimed) -> tuple[RunHistory, RunLog]:
         engine, lease = self._engine, claimed.lease

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.model.operation import OperationState
+
 PEOPLE: Final = frozenset({"approval", "question", "person"})
 """The kinds of wait that a person ends: a yes or no, an answer, a word on what no rule could decide."""
 
@@ -23,3 +25,13 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
             return f"holdfast resolve {name} {words}"
         case _:
             return ""
+
+
+def question_of(operation: OperationState, rule: str = "") -> str:
+    """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
+    reason = operation.reason or rule
+    if operation.asks_people > 1:
+        said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""
+        return f"{reason} ({operation.asks_people} people{said})"
+    end = operation.attempts[-1].end if operation.attempts else None
+    return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"

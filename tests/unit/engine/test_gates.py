@@ -64,6 +64,7 @@ async def test_it_waits_without_a_process_and_is_sent_once_it_is_approved(lab: L
         assert (item.kind, item.item, item.agent) == ("approval", REFUND, "desk")
         assert 'may refund {"cents":9000} be sent? the contract asks for a person: cents > 5000' in item.asks
         await app.service.approve(REFUND, by="bea", note="fair enough")
+        assert await items(app.service.looking) == []
         assert await app.run(desk, "ann") == "paid 9000"
     (attempt,) = lab.of("r-ann", r.AttemptStarted)
     assert attempt.approval == lab.of("r-ann", r.OperationParked)[0].asks, "the attempt consumes what was approved"
@@ -257,10 +258,10 @@ async def test_two_people_have_to_say_yes_under_two_names(lab: Lab):
         await app.service.approve(REFUND, by="bea")
         with pytest.raises(UsageError, match="bea approved it already"):
             await app.service.approve(REFUND, by="bea")
-        await asked(app, desk)
-        assert lab.sent == []
         (item,) = await items(app.service.looking)
         assert "2 people, bea said yes" in item.asks
+        await asked(app, desk)
+        assert lab.sent == []
         await app.service.approve(REFUND, by="cid")
         assert await app.run(desk, "ann") == "paid 9000"
 
