@@ -23,9 +23,10 @@ def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> Ag
         )  # fmt: skip
     found = agent or engine.agents.get(name)
     if found is None:
+        known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours are nobody's choice
         raise UsageError(
             f"the agent {name!r} of run {history.run} is not known to this app",
-            known=f"known agents: {', '.join(sorted(engine.agents)) or 'none'}",
+            known=f"known agents: {', '.join(known) or 'none'}",
             next_step="name the file or module that defines it",
         )
     return found

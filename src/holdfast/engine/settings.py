@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from holdfast.errors import UsageError
+
+_AT_LEAST_ONE: Final = ("lease_ms", "poll_ms", "slice_ms", "recover_every_ms", "deaths_allowed", "claims_allowed")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -16,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True):
     `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
     `recover_every_ms`: how often to look for abandoned runs and those that are due. `private_webhooks`:
     whether outgoing webhooks may go to loopback and private addresses, and without encryption.
+
+    Raises `UsageError` for a setting that is no whole number, is too small, or contradicts another one.
     """
 
     lease_ms: int = 15_000
@@ -34,3 +42,16 @@ class Settings(msgspec.Struct, frozen=True):
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000
     private_webhooks: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            least = 1 if name in _AT_LEAST_ONE else 0
+            if name != "private_webhooks" and (type(value) is not int or value < least):
+                raise UsageError(f"Settings({name}={value!r})", next_step=f"give a whole number of at least {least}")
+        if self.margin_ms >= self.lease_ms:
+            raise UsageError(
+                f"Settings(margin_ms={self.margin_ms}, lease_ms={self.lease_ms})",
+                known="a worker that stops trusting its lease before it has one drives nothing",
+                next_step="let margin_ms be smaller than lease_ms",
+            )

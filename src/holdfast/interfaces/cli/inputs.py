@@ -15,6 +15,8 @@ from holdfast.agent.agent import Agent
 from holdfast.errors import UsageError
 
 AnyAgent = Agent[Any, Any]
+_ODD_BYTES: Final = "surrogateescape"  # what is no UTF-8 is told line by line, and the rest still runs
+_NO_TEXT: Final = "it is not UTF-8 text"
 _TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
 
 
@@ -63,15 +65,13 @@ def lines_of(agent: AnyAgent, name: str) -> Iterator[Line]:
     """The lines of a file of inputs, read as they are needed. Raises `UsageError` if it cannot be read."""
     try:
         with (
-            click.open_file(name, encoding="utf-8-sig")
+            click.open_file(name, encoding="utf-8-sig", errors=_ODD_BYTES)
             if name == "-"
-            else Path(name).open(encoding="utf-8-sig") as file
+            else Path(name).open(encoding="utf-8-sig", errors=_ODD_BYTES) as file
         ):
             yield from _csv(agent, cast("TextIO", file)) if name.endswith(".csv") else _jsonl(cast("TextIO", file))
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}", next_step="name a .jsonl or .csv file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text: {error}", next_step="save it as UTF-8") from error
 
 
 def lines_in(name: str) -> int | None:
@@ -99,7 +99,10 @@ def _bytes(given: str) -> bytes:
 def _jsonl(file: TextIO) -> Iterator[Line]:
     for number, text in enumerate(file, start=1):
         if text.strip():
-            yield Line(number, text.encode())
+            try:
+                yield Line(number, text.encode())
+            except UnicodeEncodeError:
+                yield Line(number, problem=_NO_TEXT)
 
 
 def _csv(agent: AnyAgent, file: TextIO) -> Iterator[Line]:
@@ -121,7 +124,10 @@ def _csv(agent: AnyAgent, file: TextIO) -> Iterator[Line]:
             )
             continue
         cells = {name: _cell(text, kinds.get(name, str)) for name, text in row.items()}
-        yield Line(reader.line_num, msgspec.json.encode(cells))
+        try:
+            yield Line(reader.line_num, msgspec.json.encode(cells))
+        except UnicodeEncodeError:
+            yield Line(reader.line_num, problem=_NO_TEXT)
 
 
 def _cell(text: str, kind: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
@@ -25,6 +26,12 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
                 f"{path} cannot be written: {failure}",
                 known="nothing was written",
                 next_step="check the permissions of the file and its directory, and the mount",
+            )
+        case "damaged" if failure.code & 0xFF == sqlite3.SQLITE_NOTADB:
+            return JournalUnavailable(
+                f"{path} is no SQLite database",
+                known="nothing was changed in it: it is another file, or the first page of the journal is damaged",
+                next_step="name the journal; if this is it, keep a copy of the file and restore a backup",
             )
         case "damaged":
             return JournalUnavailable(
