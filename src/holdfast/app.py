@@ -118,6 +118,7 @@ class Holdfast:
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
         self._errands: Errands | None = None
+        self._sender: AnyAgent | None = None  # the system's own, whose runs send webhooks
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self._given: dict[str, Input] = {}
 
@@ -134,6 +135,7 @@ class Holdfast:
             await self._journal.close()
             raise
         self._engine = engine
+        self._sender = notifier.agent
         self._errands = Errands(Service(engine), notifier.agent)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run).keep_looking()
@@ -233,7 +235,10 @@ class Holdfast:
         """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
         conclusion = await self._conclude(run_id, None, None, reopen=True)
         row = (await self.engine.journal.runs(run=run_id))[0]
-        return self._result(self.agents[row.agent], conclusion)
+        sender = self._sender
+        return self._result(
+            sender if sender is not None and row.agent == sender.name else self.agents[row.agent], conclusion
+        )
 
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
         """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
