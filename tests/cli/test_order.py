@@ -32,6 +32,7 @@ def test_a_result_that_does_not_fit_is_refused_where_the_code_is_found(holdfast:
     target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
     assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
     assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    assert "--happened --result JSON --evidence TEXT" in holdfast("why", "ticket-1/refund#1").out
     said = holdfast("resolve", "ticket-1/refund#1", "--happened", "--result", "17")
     assert said.status == 2
     assert "17 is not what refund returns" in said.remarks

@@ -242,7 +242,8 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     if state.phase in {"unknown", "gated"}:
         once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
         again = [] if state.intent.completes else [once_more]
-        happened = [f"holdfast resolve {operation} --happened --evidence TEXT"] if state.attempts else []
+        result = "" if _contract(history, state).may_be_null else " --result JSON"
+        happened = [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.attempts else []
         return [
             *happened,
             f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
