@@ -120,8 +120,27 @@ def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found
 @given(members())
 def test_a_person_who_accepts_ends_it(found: list[Member]):
     """Whoever lets everything stand that is stuck gets to the end, once nothing is on its way."""
-    found = [m for m in found if m.operation.phase in SETTLED and (m.amends is None or m.amends.phase in SETTLED)]
+    found = [
+        m for m in found if all(one is None or one.phase in SETTLED for one in (m.operation, m.amends, m.confirmation))
+    ]
     boundary = Transaction("t", "parked", backward=True, accepted=tuple(member.step for member in found))
     assert isinstance(close(boundary, found), c.Finish)
     for member in found:
         assert replace(member) == member
+
+
+@given(members())
+def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(found: list[Member]):
+    move = close(Transaction("t", "aborting", backward=True), found)
+    if isinstance(move, c.Amend):
+        confirmations = [one.confirmation for one in found if one.step in move.steps and one.confirmation is not None]
+        assert all(one.phase in FINAL for one in confirmations)
+
+
+@given(members(), st.sampled_from(["one", "best effort"]))
+def test_a_commit_turns_back_only_once_no_confirmation_is_on_its_way(found: list[Member], pivot: Pivot):
+    found = [replace(one, operation=replace(one.operation, phase="succeeded")) for one in found if not one.held]
+    move = close(Transaction("t", "committing", pivot=pivot), found)
+    if isinstance(move, (c.TurnBack, c.Stop)):
+        under_way = [one for one in found if one.contract.confirms and one.confirmation is not None]
+        assert all(one.confirmation.phase in {*FINAL} for one in under_way if one.confirmation is not None)

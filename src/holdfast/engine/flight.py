@@ -185,6 +185,8 @@ class Flight:
         history, intent = self.instance.history, operation.intent
         if history.status == "stopped":
             return "stopped" if history.cancelled is None else "cancel"
+        if intent.confirms and not operation.attempts and history.called_off(self.step) is not None:
+            return "aborting"  # what is being released is not confirmed any more
         if intent.serves or operation.released:
             return ""
         if history.transactions:

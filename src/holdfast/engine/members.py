@@ -37,10 +37,11 @@ class Members:
     def _member(self, boundary: Transaction, operation: OperationState) -> Member:
         known, operations = self._known.get(operation.step), self._instance.history.operations
         amends = operations.get(operation.compensated_by) if operation.compensated_by else None
-        same = known is not None and known.operation is operation and known.amends is amends
-        if boundary.backward and known is not None and same and not known.parts:
-            return known
         confirmation = operations.get(serving(operation.step, CONFIRM))
+        if boundary.backward and known is not None and not known.parts:
+            then = known.operation, known.amends, known.confirmation
+            if all(was is now for was, now in zip(then, (operation, amends, confirmation), strict=True)):
+                return known
         member = self._known[operation.step] = self._built(operation, amends, confirmation)
         return member
 

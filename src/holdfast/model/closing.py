@@ -70,13 +70,19 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def on_its_way(self) -> bool:
-        """Whether it, or a part of it, has not come to an end yet, `unknown` included."""
-        return any(one.phase not in _OVER for one in (self.operation, *self.parts))
+        """Whether it, a part of it or its confirmation has not come to an end yet, `unknown` included."""
+        confirmation = () if self.confirmation is None else (self.confirmation,)
+        return any(one.phase not in _OVER for one in (self.operation, *self.parts, *confirmation))
 
     @property
     def doubtful(self) -> OperationState | None:
         """Itself or the first part of it of which nobody knows whether it happened."""
         return next((one for one in (self.operation, *self.parts) if one.phase == "unknown"), None)
+
+    @property
+    def half_confirmed(self) -> bool:
+        """Whether nobody knows if its reservation was confirmed: then nobody knows what there is to release."""
+        return self.confirmation is not None and self.confirmation.phase == "unknown"
 
     @property
     def undone(self) -> bool:
@@ -179,7 +185,7 @@ def _blocked(boundary: Transaction, member: Member) -> bool:
     amends = member.amends
     if amends is not None and not _given_up(boundary, member):
         return amends.phase in _STUCK or (amends.phase == "succeeded" and member.overtaken)
-    if member.doubtful is not None and not member.contract.absent_safe:
+    if member.half_confirmed or (member.doubtful is not None and not member.contract.absent_safe):
         return True
     return not member.contract.compensates or not member.amendable
 
@@ -215,6 +221,8 @@ def _why_stuck(member: Member) -> str:
         return f"{operation.step} turned out otherwise after {amends.step} had been begun: {news}"
     if amends is not None:
         return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
+    if member.half_confirmed:
+        return f"nobody knows whether {serving(operation.step, CONFIRM)} happened"
     if (doubtful := member.doubtful) is not None:
         return f"nobody knows whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
     return f"the compensation of {operation.step} is not here any more"
@@ -279,6 +287,7 @@ def repeatable(contract: Contract) -> bool:
 def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) -> Closing | None:
     """Confirm every reservation; one that cannot be confirmed any more turns the transaction back."""
     due: list[str] = []
+    refused: list[tuple[str, str]] = []
     pending = False
     for member in members:
         if not member.contract.confirms or member.operation.phase != "succeeded" or member.step in boundary.accepted:
@@ -286,14 +295,16 @@ def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) ->
         done = member.confirmation
         if done is None and (member.lapsed or not member.confirmable):
             why = "its time was over before the commit" if member.lapsed else "its confirmation is not here any more"
-            return _fall(f"the reservation {member.step} was not confirmed: {why}", member.step, left=left)
-        if done is None:
+            refused.append((f"the reservation {member.step} was not confirmed: {why}", member.step))
+        elif done is None:
             due.append(member.step)
         elif done.phase in _MISSED:
-            return _fall(f"{done.step} is {done.phase}: {done.reason}", member.step, left=left)
+            refused.append((f"{done.step} is {done.phase}: {done.reason}", member.step))
         elif done.phase != "succeeded":
             pending = True
-    if due:
+    if refused and not pending:  # what is being confirmed ends first: only then is it known what to release
+        return _fall(*refused[0], left=left)
+    if due and not refused:
         return Confirm(tuple(due))
     return Settle() if pending else None
 

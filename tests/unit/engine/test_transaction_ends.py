@@ -303,3 +303,48 @@ async def test_a_time_limit_around_a_body_calls_it_off(lab: Lab):
     async with lab.app(slow) as app:
         assert await app.run(slow, "x") == "('order/take#1',)"
     assert lab.sent == ["take book", "put back book"]
+
+
+@virtual
+async def test_a_seat_is_not_released_while_its_confirmation_is_on_its_way(lab: Lab):
+    """One confirmation is refused while the other one is under way: what that did is known before anything is undone."""
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(idempotency=STEADY)
+    async def reserve(seat: str) -> str:
+        _ = current_operation().key
+        return seat
+
+    @reserve.confirm(expires=HOUR)
+    @tool(idempotency=STEADY)
+    async def take(operation: Operation[str]) -> None:
+        _ = current_operation().key
+        if operation.result == "lost":
+            await under_way.wait()
+            raise Rejected("it was given away")
+        under_way.set()
+        await go_on.wait()
+        lab.sent.append(f"took {operation.result}")
+
+    @reserve.compensate(restores=True)
+    @tool(idempotency=STEADY)
+    async def release(operation: Operation[str]) -> None:
+        _ = current_operation().key
+        lab.sent.append(f"released {operation.result}, confirmed: {operation.confirmed}")
+
+    @agent(run_id="r-{given}", tools=[reserve])
+    async def seats(run: Run, given: str) -> str:
+        async with run.transaction("seats"):
+            await reserve("12A")
+            await reserve(given)
+        return "flown"
+
+    async with lab.app(seats) as app:
+        handle = app.start(seats, "lost")
+        await lab.until(lambda: any(one.step.endswith("#2/confirm") for one in lab.of("r-lost", r.OperationSettled)))
+        await lab.pass_time(seconds=5)
+        assert lab.sent == []
+        go_on.set()
+        with pytest.raises(TransactionAborted, match="it was given away"):
+            await handle.result()
+    assert lab.sent == ["took 12A", "released lost, confirmed: False", "released 12A, confirmed: True"]
