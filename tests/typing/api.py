@@ -60,6 +60,8 @@ class Refund:
 async def refund(order_id: str, cents: int) -> Refund:
     assert_type(current_operation(), CurrentOperation)
     assert_type(current_operation().key, str)
+    current_operation().report("refunds today", 3)
+    current_operation().pending("the receipt by mail", within=DAY, key=f"mail-{order_id}", every=DAY)
     return Refund(order_id)
 
 
@@ -142,6 +144,7 @@ async def outcomes() -> None:
     assert_type(outcome, Outcome[Refund])
     assert_type(outcome.result, Refund)
     assert_type(outcome.receipt, Receipt | None)
+    assert_type(outcome.pending, tuple[str, ...])
     assert_type(outcome.reused, str)
     assert_type((await refund.options(step="x").outcome("o", 1)).result, Refund)
     try:
@@ -164,6 +167,8 @@ async def refund_desk(run: Run, ticket: Ticket) -> str:
     assert_type(ruling, Ruling)
     assert_type(await run.decide(rule, ticket, tone="brief"), Ruling)
     assert_type(await run.options(step="again", timeout=DAY).decide(rule, ticket), Ruling)
+    assert_type(await run.options(fresh={"fares": DAY}).decide(rule, ticket), Ruling)
+    assert_type(await run.wait_pending(await refund.outcome("o", 1)), dict[str, Outcome[Any]])
     await run.decide(rule, 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong type
     refunded = await refund(ticket.order_id, ruling.cents)
     assert_type(refunded, Refund)
