@@ -120,10 +120,11 @@ def _held(case: Case) -> Move | None:
 
 def _unfit(case: Case) -> Move | None:
     """The answer came, and is not what the tool returns: what it is about can be read back, or a person reads it."""
-    end = case.operation.attempts[-1].end
-    if case.operation.phase != "awaiting" or end is None or not end.unfit:
+    if case.operation.phase != "awaiting":
         return None
-    return verify_or_unknown(case, end.why)
+    end = case.operation.attempts[-1].end
+    assert end is not None, "a deferral is the end of its attempt"
+    return verify_or_unknown(case, end.why) if end.unfit else None
 
 
 def _awaiting(case: Case) -> Move | None:

@@ -40,10 +40,11 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
     def standing(self, absent_through: int) -> Standing:
         """What this attempt proves, given that a believed absence covers attempts up to `absent_through`."""
-        match self.end.kind if self.end else None:
-            case None:
-                return "open"
-            case "returned" if self.end is not None and not self.end.unfit:
+        end = self.end
+        if end is None:
+            return "open"
+        match end.kind:
+            case "returned" if not end.unfit:
                 return "returned"
             case "rejected":
                 return "rejected"
@@ -76,7 +77,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
     attempt. `one_more` is a person's order for one more attempt; `asked` stays once a person was asked
     about something that may have landed. `shut_ms` is how long an open breaker stood in the way since the first
-    attempt, the present pause not counted.
+    attempt, the present pause not counted. `overtaken` is the compensation that was begun before it was known that
+    there is an effect: whether it met it is not known either.
     """
 
     step: str
@@ -146,7 +148,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     @property
     def landed(self) -> bool:
         """Whether there is an effect: it succeeded, or was contradicted after it had not."""
-        return self.phase == "succeeded" or (self.final and bool(self.contradicted))
+        return self.phase == "succeeded" or bool(self.contradicted)
 
     @property
     def key_unread(self) -> bool:

@@ -10,6 +10,7 @@ from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Move, Observe, Park, Reuse, Settle, Wait
 from holdfast.model.outcome import MISMATCH
 from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
+from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
 
 _FIRST: Final = Attempt("first attempt")
@@ -47,17 +48,22 @@ def _elsewhere(case: Case) -> Move | None:
         intent = case.operation.intent
         reason = f"{intent.tool} {intent.claim!r} is already {other.source}, with other arguments"
         return Settle("other arguments under one business key", "failed", RULE, reason, MISMATCH)
-    if other.state == "pending" and other.deferred and other.by == "guard":
-        return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.state == "pending":
-        if other.waited_out:
-            return Park(f"{other.by} held too long", why=f"{other.source} has not been settled")
-        return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
+        return _pending(other)
     if other.then == "replay":
         return Reuse(f"{other.by} met a success", source=other.source)
     if other.then == "block":
         return Settle("repeat blocked", "failed", RULE, f"repeats {other.source}", "repeat")
     return None if _approved(case) else Gate("a repeat has to be approved")
+
+
+def _pending(other: Elsewhere) -> Move:
+    """What it meets has no outcome yet: it waits for that, but no model waits for an answer that comes later."""
+    if other.deferred and other.by == "guard":
+        return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
+    if other.waited_out:
+        return Park(f"{other.by} held too long", why=f"{other.source} has not been settled")
+    return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
 
 
 def _gate(case: Case) -> Move | None:

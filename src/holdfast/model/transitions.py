@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
 from holdfast.model.outcome import Basis, Phase, Status
-from holdfast.model.transitions_people import approved, contradicted, declined, overtaken, parked, resolved
+from holdfast.model.transitions_people import approved, contradicted, declined, parked, resolved
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -233,7 +233,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         unverified=record.unverified,
         missing=record.missing or operation.missing,
         settled_at=record.at,
-        overtaken=overtaken(operation) if record.status == "succeeded" else operation.overtaken,
+        overtaken=operation.compensated_by if record.status == "succeeded" else operation.overtaken,
         asked=operation.asked or record.status == "unknown",
         one_more=False,
         wait=None,

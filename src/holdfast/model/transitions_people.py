@@ -64,15 +64,10 @@ def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Opera
         reason="" if happened else f"{record.by} says that it did not happen",
         result=record.result,
         settled_at=record.at,
-        overtaken=overtaken(operation) if happened else operation.overtaken,
+        overtaken=operation.compensated_by if happened else operation.overtaken,
         wait=None,
         waits_for="",
     )
-
-
-def overtaken(operation: OperationState) -> str:
-    """The compensation that was begun while nobody knew of the effect: whether it met it is not known either."""
-    return operation.compensated_by if operation.phase == "unknown" else operation.overtaken
 
 
 def contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:

@@ -182,8 +182,7 @@ def checking_ms(operation: OperationState, situation: Situation, now: Now) -> in
 def answer_left_ms(operation: OperationState, now: Now) -> int:
     """How long a deferred answer may still take; 0 when its time is over."""
     attempt = operation.attempts[-1]
-    if attempt.over_up is None:
-        return 0
+    assert attempt.over_up is not None, "a deferral says when its answer is due"
     return max(0, attempt.over_up - now.up if attempt.over_boot == now.boot else attempt.over_at - now.wall)
 
 

@@ -123,18 +123,33 @@ class Story:
     def person(self, word: Literal["happened", "did_not_happen", "retry"]) -> Story:
         return self.took(r.Resolved(step=STEP, word=word, by="ann", evidence="looked", **self.stamp()))
 
-    def approved(self) -> Story:
-        return self.took(r.ApprovalGranted(step=STEP, approval="a1", by="ann", **self.stamp()))
+    def asked(self, digest: str = "a1", **more: Any) -> Story:
+        """A person is asked to approve exactly what has this digest."""
+        record = r.OperationParked(step=STEP, why="a gate", rule="parked", asks=digest, **more, **self.stamp())
+        return self.took(record)
 
-    def held(self) -> Story:
-        return self.took(r.OperationHeld(step=STEP, transaction="trip", **self.stamp()))
+    def approved(self, by: str = "ann", until: int = 0) -> Story:
+        return self.took(r.ApprovalGranted(step=STEP, approval="a1", by=by, until=until, **self.stamp()))
+
+    def refused(self, reason: str = "") -> Story:
+        return self.took(r.ApprovalRefused(step=STEP, approval="a1", by="ann", reason=reason, **self.stamp()))
+
+    def amended(self, by: str = "desk/refund#1") -> Story:
+        """Amends are begun."""
+        return self.took(r.CompensationLinked(step=STEP, by=by, **self.stamp()))
+
+    def contradicted(self, evidence: str = "a webhook") -> Story:
+        return self.took(r.Contradicted(step=STEP, evidence=evidence, **self.stamp()))
+
+    def held(self, intent: r.Intent | None = None) -> Story:
+        return self.took(r.OperationHeld(step=STEP, transaction="trip", intent=intent, **self.stamp()))
 
     def released(self) -> Story:
         return self.took(r.HoldReleased(step=STEP, **self.stamp()))
 
-    def deferred(self, ms: int) -> Story:
+    def deferred(self, ms: int, **said: Any) -> Story:
         until = self.wall + ms
-        return self.took(r.OperationDeferred(step=STEP, number=self.number, until=until, **self.stamp()))
+        return self.took(r.OperationDeferred(step=STEP, number=self.number, until=until, **said, **self.stamp()))
 
     def reobserved(self, reading: Literal["same", "changed", "unreadable"], observed: bytes = b"2") -> Story:
         return self.took(r.Reobserved(step=STEP, reading=reading, observed=r.Raw(observed), **self.stamp()))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.model import moves as m
+from holdfast.model.outcome import EXPIRED, Basis
 from holdfast.model.situation import Elsewhere
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import DAY, HOUR, KEYED, NATURAL, PLAIN, SETTLE, VERIFIABLE, Story, changed
 
 PATIENT = Retry(attempts=50)
+A_PERSON_IS_ASKED = "wait for person: a person is asked"
 
 
 @pytest.mark.parametrize("word", ["happened", "did_not_happen"])
@@ -87,3 +90,28 @@ def test_a_claim_that_is_free_again_does_not_send_by_itself():
 def test_an_approval_is_not_a_doubt():
     story = Story(changed(KEYED, retry=PATIENT)).planned().parked().approved().starts("a1").ends("ambiguous")
     assert story.waits(0, "retry").says() == "attempt: the same key is still remembered"
+
+
+# --- a question waits for its answer --------------------------------------------------------------------------
+
+
+def test_a_question_is_over_at_the_moment_it_was_limited_to():
+    story = Story().planned()
+    story.asked(until=story.wall + HOUR).later(HOUR - 1)
+    assert story.says() == A_PERSON_IS_ASKED
+    assert story.later(1).decide() == m.Settle(
+        "nobody answered in time", "failed", Basis("rule"), "nobody said yes or no in time", EXPIRED
+    )
+
+
+def test_any_limit_is_a_limit_and_none_is_for_ever():
+    assert Story().planned().asked(until=1).says() == "failed(expired): nobody answered in time"
+    assert Story().planned().asked(until=0).later(DAY).says() == A_PERSON_IS_ASKED
+
+
+def test_a_question_stands_while_nobody_can_tell_what_would_be_asked_now():
+    assert Story().planned().asked("a1").says(asks="") == A_PERSON_IS_ASKED
+
+
+def test_a_doubt_is_not_asked_anew_because_there_is_something_to_approve():
+    assert Story().planned().parked("tool gone").says(asks="a1") == A_PERSON_IS_ASKED

@@ -276,6 +276,7 @@ def test_a_pause_comes_before_the_breaker():
         ("deadline", "the deadline passed"),
         ("budget", "the budget is spent"),
         ("aborting", "the transaction was called off"),
+        ("corrected", "what it relied on was corrected"),
         ("stopped", "the run has stopped"),
     ],
 )
@@ -300,11 +301,12 @@ def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
     ],
 )
 def test_what_landed_nowhere_is_left_to_the_reopening_of_a_stopped_run(story):
-    assert story.says(stop="stopped") == "wait for person: the run has stopped"
+    assert story.decide(stop="stopped") == m.Wait("the run has stopped", why="person", until_woken=True)
 
 
-def test_an_aborting_transaction_cancels_what_was_never_sent():
-    assert Story().sent("not_sent").says(stop="aborting") == "cancelled: called off before it was sent"
+@pytest.mark.parametrize("stop", ["cancel", "aborting", "corrected"])
+def test_what_was_never_sent_is_called_off_as_cancelled(stop):
+    assert Story().sent("not_sent").says(stop=stop) == "cancelled: called off before it was sent"
 
 
 def test_a_stop_stands_above_a_person_s_order():

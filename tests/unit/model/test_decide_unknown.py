@@ -1,4 +1,4 @@
-"""What is unknown, what is final, and what is answered later."""
+"""What is unknown, and what is final."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 from holdfast.model import moves as m
 from holdfast.model.decide import decide
 from holdfast.model.outcome import Basis
-from tests.unit.model.decision_rows import KEYED_READ_BACK
-from tests.unit.model.stories import HOUR, KEYED, MINUTE, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import HOUR, SETTLE, VERIFIABLE, Story, changed
 
 EXPECTS = changed(VERIFIABLE, expects=True)
 
@@ -93,29 +92,3 @@ def test_nothing_is_left_to_do_after_a_final_outcome(status):
 def test_deciding_twice_gives_the_same_move():
     story = Story(VERIFIABLE).sent("ambiguous").verified("cannot_tell")
     assert decide(story.state, story.situation(), story.now) == decide(story.state, story.situation(), story.now)
-
-
-def test_a_deferred_answer_is_waited_for_and_then_read_back():
-    story = Story(KEYED_READ_BACK).starts().deferred(HOUR)
-    assert story.says() == "wait for answer: the answer comes later"
-    assert story.later(HOUR - 1).says(stop="cancel") == "wait for answer: the answer comes later"
-    assert story.later(1).says() == "verify: read back at once: presence can be believed"
-    assert story.verified("cannot_tell").says().startswith("wait for verify")
-    assert story.phase == "awaiting"
-
-
-def test_a_deferred_answer_that_never_comes_is_unknown_not_failed_and_not_repeated():
-    assert Story(KEYED).starts().deferred(MINUTE).later(MINUTE).says() == "unknown: nothing can prove it"
-    assert Story(KEYED).starts().deferred(MINUTE).late("returned").says() == "succeeded: returned"
-
-
-def test_the_window_of_a_deferred_effect_starts_when_its_answer_is_due():
-    story = Story(VERIFIABLE).starts().deferred(HOUR).later(HOUR + SETTLE - 1).verified("did_not_happen")
-    assert story.state.absent_through == 0
-    assert story.later(1).verified("did_not_happen").state.absent_through == 1
-
-
-def test_that_window_is_not_shortened_by_a_restart_before_the_answer_is_due():
-    story = Story(VERIFIABLE).starts().deferred(HOUR).rebooted(wall_ms=MINUTE).later(59 * MINUTE + SETTLE - 1)
-    assert story.verified("did_not_happen").state.absent_through == 0
-    assert story.later(1).verified("did_not_happen").state.absent_through == 1

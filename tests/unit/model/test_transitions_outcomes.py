@@ -63,6 +63,22 @@ def test_a_hold_waits_for_its_commit():
     assert (story.phase, story.state.waits_for, story.state.released) == ("ready", "", True)
 
 
+def test_a_hold_may_renew_the_intent_and_what_was_seen_with_it():
+    renewed = r.Intent("charge", r.Raw(b"{}"), "d", "c", generation=2, observed=r.Raw(b"5"))
+    story = Story(observed=r.Raw(b"1")).planned().held(renewed)
+    assert (story.state.intent.generation, bytes(story.state.observed)) == (2, b"5")
+
+
+def test_a_hold_that_saw_nothing_keeps_what_was_seen_before():
+    story = Story().planned().reobserved("same").parked().approved().reobserved("changed", b"7")
+    assert bytes(story.approved().held().state.observed) == b"7"
+
+
+def test_a_plan_says_when_it_was_made():
+    story = Story().later(HOUR).planned()
+    assert (story.state.planned_boot, story.state.planned_up) == (story.boot, story.up)
+
+
 @pytest.mark.parametrize(
     ("kind", "phase"),
     [

@@ -1,0 +1,40 @@
+"""A model asks again for what has no outcome yet, and code is a part of what has none."""
+
+from __future__ import annotations
+
+from holdfast.model import moves as m
+from holdfast.model.outcome import Basis
+from holdfast.model.situation import Elsewhere
+from tests.unit.model.stories import Story
+
+ORDER = "desk/order#1"
+
+
+def test_a_repeat_of_what_is_answered_later_is_not_sent_and_not_waited_for():
+    met = Elsewhere("guard", "pending", ORDER, deferred=True)
+    assert Story().planned().decide(elsewhere=met) == m.Settle(
+        "repeats what is pending", "cancelled", Basis("rule"), f"{ORDER} was accepted, and is not finished"
+    )
+
+
+def test_code_that_meets_its_own_business_key_waits_for_the_answer():
+    met = Elsewhere("claim", "pending", ORDER, deferred=True)
+    assert Story().planned().says(elsewhere=met) == f"wait for claim: claim held by {ORDER}"
+
+
+def test_a_repeat_of_what_runs_now_is_waited_for():
+    met = Elsewhere("guard", "pending", ORDER)
+    assert Story().planned().says(elsewhere=met) == f"wait for claim: guard held by {ORDER}"
+
+
+def test_other_arguments_under_one_business_key_are_told_by_their_rule():
+    met = Elsewhere("claim", "succeeded", ORDER, mismatch=True)
+    assert Story(claim="A-17").planned().says(elsewhere=met) == (
+        "failed(mismatch): other arguments under one business key"
+    )
+
+
+def test_a_part_of_an_effect_is_never_sent_by_itself():
+    assert Story(completes=ORDER, item="row 2").planned().decide() == m.Settle(
+        "sending ended, nothing landed", "failed", Basis("rule"), "a part of an effect is never sent by itself"
+    )

@@ -1,0 +1,120 @@
+"""What people were asked, what they said, and what became of amends that were begun meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.model.outcome import DECLINED, Basis
+from tests.unit.model.stories import HOUR, MINUTE, REACHED, VERIFIABLE, Story
+
+AMENDS = "desk/refund#1"
+
+# --- a question and its answers ------------------------------------------------------------------------------
+
+
+def test_a_question_says_what_is_asked_of_how_many_and_until_when():
+    story = Story().planned()
+    until = story.wall + HOUR
+    state = story.asked("a1", people=2, until=until).state
+    assert (state.asks, state.asks_people, state.asks_until) == ("a1", 2, until)
+    assert (state.phase, state.asked, state.waits_for) == ("gated", True, "a person")
+
+
+def test_a_new_question_forgets_the_approvals_of_the_one_before():
+    story = Story().planned().asked(people=2).approved("ann", until=9).approved("bob")
+    assert (story.state.approval, story.state.approvers) == ("a1", ("ann", "bob"))
+    state = story.asked("a2").state
+    assert (state.approval, state.approvers, state.approved_until) == ("", (), 0)
+
+
+def test_a_doubt_leaves_the_approval_as_it_is():
+    """What is parked for another reason asks for no approval, and voids none."""
+    assert Story().planned().asked().approved().parked("tool gone").state.approval == "a1"
+
+
+def test_an_approval_stands_once_enough_people_gave_it():
+    story = Story().planned().asked(people=2).approved("ann")
+    assert (story.phase, story.state.approval, story.state.approvers) == ("gated", "", ("ann",))
+    assert (story.state.reason, story.state.waits_for) == ("a gate", "a person")
+    story.approved("bob")
+    assert (story.phase, story.state.approval, story.state.approvers) == ("ready", "a1", ("ann", "bob"))
+    assert (story.state.reason, story.state.waits_for, story.state.asked) == ("", "", False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "until"),
+    [(50, 70, 50), (70, 50, 50), (0, 70, 70), (70, 0, 70), (0, 0, 0)],
+    ids=["the first ends", "the second ends", "only the second", "only the first", "for ever"],
+)
+def test_an_approval_ends_with_the_first_of_its_words(first, second, until):
+    story = Story().planned().asked(people=2).approved("ann", until=first).approved("bob", until=second)
+    assert story.state.approved_until == until
+
+
+def test_a_no_is_final_and_says_who_said_it():
+    story = Story().planned().asked().waits(HOUR, "verify").later(MINUTE).refused("too dear")
+    state = story.state
+    assert (state.phase, state.rule, state.reason, state.code) == ("failed", "a person said no", "too dear", DECLINED)
+    assert (state.basis, state.settled_at) == (Basis("person", "ann", "too dear"), story.wall)
+    assert (state.wait, state.waits_for) == (None, "")
+
+
+def test_a_no_without_a_reason_names_the_person():
+    assert Story().planned().asked().refused().state.reason == "ann said no"
+
+
+# --- amends that were begun before anybody knew of the effect ------------------------------------------------
+
+
+def unknown_and_amended() -> Story:
+    return Story(VERIFIABLE).sent("ambiguous").settled("unknown").amended(AMENDS)
+
+
+def test_amends_of_an_effect_that_is_known_are_not_overtaken():
+    story = Story().sent("returned").settled("succeeded").amended(AMENDS)
+    assert (story.state.compensated_by, story.state.overtaken) == (AMENDS, "")
+
+
+def test_amends_are_overtaken_when_the_effect_is_found_after_they_were_begun():
+    assert unknown_and_amended().state.overtaken == ""
+    assert unknown_and_amended().settled("succeeded").state.overtaken == AMENDS
+    assert unknown_and_amended().person("happened").state.overtaken == AMENDS
+
+
+def test_amends_are_overtaken_although_a_person_ordered_one_more_attempt_in_between():
+    found = unknown_and_amended().person("retry").verified("happened").settled("succeeded")
+    assert found.state.overtaken == AMENDS
+    again = unknown_and_amended().person("retry").sent("returned").settled("succeeded")
+    assert again.state.overtaken == AMENDS
+
+
+def test_amends_are_not_overtaken_by_the_proof_that_nothing_happened():
+    assert unknown_and_amended().settled("failed").state.overtaken == ""
+    assert unknown_and_amended().person("did_not_happen").state.overtaken == ""
+
+
+def test_amends_that_the_news_of_a_part_has_overtaken_stay_so():
+    for outcome in (lambda story: story.settled("failed"), lambda story: story.person("did_not_happen")):
+        story = unknown_and_amended()
+        story.operation = replace(story.state, overtaken=AMENDS)
+        assert outcome(story).state.overtaken == AMENDS
+
+
+def test_amends_count_for_nothing_once_the_outcome_is_contradicted():
+    story = Story().sent("returned").settled("succeeded").amended(AMENDS).contradicted()
+    assert story.state.overtaken == AMENDS
+
+
+# --- whether there is an effect ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [phase for phase in REACHED if phase not in {"new", "succeeded"}])
+def test_only_what_succeeded_has_landed(phase):
+    assert not REACHED[phase]().state.landed
+    assert REACHED["succeeded"]().state.landed
+
+
+@pytest.mark.parametrize("phase", ["failed", "cancelled", "succeeded"])
+def test_what_is_contradicted_after_its_outcome_counts_as_landed(phase):
+    assert REACHED[phase]().contradicted().state.landed
