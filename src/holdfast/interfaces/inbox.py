@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.model.waits import answer_with
+from holdfast.model.webhooks import AGENT
 
 Kind = Literal["approval", "question", "review"]
 KINDS: Final[dict[str, Kind]] = {"approval": "approval", "question": "question", "person": "review"}
@@ -30,13 +31,17 @@ class Item(msgspec.Struct, frozen=True):
 
 
 async def items(looking: Looking) -> list[Item]:
-    """What resting runs ask people, the nearest deadline first, then the oldest."""
+    """What resting runs ask people, the nearest deadline first, then the oldest.
+
+    Notices that nobody took are no questions to a person: `holdfast webhooks` shows them.
+    """
     found = [
         Item(
             KINDS[wait.kind], f"{row.run}/{wait.step}".rstrip("/"), row.run, row.agent,
             wait.asks.removeprefix(f"{row.run}/{wait.step}: "), wait.due, row.updated_ms, answers_to(row.run, wait),
         )
         async for row in looking.every_run(status="suspended")
+        if row.agent != AGENT
         for wait in waits_of(row)
         if wait.kind in KINDS
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 from holdfast import Holdfast, NotSent, Run, agent, tool
 from holdfast.agent.posting import post
 from holdfast.errors import RunSuspended, UsageError
+from holdfast.interfaces.inbox import items
 from holdfast.interfaces.webhooks import Told, Webhooks, checked, told
 from holdfast.model import records as r
 from holdfast.model.webhooks import KINDS, Kind, Note, is_public
@@ -141,6 +142,7 @@ async def test_an_endpoint_that_takes_nothing_for_days_is_given_up_and_disabled(
             await app.run(greet, "ann")
             await lab.pass_time(days=6)
             given_up = await state(app)
+            assert await items(app.service.looking) == [], "what nobody took is no question to a person"
     assert given_up.state.startswith("disabled: given up")
     assert "it answered 500" in given_up.state
     assert 10 < len(ops.came) <= 24
