@@ -50,7 +50,8 @@ class Instance:
         self.history: Final = history
         self.log: Final = log
         self.lease: Final[Lease] = log.lease
-        self.claimed_up = history.measured_since(self.now(), trusted=engine.identity.trust == "trusted")
+        trusted = engine.identity.trust == "trusted"
+        self.claimed_up = history.measured_since(self.now(), trusted=trusted, worker=engine.worker.id)
         self.root: Final = Scope(self)
         self.sealed: Sealed | None = None
         self.failure: JournalError | None = None

@@ -108,6 +108,8 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         operation = await drive(flight)
     except asyncio.CancelledError:
         flight.scope = None
+        if flight.instance.sealed is None and not flight.recorded and flight.started is None:
+            flight.instance.ride(flight.planned())  # it waited to be sent: replay has to know what was left there
         start_flight(flight.instance, flight)
         _leave(flight.instance, flight.step)
         raise

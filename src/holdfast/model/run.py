@@ -123,13 +123,16 @@ class RunHistory:
         self.paused: r.CommandApplied | None = None
         self.records = 0
 
-    def measured_since(self, now: Now, *, trusted: bool) -> int:
+    def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
         """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
 
         Whoever drove it on this boot waited on the same clock, so a window need not begin anew with each owner.
-        What a restored journal says about its last owners is old: there, only from now on.
+        What a restored journal says about its last owners is old: there, only since this process first had the run.
         """
-        return self.boot_up if trusted and self.boot == now.boot else now.up
+        if trusted:
+            return self.boot_up if self.boot == now.boot else now.up
+        ours = [one.up for one in self.owners.values() if one.worker == worker and one.boot == now.boot]
+        return min(ours, default=now.up)
 
     def add(self, record: r.Record) -> None:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""

@@ -58,6 +58,14 @@ class Answers:
         """Whether an operation is on record as waiting for the answer under this key."""
         return any(known.key == key for known in self._known.values())
 
+    def restored(self) -> None:
+        """The records say less than they did, and what was acknowledged is lost with them: its senders are content."""
+        self._known.clear()
+        self._orders.clear()
+        for office in self._world.offices.values():
+            for message in office.messages:
+                message.lost = message.heard
+
     # --- events ----------------------------------------------------------------------------------------------
 
     def heard(self, run: str, record: r.Record) -> None:
@@ -67,6 +75,8 @@ class Answers:
                 self._orders[f"{run}: {note}"] += 1
                 if self._orders[f"{run}: {note}"] > 1:
                     self._broken(ONCE, f"run {run} took the message {note} twice")
+            case r.OperationPlanned(intent=intent) if intent.tool in ASYNCHRONOUS:
+                self._known.setdefault(operation_id(run, record.step), _Awaiting(intent.tool))
             case r.AttemptStarted(intent=intent):
                 self._started(operation_id(run, record.step), intent)
             case r.OperationDeferred():
@@ -139,7 +149,7 @@ class Answers:
         """Every answer that was acknowledged counts, and what nobody has answered is proven or asked about."""
         for office in self._world.offices.values():
             for message in office.messages:
-                if message.heard and not message.refused and message.status != "pending":
+                if message.heard and not (message.refused or message.lost) and message.status != "pending":
                     self._counted(message)
         waits = {row.run: row.waits for row in await self._world.journal.runs(limit=10_000)}
         for name, known in self._known.items():

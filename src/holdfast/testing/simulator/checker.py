@@ -18,11 +18,13 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
 from holdfast.model.run import RunHistory
 from holdfast.testing.simulator.answer_checker import Answers
+from holdfast.testing.simulator.disk import Backup
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.proposal_checker import Plans
 from holdfast.testing.simulator.services import Effect, Request
+from holdfast.testing.simulator.standing import Standing
 from holdfast.testing.simulator.trip_checker import Trips
 
 if TYPE_CHECKING:
@@ -41,59 +43,14 @@ class Violation(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class _Operation:
-    """What the durable records say about one operation, kept apart from the product's own fold."""
-
-    __slots__ = (
-        "absences",
-        "attempts",
-        "deferred",
-        "ended",
-        "intent",
-        "person",
-        "proved",
-        "retries",
-        "run",
-        "settled",
-        "step",
-        "unknown",
-        "unsent",
-    )
-
-    def __init__(self, run: str, step: str) -> None:
-        self.run = run
-        self.step = step
-        self.intent: r.Intent | None = None
-        self.attempts: dict[int, r.AttemptStarted] = {}
-        self.settled: r.OperationSettled | r.Resolved | None = None
-        self.ended: set[int] = set()
-        self.retries = 0
-        self.person = False
-        self.unknown = False
-        self.unsent = 0
-        self.deferred = 0
-        """The attempt whose answer is to come later."""
-        self.proved = False
-        """A late report says that nothing landed."""
-
-    def state(self) -> str:
-        """Where it stands: nothing where it has ended."""
-        if self.settled is not None:
-            return "unknown" if getattr(self.settled, "status", "") == "unknown" else ""
-        if not self.attempts:
-            return "planned"
-        if max(self.attempts) == self.deferred:
-            return "awaiting"
-        return "ended" if max(self.attempts) in self.ended else "running"
-
-
 class Checker:
     """Checks one simulation."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.violations: Final[list[Violation]] = []
-        self.operations: Final[dict[str, _Operation]] = {}
+        self._reading_back = False
+        self.operations: Final[dict[str, Standing]] = {}
         self._effects: defaultdict[str, list[Effect]] = defaultdict(list)
         self.trips: Final = Trips(world, self.broken, self._effects)
         self.answers: Final = Answers(world, self.broken, self._effects)
@@ -109,6 +66,8 @@ class Checker:
 
     def broken(self, invariant: int, what: str) -> None:
         """Note a violation, and end the simulation."""
+        if self._reading_back:
+            return
         self.violations.append(Violation(invariant, what, self._world.now_ms()))
         self._world.tell(None, f"INVARIANT {invariant} BROKEN: {what}")
         self._world.loop.halted = True
@@ -123,6 +82,24 @@ class Checker:
         owner, known = self._claims.get(run, ("", frozenset[str]()))
         if owner in workers and step in known:
             self.broken(13, f"run {run} asked its model again for {step}, and had the answer on record")
+
+    def restored(self, backup: Backup) -> None:
+        """An old copy stands in the place of the journal: it says less than was known, and what is told begins anew."""
+        self._reading_back = True
+        self.operations.clear()
+        self._tokens.clear()
+        self._told.clear()
+        self._answers.clear()
+        self._acknowledged.clear()
+        self._decided.clear()
+        self._claims.clear()
+        for part in (self.trips, self.answers, self.plans):
+            part.restored()
+        for run, (_, rows) in backup.runs.items():
+            for row in rows:
+                self._tokens[run] = row.token
+                self._record(run, decode(row.body))
+        self._reading_back = False
 
     # --- events: requests ------------------------------------------------------------------------------------
 
@@ -140,6 +117,10 @@ class Checker:
     def arrived(self, request: Request) -> None:
         """A write is at its service."""
         self._world.tell(None, f"{request.service} gets {request.operation} attempt {request.attempt}")
+        if self._world.now_ms() <= self._world.restored_ms:
+            return  # it left before the records of it were lost
+        if self._world.store.identity.trust == "distrustful":
+            self.broken(5, f"{request.operation} was sent before anybody had looked at the restored journal")
         operation = self.operations.get(request.operation)
         started = operation.attempts.get(request.attempt) if operation else None
         if operation is None or started is None:
@@ -190,7 +171,7 @@ class Checker:
             for one in self._world.services["switch"].effects
             if one.thing == effect.thing and first.number < one.number < effect.number
         ]
-        late = (effect.operation, effect.attempt) in self._residue
+        late = (effect.operation, effect.attempt) in self._residue or first.at_ms <= self._world.restored_ms
         if not late and any(one.operation != effect.operation for one in between):
             self.broken(2, f"{effect.operation} was applied again over what somebody else did to {effect.thing}")
 
@@ -220,14 +201,14 @@ class Checker:
         name = operation_id(run, step)
         known = self.operations.get(name)
         if known is None:
-            known = self.operations[name] = _Operation(run, step)
+            known = self.operations[name] = Standing(run, step)
         match record:
             case r.OperationPlanned(intent=intent):
                 known.intent = known.intent or intent
             case r.AttemptStarted():
                 self._started(name, known, record)
             case r.AttemptEnded() | r.OperationDeferred() | r.LateReport():
-                _told(known, record)
+                known.told(record)
             case r.Verified(verdict="did_not_happen", believable=True):
                 self._believed(name, known)
             case r.OperationSettled():
@@ -250,7 +231,7 @@ class Checker:
         if isinstance(record, r.RunStopped) and record.reason in {"error", "diverged"}:
             self.broken(14, f"run {run} stopped ({record.reason}), and its agent never changes: {record.error}")
 
-    def _started(self, name: str, known: _Operation, record: r.AttemptStarted) -> None:
+    def _started(self, name: str, known: Standing, record: r.AttemptStarted) -> None:
         known.intent = known.intent or record.intent
         if record.number in known.attempts:
             self.broken(6, f"{name}: attempt {record.number} was started twice")
@@ -262,7 +243,7 @@ class Checker:
         if len(known.attempts) - known.unsent > LIMIT_ATTEMPTS + known.retries:
             self.broken(10, f"{name}: {len(known.attempts)} attempts, and {LIMIT_ATTEMPTS} are allowed")
 
-    def _believed(self, name: str, known: _Operation) -> None:
+    def _believed(self, name: str, known: Standing) -> None:
         """Absence is believed: then nothing may be on its way any more, and nothing may have happened."""
         tool = known.intent.tool if known.intent else ""
         service = self._world.services.get(tool)
@@ -271,7 +252,7 @@ class Checker:
         if self._effects.get(name) and tool not in NATURAL:
             self.broken(5, f"{name}: absence was believed, and it has happened")
 
-    def _settled(self, name: str, known: _Operation, record: r.OperationSettled) -> None:
+    def _settled(self, name: str, known: Standing, record: r.OperationSettled) -> None:
         final = known.settled is not None and getattr(known.settled, "status", "") != "unknown"
         if final:
             self.broken(6, f"{name} was settled twice")
@@ -339,9 +320,10 @@ class Checker:
     async def at_the_end(self) -> None:
         """Everything is drained: nothing will happen any more."""
         self._at_the_end_of_operations()
-        self.trips.at_the_end()
         await self.answers.at_the_end()
-        await self.plans.at_the_end()
+        if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
+            self.trips.at_the_end()
+            await self.plans.at_the_end()
         await self._at_the_end_of_records()
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")
@@ -350,15 +332,19 @@ class Checker:
 
     def _at_the_end_of_operations(self) -> None:
         for name, known in self.operations.items():
-            settled, done = known.settled, self._effects.get(name, [])
+            settled, done = known.settled, self._remembered(name)
             if not isinstance(settled, r.OperationSettled) or settled.basis.by == "person" or known.person:
                 continue
             if settled.status in {"failed", "cancelled"} and done:
                 self.broken(4, f"{name} is {settled.status} ({settled.rule}), and it happened")
         for outcome, at in self._told:
             person = outcome.basis is not None and outcome.basis.by == "person"
-            if outcome.status in {"failed", "cancelled"} and self._effects.get(outcome.operation) and not person:
+            if outcome.status in {"failed", "cancelled"} and self._remembered(outcome.operation) and not person:
                 self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")
+
+    def _remembered(self, name: str) -> list[Effect]:
+        """What an operation did. Where an old copy stands in the place of the journal, only since then."""
+        return [effect for effect in self._effects.get(name, ()) if effect.at_ms > self._world.restored_ms]
 
     async def _at_the_end_of_records(self) -> None:
         store = self._world.journal
@@ -377,22 +363,6 @@ class Checker:
                 self.broken(
                     14, f"run {listing.run} is listed as {listing.status}, and its records say {history.status}"
                 )
-
-
-def _told(known: _Operation, record: r.AttemptEnded | r.OperationDeferred | r.LateReport) -> None:
-    """What came of an attempt, as far as somebody knows now."""
-    match record:
-        case r.OperationDeferred(number=number):
-            known.ended.add(number)
-            known.deferred = number
-        case r.AttemptEnded(number=number, over=True, end=end):
-            known.ended.add(number)
-            known.unsent += end.kind == "not_sent"
-        case r.LateReport(end=end):
-            known.unsent += end.kind == "not_sent"
-            known.proved = known.proved or end.kind in {"not_sent", "rejected"}
-        case _:
-            return
 
 
 def _both_open(recorded: str, listed: str) -> bool:

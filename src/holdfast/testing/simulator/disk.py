@@ -6,8 +6,11 @@ What rides is kept in the process until it commits, and dies with it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
@@ -68,10 +71,39 @@ class Ground(Protocol):
         ...
 
 
+class Backup(NamedTuple):
+    """All that a journal holds at one moment, beside who is alive."""
+
+    runs: dict[str, tuple[RunRow, list[Row]]]
+    ledger: list[Entry]
+    hints: dict[str, bytes]
+
+
 class Store(MemoryJournal):
     """The shared journal. `stored` hears what became durable."""
 
     stored: Callable[[Write], None]
+
+    def backup(self) -> Backup:
+        """A copy, as somebody makes it while everything goes on."""
+        runs = {name: (run.listing, list(run.rows)) for name, run in self._runs.items()}
+        return Backup(runs, list(self._ledger), dict(self._hints))
+
+    def restore(self, backup: Backup) -> None:
+        """Put a copy in the place of what there is. Whoever opens it next finds out, and trusts it no more."""
+        self._riding.clear()
+        self._refused.clear()
+        self._runs = {
+            name: dataclasses.replace(self._runs[name], listing=listing, rows=list(rows))
+            for name, (listing, rows) in backup.runs.items()
+        }
+        self._names = {run.listing.row: name for name, run in self._runs.items()}
+        self._ledger = list(backup.ledger)
+        self._keys = {(entry.stream, entry.key): entry for entry in backup.ledger if entry.key}
+        self._hints = dict(backup.hints)
+        self.identity = msgspec.structs.replace(
+            self.identity, trust="distrustful", reason="it is older than what was known of it"
+        )
 
     def _commit(self, write: Write) -> None:
         super()._commit(write)

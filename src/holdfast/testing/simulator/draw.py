@@ -47,6 +47,9 @@ OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The same for those who accept now and answer later."""
 
+RESTORE_FAULTS: Final = ("backup", "restore")
+"""What may become of the journal as a whole."""
+
 CASE_FAULTS: Final = ("declined", "at_once", "slowly", "number_again")
 """What may become of an accepted request: an office refuses it after all, decides it before its own response has
 travelled, or long after the deadline; or it gives out a number twice, and then nobody hears of the second case."""
@@ -65,9 +68,11 @@ def draw(seed: int) -> Plan:
     plans = random.Random(f"plans/{seed}")  # noqa: S311 - as above
     scripts = _with_plans(scripts, plans)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
+    restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
         seed, scripts, workers,
-        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts), _schedule(chance),
+        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts) + _restore(restores),
+        _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
     )  # fmt: skip
@@ -190,6 +195,15 @@ def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault
     for service in sorted({tool for act in acts for tool in act.tools}):
         faults.extend(_of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
+
+
+def _restore(chance: random.Random) -> tuple[Fault, ...]:
+    """Now and then an old copy of the journal is put in its place, and trusted again only after a while."""
+    if chance.random() >= 0.1:
+        return ()
+    copied = chance.randrange(2, 150)
+    lost = copied + 1 + chance.randrange(60)
+    return Fault("backup", copied), Fault("restore", lost, ms=chance.randrange(30_000, 300_000))
 
 
 def _of_calls(chance: random.Random, service: str, kinds: tuple[str, ...]) -> list[Fault]:

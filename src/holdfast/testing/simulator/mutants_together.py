@@ -101,6 +101,19 @@ TOGETHER: Final = (
         "engine.meetings:last_write",
         answer_twists.asked_twice,
     ),
+    # Restored journals.
+    Mutant(
+        "restored and trusted",
+        "a restored journal sends before anybody has looked",
+        "model.sending:_OBSTACLES_AT_FIRST",
+        twists.replaced("_distrust", twists.always(None)),
+    ),
+    Mutant(
+        "doubt forgotten",
+        "what an old journal has forgotten is sent again unread",
+        "model.sending:_BEFORE_FIRST",
+        twists.replaced("_check_first", twists.always(None)),
+    ),
     # Plans.
     Mutant(
         "fallback on unknown",

@@ -100,6 +100,17 @@ def _clock_jump(world: World, _life: Life, ms: int) -> None:
     world.skew_ms += ms
 
 
+def _backup(world: World, _life: Life, _ms: int) -> None:
+    """Somebody copies the journal, while everything goes on."""
+    world.back_up()
+
+
+def _restore(world: World, life: Life, ms: int) -> None:
+    """The machine was lost: it starts again with the copy, and somebody looks at it `ms` later."""
+    if world.restore(ms):
+        _power(world, life, ms)
+
+
 def _pause(world: World, life: Life, ms: int) -> None:
     """SIGSTOP, and SIGCONT after a while."""
     life.actor.paused = True
@@ -122,5 +133,7 @@ _STRIKES: Final[Mapping[str, Callable[[World, Life, int], None]]] = {
     "slow": _slow,
     "clock_jump": _clock_jump,
     "pause": _pause,
+    "backup": _backup,
+    "restore": _restore,
 }
 """What each fault of a process does, to whom, and for how many milliseconds."""

@@ -46,7 +46,7 @@ class Application(msgspec.Struct):
 
 
 class Message(msgspec.Struct):
-    """One webhook. `heard`: it was acknowledged, and is not sent again."""
+    """One webhook. `heard`: it was acknowledged, and is not sent again. `lost`: with the journal that it was in."""
 
     application: Application
     key: str
@@ -55,6 +55,7 @@ class Message(msgspec.Struct):
     value: str = ""
     heard: bool = False
     refused: bool = False
+    lost: bool = False
 
 
 class Office:

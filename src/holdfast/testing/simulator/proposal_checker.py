@@ -52,6 +52,12 @@ class Plans:
         self._status: dict[str, str] = {}
         self._chosen: dict[str, Chosen] = {}
 
+    def restored(self) -> None:
+        """The records say less than they did, and what a plan did before them is known to nobody: it is let be."""
+        self._places.clear()
+        self._status.clear()
+        self._chosen.clear()
+
     # --- events ----------------------------------------------------------------------------------------------
 
     def heard(self, run: str, record: r.Record) -> None:

@@ -9,9 +9,17 @@ import msgspec
 
 from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
-from holdfast.testing.simulator.draw import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS
+from holdfast.testing.simulator.draw import (
+    CALL_FAULTS,
+    CASE_FAULTS,
+    HOOK_FAULTS,
+    PROCESS_FAULTS,
+    RESTORE_FAULTS,
+)
 
-_ANSWERS: Final = {fault for faults in (*CALL_FAULTS.values(), CASE_FAULTS, HOOK_FAULTS) for fault in faults}
+_ANSWERS: Final = {
+    fault for faults in (*CALL_FAULTS.values(), CASE_FAULTS, HOOK_FAULTS, RESTORE_FAULTS) for fault in faults
+}
 _STATES: Final = ("running", "ended")
 EXPECTED_MEETINGS: Final = (
     *(f"{fault} x {state} x {tool}" for fault in PROCESS_FAULTS for state in _STATES for tool in sorted(CALL_FAULTS)),

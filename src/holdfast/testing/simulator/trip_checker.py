@@ -59,6 +59,11 @@ class Trips:
         self._parts: dict[str, tuple[_Trip, _Part]] = {}
         self._records = 0
 
+    def restored(self) -> None:
+        """The records say less than they did."""
+        self._trips.clear()
+        self._parts.clear()
+
     # --- events ----------------------------------------------------------------------------------------------
 
     def heard(self, run: str, record: r.Record) -> None:

@@ -285,8 +285,7 @@ def kept(_original: Any) -> Any:
 
 
 def now_only(_original: Any) -> Any:
-    def measured_since(_self: Any, now: Any, *, trusted: bool) -> int:
-        del trusted
+    def measured_since(_self: Any, now: Any, **_rest: Any) -> int:
         up: int = now.up
         return up
 

@@ -16,10 +16,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.journal.port import Write
+from holdfast.journal.port import RunRow, Write
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.simulator.checker import Checker, Violation
-from holdfast.testing.simulator.disk import Disk, Store
+from holdfast.testing.simulator.disk import Backup, Disk, Store
 from holdfast.testing.simulator.files import Files
 from holdfast.testing.simulator.files_disk import SqliteDisk
 from holdfast.testing.simulator.lives import Life, settings_from
@@ -87,6 +87,9 @@ class World:
         self.lost_until: dict[Actor, int] = {}
         self.full_until = 0
         self.slow_until = 0
+        self.restored_ms = -1
+        """When an old copy was put in the place of the journal."""
+        self._copy: Backup | None = None
         self.closing = False
         self._births: dict[str, int] = {}
         self._down = 0
@@ -140,15 +143,16 @@ class World:
         found: list[str] = []
         for script in self.plan.scripts:
             row = listed.get(script.id)
-            resting = row is not None and (
-                row.status in {"completed", "stopped"}
-                or (
-                    row.status == "suspended" and b'"person"' in row.waits and (row.due_ms is None or row.due_ms > wall)
-                )
-            )
-            if not resting or self.checker.answers.awaited(script.id):
+            if row is None or not self._rests(row, wall) or self.checker.answers.awaited(script.id):
                 found.append(f"{script.id} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
         return found
+
+    def _rests(self, row: RunRow, wall: int) -> bool:
+        """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal."""
+        if row.status != "suspended" or (row.due_ms is not None and row.due_ms <= wall):
+            return row.status in {"completed", "stopped"}
+        lost = self.restored_ms >= 0 and b'"event"' in row.waits
+        return b'"person"' in row.waits or lost
 
     def _start(self, worker: WorkerPlan) -> None:
         number = self._births[worker.name] = self._births.get(worker.name, 0) + 1
@@ -169,6 +173,27 @@ class World:
 
         patience = 2 ** min(life.number - 1, 6)  # as supervisors do with what keeps falling over
         self.later(min(30_000, life.plan.restart_ms * patience), again)
+
+    def back_up(self) -> None:
+        """Copy the journal. Real files are copied and restored by a story of their own."""
+        self._copy = self.store.backup() if self.files is None else None
+
+    def restore(self, looked_at_ms: int) -> bool:
+        """Put the copy in the place of the journal, if there is one; somebody looks at it that much later."""
+        if self._copy is None or self.restored_ms >= 0 or self.closing:
+            return False
+        self.store.restore(self._copy)
+        self.restored_ms = self.now_ms()
+        self.checker.restored(self._copy)
+        self.later(looked_at_ms, self._confirm)
+        return True
+
+    def _confirm(self) -> None:
+        """A person says that some of what was done may be missing, and processes start again with that."""
+        self.store.identity = msgspec.structs.replace(self.store.identity, trust="doubtful", reason="an operator")
+        self.tell(None, "somebody confirms that the journal is old")
+        for life in self.lives.values():
+            life.leave()
 
     # --- what the parts ask ----------------------------------------------------------------------------------
 

@@ -1,0 +1,33 @@
+"""Old copies of the journal that seeds put in its place, while everything goes on."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.testing.simulator import story
+from holdfast.testing.simulator.draw import draw
+from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.world import Report, simulate
+
+WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
+
+
+def checked(told: Plan) -> Report:
+    report = simulate(told, story=True)
+    assert not report.violations, story.tell(report)
+    return report
+
+
+@pytest.mark.parametrize("kinds", [("pay", "mail", "ship"), ("ticket", "switch", "rent")], ids=" ".join)
+def test_a_copy_of_any_age_sends_nothing_twice(kinds: tuple[str, ...]):
+    told = Plan(5, (Script("run", tuple(Step(kind, kind) for kind in kinds)),), WORKERS)
+    for copied in range(1, checked(told).points, 4):
+        for restored in range(copied + 1, min(copied + 30, checked(told).points), 5):
+            faults = (Fault("backup", copied), Fault("restore", restored, ms=60_000))
+            checked(replace(told, faults=faults))
+
+
+def test_seeds_draw_restores():
+    restored = [seed for seed in range(60) if any(fault.kind == "restore" for fault in draw(seed).faults)]
+    assert restored
+    for seed in restored:
+        assert not simulate(draw(seed)).violations, f"make sim SEED={seed}"

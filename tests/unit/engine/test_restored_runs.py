@@ -1,0 +1,66 @@
+"""Runs of a journal that was restored from a backup: nothing leaves before somebody has looked, and then with care."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import DidNotHappen, Key, Operation, Run, RunSuspended, Verdict, agent, current_operation, tool
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+
+@virtual
+async def test_a_caller_that_left_what_was_not_sent_yet_leaves_it_again(lab: Lab):
+    @tool(idempotency=Key.forever())
+    async def pay(to: str) -> str:
+        lab.sent.append(to)
+        return current_operation().key
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(timedelta(seconds=3)):
+                return await pay(name)
+        except TimeoutError:
+            return "gave up"
+
+    trusted = lab.journal.identity
+    lab.journal.identity = replace(trusted, trust="distrustful", reason="it is old")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="not trusted"):
+            await app.run(desk, "ann")
+    assert lab.sent == []
+    lab.journal.identity = trusted
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "gave up"
+    assert lab.sent == ["ann"], "it goes on without its caller"
+    assert len(lab.of("r-ann", r.CallerLeft)) == 1
+
+
+@virtual
+async def test_a_window_of_an_old_journal_does_not_begin_anew_with_each_rest(lab: Lab):
+    """The pauses between two readings are longer than a run is kept, and the window is longer than a pause."""
+
+    @tool
+    async def mail(to: str) -> str:
+        lab.sent.append(to)
+        return f"to {to}"
+
+    @mail.verify(settle_window=timedelta(minutes=5), every=timedelta(minutes=1))
+    async def in_sent_mail(operation: Operation[str], to: str) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        return await mail(name)
+
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended, match="until the next reading"):
+            await app.run(desk, "ann")
+        await lab.pass_time(minutes=4)
+        assert lab.sent == [], "absence cannot be believed yet"
+        await lab.pass_time(minutes=5)
+        assert (await app.service.row("r-ann")).status == "completed"
+    assert lab.sent == ["ann"]
