@@ -61,3 +61,11 @@ def test_a_no_ends_it_with_its_reason(asked: Lab):
     assert ended.status == 1
     assert "the customer kept it" in ended.err
     assert "declines it: the customer kept it" in asked("show", "refund-9").out
+
+
+def test_a_long_inbox_is_cut_and_says_so(holdfast: Lab):
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
+    holdfast("run", "desk.py:desk", "inputs.jsonl")
+    assert holdfast("inbox", "--limit", "1").lines[-2:] == ["... and 2 more: --limit 3", "3 approvals"]
+    assert len(holdfast("inbox", "--json").json) == 3

@@ -84,8 +84,11 @@ def _yes_or_no(value: str) -> bool:
     return _WORDS[value.strip().lower()]
 
 
-@command("inbox", examples=("holdfast inbox", "holdfast inbox --json"))
-async def inbox(call: Call) -> None:
+@command("inbox", examples=("holdfast inbox", "holdfast inbox --limit 200", "holdfast inbox --json"))
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
+)
+async def inbox(call: Call, limit: int) -> None:
     """List what waits for a person, the nearest deadline first.
 
     Approvals of operations, questions of agents, and reviews: effects that nobody knows
@@ -96,10 +99,12 @@ async def inbox(call: Call) -> None:
     if call.screen.as_json:
         call.screen.document(found)
         return
-    for one in found:
+    for one in found[:limit]:
         _show(call, one)
+    if len(found) > limit:
+        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
     kinds = Counter(one.kind for one in found)
-    summary = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
+    summary = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
     call.screen.line(summary or "Nobody is asked anything.")
 
 
