@@ -66,6 +66,6 @@ def test_a_no_ends_it_with_its_reason(asked: Lab):
 def test_a_long_inbox_is_cut_and_says_so(holdfast: Lab):
     holdfast.directory.joinpath("desk.py").write_text(DESK)
     holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
-    holdfast("run", "desk.py:desk", "inputs.jsonl")
+    holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
     assert holdfast("inbox", "--limit", "1").lines[-2:] == ["... and 2 more: --limit 3", "3 approvals"]
     assert len(holdfast("inbox", "--json").json) == 3
