@@ -53,6 +53,7 @@ async def call_tool(flight: Flight, started: r.AttemptStarted) -> Answer:
     if not call.done():
         return await _give_up(flight, started, call)
     del flight.calls[number]
+    engine.has_ended(call)
     if call.cancelled():
         return _answer(flight, error=Ambiguous("the tool was cancelled from within"))
     error = call.exception()
@@ -82,7 +83,8 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
     flight.current = current
     context = contextvars.copy_context()
     context.run(_enter, current, engine.resolver)
-    call = begin(tool.body, arguments, flight.given(), engine.seams, context, over)
+    first = flight.given() if intent.serves else ()
+    call = begin(tool.body, arguments, first, engine.seams, context, over)
     engine.begun.add(call)
     return call
 
@@ -90,8 +92,9 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
 def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None) -> None:
     """What is true where a tool runs."""
     AT.set(current)
-    SCOPE.set(None)  # a tool is no branch of the run: what it starts is not numbered
     RESOLVER.set(resolve)
+    if SCOPE.get() is not None:
+        SCOPE.set(None)  # a tool is no branch of the run: what it starts is not numbered
 
 
 async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Future[Any]) -> Answer:
@@ -104,6 +107,7 @@ async def _give_up(flight: Flight, started: r.AttemptStarted, call: asyncio.Futu
         await asyncio.wait({call}, timeout=LAST_WORD_S)
     if call.done():
         flight.calls.pop(started.number, None)
+        flight.instance.engine.has_ended(call)
         error = None if call.cancelled() else call.exception()
         if not call.cancelled() and error is None:
             return _answer(flight, call.result())

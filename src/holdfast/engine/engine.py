@@ -19,12 +19,12 @@ from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
 from holdfast.engine.leases import Leases
-from holdfast.engine.left_behind import Calls, leave_behind
+from holdfast.engine.left_behind import leave_behind
 from holdfast.engine.limits import Limits
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
-from holdfast.engine.seams import Seams
+from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost
@@ -103,8 +103,8 @@ class Engine:
         self._beating: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._watched: set[asyncio.Future[Any]] = set()
-        self.begun: Final[Calls] = WeakSet()
-        """Every call of a tool that this app began and that somebody still holds: its thread, or who waits for it."""
+        self.begun: Final[set[asyncio.Future[Any]]] = set()
+        """Calls of tools that this app began and whose end nobody has seen yet."""
         self._late_calls: dict[str, dict[int, asyncio.Future[Any]]] = {}
         self._unread_keys: set[str] = set()
         self.resolver = resolver_from(os.environ)
@@ -137,7 +137,7 @@ class Engine:
         if self.closing:
             return
         self.closing = True
-        leave_behind(self.worker, self.begun)
+        leave_behind(self.worker, WeakSet(self.begun))
         for task in (self._keeping, *list(self._background)):
             await _cancelled(task)
         await _cancelled(self._beating)
@@ -230,19 +230,25 @@ class Engine:
 
         def report(_: asyncio.Future[Any]) -> None:
             self._watched.discard(call)
+            self.has_ended(call)
             if not self.closing:
                 self.background(late(flight, number, call), "holdfast-late")
 
         call.add_done_callback(report)
 
-    def late_calls(self, run: str, step: str) -> dict[int, asyncio.Future[Any]]:
+    def has_ended(self, call: asyncio.Future[Any]) -> None:
+        """The end of a call was seen. A thread goes on after its future was cancelled."""
+        if not call.cancelled() or thread_of(call) is None:
+            self.begun.discard(call)
+
+    def late_calls(self, run: str, step: str) -> dict[int, asyncio.Future[Any]] | None:
         """Calls of an operation that outlived their attempts in this process, whichever instance made them."""
         if not self._late_calls:
-            return {}
+            return None
         self._late_calls = {
             name: calls for name, calls in self._late_calls.items() if any(not call.done() for call in calls.values())
         }
-        return self._late_calls.get(operation_id(run, step), {})
+        return self._late_calls.get(operation_id(run, step))
 
     async def file_late(self, run: str, report: r.LateReport) -> None:
         """A fenced-out owner knows something about an attempt: leave it in the ledger for the present owner.

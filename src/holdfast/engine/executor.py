@@ -17,8 +17,8 @@ from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
-from holdfast.engine.left_behind import still_runs
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.owners import account_for_owners
 from holdfast.engine.parking import park, what_is_asked
 from holdfast.engine.parts import items_of, note_with_items
 from holdfast.engine.promises import hold
@@ -28,8 +28,8 @@ from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.decide import decide
-from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.decide import proven_by
+from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
@@ -45,27 +45,29 @@ async def drive(flight: Flight) -> OperationState:
     instance = flight.instance
     if flight.started is not None:
         await _go_on(flight, flight.started)
-    intent = flight.operation.intent
-    if flight.journaled and (intent.claim or intent.words or instance.history.forked_from):
+    operation = flight.operation
+    if flight.journaled and (operation.intent.meets_others or instance.history.forked_from):
         await look_elsewhere(flight)
-    while (operation := flight.operation).phase not in FINAL:
+        operation = flight.operation
+    while operation.phase not in FINAL:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
         if closing and instance.history.cancelled is None:
             break
         if flight.scope is not None and _tells_now(flight, operation):
             break
         if operation.attempts:
-            await account_for_owner(flight)
+            await account_for_owners(flight)
             await collect(flight)
             operation = flight.operation
         now = instance.now()
-        move = decide(operation, flight.situation(operation), now)
+        move = flight.next_move(operation, now)
         if closing and not isinstance(move, m.Settle):
             break  # a cancelled run settles what it can from what it knows, and does nothing more
         if isinstance(move, m.Attempt):
             await _attempt(flight, operation, now)
         else:
             await _perform(flight, move)
+        operation = flight.operation
     return operation
 
 
@@ -102,39 +104,6 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
     if flight.operation.attempts[started.number - 1].end is None:
         await _ended(flight, started.number, await call_tool(flight, started))
     flight.started = None
-
-
-async def account_for_owner(flight: Flight) -> None:
-    """Attempts of earlier owners may have no end on record: find out whether their processes still live.
-
-    A call is over when its process is proven dead, or when a process that cannot be observed has been
-    silent for longer than the declared bound. Until then absence is never believed.
-    """
-    instance = flight.instance
-    if not flight.journaled:
-        return
-    for attempt in flight.operation.attempts:
-        if attempt.over_up is not None or attempt.token == instance.lease.token:
-            continue
-        over, why = await _fate(flight, attempt)
-        if over or attempt.end is None:
-            end = attempt.end or r.End("lost", why=why)
-            ended = r.AttemptEnded(step=flight.step, number=attempt.number, end=end, over=over, **instance.stamp())
-            await flight.note(ended, ride=True)
-
-
-async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
-    """Whether the call of an earlier owner is known to be over, and why it has no end."""
-    instance, engine = flight.instance, flight.instance.engine
-    owner = instance.history.owners[last.token].worker
-    if owner == engine.worker.id:
-        call = flight.calls.get(last.number)
-        return call is None or call.done(), "this process let go of the run"
-    if (runs := still_runs(engine.worker, owner)) is not None:
-        return not runs, "the app that made it is closed"
-    state = await engine.journal.fate(owner)
-    over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
-    return over, "its process died" if state.fate == "dead" else "its owner lost the lease"
 
 
 async def _perform(flight: Flight, move: Deed) -> None:
@@ -174,7 +143,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
         engine.company.join()
     try:
         # Where it had to wait, much may have changed: then the decision is made again.
-        if not waits or type(decide(operation, flight.situation(operation), now)) is m.Attempt:
+        if not waits or type(flight.next_move(operation, now)) is m.Attempt:
             await _attempt_now(flight, operation, now)
     finally:
         engine.company.leave(alone=alone)
@@ -192,11 +161,12 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     if flight.journaled and not engine.lease_is_fresh(now.up):
         await engine.renew_lease(flight.instance)
         now = flight.instance.now()
-    started, recorded = _started(flight, operation, now), flight.recorded
+    recorded = flight.recorded
+    started = _started(flight, operation, now, first=not recorded)
     engine.seams.crash.reached("before_intent")
     flight.started = started
     try:
-        posts = taking_posts(flight) if operation.intent.claim or operation.intent.words else ()
+        posts = taking_posts(flight) if operation.intent.meets_others else ()
         await flight.note(started, posts=posts)
     except LedgerTaken:
         flight.started = None
@@ -220,12 +190,11 @@ def _misfit(flight: Flight) -> str:
     return ""
 
 
-def _started(flight: Flight, operation: OperationState, now: Now) -> r.AttemptStarted:
-    first = not flight.recorded
+def _started(flight: Flight, operation: OperationState, now: Now, *, first: bool) -> r.AttemptStarted:
     send_by = 0
     if (operation.attempts or flight.key_age_ms) and flight.contract().key is not None:
         send_by = send_by_ms(operation, flight.situation(operation), now)
-    intent = flight.intent
+    intent = operation.intent if flight.taking is None else flight.intent
     if first and flight.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=flight.observed)
     return r.AttemptStarted(
@@ -262,12 +231,11 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     if answer.said is not None:
         end = answer.said.added_to(end)
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
-    trial = apply(flight.operation, ended, instance.history.boot)
-    move = decide(trial, flight.situation(trial), now)
+    move, operation = _move_after(flight, ended, now)
     instance.engine.seams.crash.reached("before_outcome")
     try:
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
-            await _record_outcome(flight, move, trial, now, end)
+            await _record_outcome(flight, move, operation, now, end)
         else:
             await flight.note(ended, ride=end.kind != "rejected")
     except LeaseLost:
@@ -283,6 +251,19 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         await breakers.succeeded(tool.name)
 
 
+def _move_after(flight: Flight, ended: r.AttemptEnded, now: Now) -> tuple[m.Move, OperationState]:
+    """What is done about this end of a call, and the operation for which that was decided.
+
+    A call that plainly succeeded needs no trial; else the end is applied to see what follows from it.
+    """
+    operation = flight.operation
+    proven = proven_by(ended.end, ended.number, flight.contract(operation)) if operation.phase == "running" else None
+    if proven is not None:
+        return proven, operation
+    trial = apply(operation, ended, flight.instance.history.boot)
+    return flight.next_move(trial, now), trial
+
+
 # --- outcomes ------------------------------------------------------------------------------------------
 
 
@@ -295,7 +276,8 @@ async def _record_outcome(
     flight: Flight, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
 ) -> None:
     """Record the outcome, with the end of the last attempt where it comes with it."""
-    result, lost, why = _result(move, operation)
+    proof = _proof(move, operation, end)
+    result, lost, why = _result(move, operation, proof)
     record = r.OperationSettled(
         step=flight.step,
         status=move.status,
@@ -312,37 +294,40 @@ async def _record_outcome(
         up=now.up,
     )
     posts: tuple[Post, ...] = ()
-    if operation.intent.claim or operation.intent.words:
+    if operation.intent.meets_others:
         settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
         posts = settling_posts(flight, settled)
     if operation.intent.compensates and move.status == "succeeded":
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
-    first = () if flight.recorded or not flight.journaled else (flight.planned(),)
-    if items := items_of(flight, operation, move):
+    first = () if operation.attempts or flight.recorded or not flight.journaled else (flight.planned(),)
+    if move.status == "succeeded" and (items := items_of(flight, operation, proof)):
         await note_with_items(flight, (*first, record), posts, items)
     else:
-        await flight.note(*first, record, ride=_rides(flight, move, operation), posts=posts)
+        await flight.note(*first, record, ride=_rides(flight, move, operation, end), posts=posts)
     flight.instance.settled(flight.step)
 
 
-def _rides(flight: Flight, move: m.Settle, operation: OperationState) -> bool:
+def _rides(flight: Flight, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
     """Whether losing this record costs no more than asking the system again."""
-    contract = flight.contract()
+    contract = flight.contract(operation)
     if move.status != "succeeded" or not contract.rides:
         return False
-    return contract.verifies or not operation.key_unread
+    return contract.verifies or not (operation.key_unread or (end is not None and not end.key_read))
 
 
-def _result(move: m.Settle, operation: OperationState) -> tuple[r.Raw, bool, str]:
+def _proof(move: m.Settle, operation: OperationState, end: r.End | None) -> r.End | None:
+    """How the call ended whose result is the result; that may be the end which is recorded with the outcome."""
+    if move.status != "succeeded" or not move.attempt:
+        return None
+    return operation.attempts[move.attempt - 1].end or end
+
+
+def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> tuple[r.Raw, bool, str]:
     """The stored result of a success, whether it was lost, and why."""
-    if move.status != "succeeded":
-        return r.NOTHING, False, ""
-    if move.attempt:
-        end = operation.attempts[move.attempt - 1].end
-        assert end is not None, operation
-        return end.result, end.lost, end.why if end.lost else ""
-    return operation.found or r.NOTHING, operation.lost, ""
+    if proof is not None:
+        return proof.result, proof.lost, proof.why if proof.lost else ""
+    return (operation.found or r.NOTHING, operation.lost, "") if move.status == "succeeded" else (r.NOTHING, False, "")
 
 
 async def _reuse(flight: Flight, move: m.Reuse) -> None:

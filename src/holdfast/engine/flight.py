@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.engine.calm import Calm, calm_of
 from holdfast.engine.current import CurrentOperation
 from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
@@ -17,9 +18,11 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.closing import CONFIRM, serving
 from holdfast.model.contract import Contract, stricter
+from holdfast.model.decide import decide
 from holdfast.model.ids import approval_digest, claim_identity, idempotency_key, operation_id
+from holdfast.model.moves import Attempt, Move
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Elsewhere, Reading, Situation, Stop
+from holdfast.model.situation import Elsewhere, Now, Reading, Situation, Stop
 from holdfast.model.transactions import around, encloses
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
@@ -27,47 +30,39 @@ from holdfast.model.view import Operation
 _FIXED: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
 
-class Flight:
+class Flight(msgspec.Struct, eq=False):
     """An operation being driven by this process.
 
-    `tool` is None where the app does not have it any more. Reads are not journaled step by step:
-    their state lives here until they end.
+    `tool` is None where the app does not have it any more, `draft` the operation as it was when nothing about it was
+    recorded yet. Reads are not journaled step by step: their state lives here until they end.
     """
 
-    __slots__ = (
-        "after", "arguments", "calls", "current", "elsewhere", "gate", "holder", "instance", "journaled", "key_age_ms",
-        "observed", "reading", "scope", "started", "state", "step", "taking", "tool", "waiting_since",
-    )  # fmt: skip
+    instance: Instance
+    step: str
+    tool: ToolCode | None
+    draft: OperationState | None
+    journaled: bool = True
+    arguments: dict[str, Any] | None = None
+    state: OperationState | None = None
+    calls: dict[int, asyncio.Future[Any]] = {}
+    scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
+    started: r.AttemptStarted | None = None  # the attempt that is under way
+    current: CurrentOperation | None = None
+    reading: Reading = "unread"
+    observed: r.Raw = r.NOTHING
+    elsewhere: Elsewhere | None = None
+    holder: Holder | None = None
+    taking: tuple[int, int] | None = None
+    after: int | None = None  # how many writes with the same words were known when a model chose this one
+    gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
+    key_age_ms: int = 0
+    waiting_since: int | None = None  # when it first looked for effects of others
 
-    def __init__(
-        self,
-        instance: Instance,
-        step: str,
-        tool: ToolCode | None,
-        draft: OperationState | None,
-        *,
-        journaled: bool = True,
-        arguments: dict[str, Any] | None = None,
-    ) -> None:
-        self.instance = instance
-        self.step = step
-        self.tool = tool
-        self.state = draft
-        self.journaled = journaled
-        self.arguments = arguments
-        self.scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
-        self.started: r.AttemptStarted | None = None  # the attempt that is under way
-        self.current: CurrentOperation | None = None
-        self.calls: dict[int, asyncio.Future[Any]] = instance.engine.late_calls(instance.run, step)
-        self.reading: Reading = "unread"
-        self.observed: r.Raw = r.NOTHING
-        self.elsewhere: Elsewhere | None = None
-        self.holder: Holder | None = None
-        self.taking: tuple[int, int] | None = None
-        self.after: int | None = None  # how many writes with the same words were known when a model chose this one
-        self.gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
-        self.key_age_ms = 0
-        self.waiting_since: int | None = None  # when it first looked for effects of others
+    def __post_init__(self) -> None:
+        """Take up what is known: the draft, and calls that outlived an earlier flight of the same operation."""
+        self.state = self.draft
+        if (late := self.instance.engine.late_calls(self.instance.run, self.step)) is not None:
+            self.calls = late
 
     @property
     def id(self) -> str:
@@ -99,9 +94,9 @@ class Flight:
         """The idempotency key of this operation."""
         return key_of(self.instance.engine.identity.namespace, self.instance.run, self.step, self.intent)
 
-    def contract(self) -> Contract:
+    def contract(self, operation: OperationState | None = None) -> Contract:
         """The clauses that hold for the next attempt: the stricter of what was stored and what is declared now."""
-        tool, operation = self.tool, self.operation
+        tool, operation = self.tool, operation or self.operation
         if tool is not None and tool.digest == operation.contract:
             return tool.contract
         record = self.instance.history.contracts.get(operation.contract)
@@ -111,12 +106,30 @@ class Flight:
             return msgspec.structs.replace(gone, verifies=False, observes=False)
         return tool.contract if stored is None else stricter(stored, tool.contract)
 
+    def next_move(self, operation: OperationState, now: Now) -> Move:
+        """What `decide` says. About drafts in a calm run it says the same each time, so it is asked once per tool."""
+        calm = self._calm(operation)
+        if calm is None:
+            return decide(operation, self.situation(operation), now)
+        if operation is not self.draft:
+            return decide(operation, calm.situation, now)
+        if calm.first is None:
+            first = decide(operation, calm.situation, now)
+            calm.first = first if type(first) is Attempt else None
+            return first
+        return calm.first
+
+    def _calm(self, operation: OperationState) -> Calm | None:
+        """The situation, shared with other operations of the tool, if nothing but the run could stand in the way."""
+        tool = self.tool
+        return calm_of(self.instance, tool) if tool is not None and self._plain(tool, operation) else None
+
     def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` has to know beside the operation."""
-        instance, tool = self.instance, self.tool
-        if tool is not None and self._plain(tool, operation) and (calm := instance.calm(tool)) is not None:
-            return calm
-        contract = self.contract()
+        instance = self.instance
+        if (calm := self._calm(operation)) is not None:
+            return calm.situation
+        contract = self.contract(operation)
         engine = instance.engine
         settings = engine.settings
         return Situation(
@@ -206,13 +219,14 @@ class Flight:
             for record in records:
                 self.state = apply(self.state, record, self.instance.history.boot)
             return
+        instance = self.instance
         stored: tuple[r.Record, ...] = records
-        if not self.recorded and self.tool is not None:
-            stored = (*self.instance.contract_record(self.tool), *records)
+        if self.tool is not None and self.step not in instance.history.operations:
+            stored = (*instance.contract_record(self.tool), *records)
         if ride and not posts:
-            self.instance.ride(*stored)
+            instance.ride(*stored)
         else:
-            await self.instance.append(*stored, posts=posts)
+            await instance.append(*stored, posts=posts)
 
     def limit_ms(self, started: r.AttemptStarted) -> int:
         """How long after its start an attempt may send."""
@@ -231,7 +245,7 @@ class Flight:
         the record each time. What the record cannot give back is taken as the caller gave it.
         """
         given, intent = self.arguments, self.operation.intent
-        tool = self.tool if not intent.serves else self.served().tool
+        tool = self.served().tool if intent.serves else self.tool
         if tool is None:
             raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")
         if given is not None and (not intent.executable or _FIXED.issuperset(map(type, given.values()))):

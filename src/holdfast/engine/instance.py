@@ -23,9 +23,10 @@ from holdfast.model import records as r
 from holdfast.model.facts import Known
 from holdfast.model.operation import OperationState
 from holdfast.model.run import Delivery, RunHistory
-from holdfast.model.situation import Now, Situation
+from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
+    from holdfast.engine.calm import Calm
     from holdfast.engine.engine import Engine
     from holdfast.engine.flight import Flight
 
@@ -84,7 +85,7 @@ class Instance:
         self._turns: dict[int, list[asyncio.Future[None]]] = {}
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
-        self._calm: dict[str, Situation] = {}
+        self.calm: Final[dict[str, Calm]] = {}  # by the digest of a tool's contract
         self._checking: asyncio.Future[None] | None = None
         self.taking_orders: Final = asyncio.Lock()
         self._stored_contracts: set[str] = set(history.contracts)
@@ -100,28 +101,6 @@ class Instance:
         """The present moment on the journal's clock and on the wall."""
         instant = self.engine.journal.now()
         return Now(instant.boot, instant.ms, self.engine.seams.clock.wall_ms())
-
-    def calm(self, tool: ToolCode) -> Situation | None:
-        """The situation of an operation of this tool if nothing stands in the way of this run, else None."""
-        engine, history = self.engine, self.history
-        if history.cancelled is not None or history.paused is not None or engine.pauses or engine.breakers.troubled:
-            return None
-        return self._calm.get(tool.digest) or self._first_calm(tool)
-
-    def _first_calm(self, tool: ToolCode) -> Situation | None:
-        """As `calm`, with what cannot change while this instance lives."""
-        engine, settings = self.engine, self.engine.settings
-        trusted = engine.identity.trust == "trusted"
-        if not trusted or engine.deadline_of(self.history) is not None or self.history.status == "stopped":
-            return None
-        situation = self._calm[tool.digest] = Situation(
-            contract=tool.contract,
-            claimed_up=self.claimed_up,
-            deaths_allowed=settings.deaths_allowed,
-            clock_error_ms=settings.clock_error_ms,
-            slow_verify_ms=settings.slow_verify_ms,
-        )
-        return situation
 
     def stamp(self) -> Stamp:
         """The two clocks, for a record that is being made."""
@@ -255,8 +234,11 @@ class Instance:
 
     def _take(self, step: str) -> Delivery:
         delivery = self.history.take(step)
-        self._taken.add(delivery.index)
-        self._skip_taken()
+        if self._taken or delivery.index != self.turn:
+            self._taken.add(delivery.index)
+            self._skip_taken()
+        else:
+            self.turn += 1
         if self._gate and not self.catching_up:
             _release(self._gate)
         if self._turns and (waiting := self._turns.pop(self.turn, None)):

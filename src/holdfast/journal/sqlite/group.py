@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.journal.port import Lease, Write
 from holdfast.journal.sqlite.background import Background, Behind, MakeBehind
-from holdfast.journal.sqlite.batch import Item
+from holdfast.journal.sqlite.batch import Item, item_of
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database
 
@@ -45,7 +45,7 @@ class GroupCommit:
             self._raise_refusal(write.lease)
         if self._stopped:
             raise _closed()
-        item = Item(write)
+        item = item_of(write)
         if self._is_alone(write.lease):
             return self._commit_alone(item)
         return self._commit(item)
@@ -62,22 +62,22 @@ class GroupCommit:
         if self._stopped:
             raise _closed()
         self._unheard += 1
-        self._queue.append(Item(write))
+        self._queue.append(item_of(write))
         self._background.watch_rides()
 
     async def flush(self, lease: Lease) -> None:
         """Return when everything that was written is durable: what rode, and what a cancelled caller appended."""
         if self._unheard:
-            await self._commit(Item(None))
+            await self._commit(Item())
         self._raise_refusal(lease)
 
     async def run(self, work: Callable[[Database], T]) -> T:
         """Do `work` in the next commit and return its result once that is durable."""
-        return cast("T", await self._commit(Item(None, work)))
+        return cast("T", await self._commit(Item(work=work)))
 
     async def settle_queue(self) -> None:
         """Return when everything queued so far is settled."""
-        await self._commit(Item(None))
+        await self._commit(Item())
 
     async def stop(self) -> None:
         """Commit what is queued and end the thread."""

@@ -283,7 +283,7 @@ class Store:
             entry = Post("journal", "", trust_entry(trust, by, old.incarnation, old.reason))
             ledger.insert(database, entry, self.here.wall_ms())
 
-        item = Item(None, work=work)
+        item = Item(work=work)
         self.settle([item], patient=True)
         if item.error is not None:
             raise item.error

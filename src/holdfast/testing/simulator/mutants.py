@@ -46,7 +46,7 @@ MUTANTS: Final = (
         "model.weigh:over_ms",
         twists.open_is_over,
     ),
-    Mutant("everybody is dead", "a living process's call counts as over", "engine.executor:_fate", twists.fate_is_dead),
+    Mutant("everybody is dead", "a living process's call counts as over", "engine.owners:_fate", twists.fate_is_dead),
     Mutant(
         "windows by the wall clock",
         "a clock jump shortens a settle window",

@@ -226,10 +226,10 @@ def lost_means_unsent(original: Any) -> Any:
 
 
 def found_without_result(original: Any) -> Any:
-    def result(move: Any, operation: Any) -> Any:
+    def result(move: Any, operation: Any, proof: Any) -> Any:
         if move.rule == "found by verification":
             return r.NOTHING, False, ""
-        return original(move, operation)
+        return original(move, operation, proof)
 
     return result
 
