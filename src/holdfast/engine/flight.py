@@ -137,7 +137,7 @@ class Flight(msgspec.Struct, eq=False):
             claimed_up=instance.claimed_up,
             tool="gone" if self.tool is None else "present",
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
-            began_doubtful=engine.identity.trust == "doubtful" and not operation.attempts,
+            began_doubtful=engine.identity.trust == "doubtful" and not operation.may_have_landed,
             stop=self._stop(operation),
             gate="wanted" if self._gated(contract) else "",
             asks=self.asks,

@@ -108,6 +108,11 @@ def _check_first(case: Case) -> Move | None:
     return next_reading(case)
 
 
+def _check_again(case: Case) -> Move | None:
+    """All attempts on record are proven unsent, and a restored journal may have forgotten one after them."""
+    return _check_first(case) if case.situation.began_doubtful else None
+
+
 # --- what stands before any send -------------------------------------------------------------------------
 
 
@@ -247,7 +252,7 @@ def _runs_twice(case: Case, until: int | None) -> Move:
 
 
 _END: Final = Wait("the end of an earlier call is not known yet", why="end", until_woken=True)
-_BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold)
+_BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold, _check_again)
 _BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, _gate, _hold, _check_first)
 _OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)
 _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (_distrust, _pause, _arguments)  # the others are about attempts

@@ -164,7 +164,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         conflict=(record.evidence or "conflict") if record.verdict == "conflict" else "",
         verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
         believed_absent_first=operation.believed_absent_first
-        or (absent and record.believable and not operation.attempts),
+        or (absent and record.believable and not operation.may_have_landed),
         shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
         wait=None,
     )

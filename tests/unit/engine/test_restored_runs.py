@@ -5,8 +5,20 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import DidNotHappen, Key, Operation, Run, RunSuspended, Verdict, agent, current_operation, tool
+from holdfast import (
+    DidNotHappen,
+    Key,
+    NotSent,
+    Operation,
+    Run,
+    RunSuspended,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
 from holdfast.model import records as r
+from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -64,3 +76,26 @@ async def test_a_window_of_an_old_journal_does_not_begin_anew_with_each_rest(lab
         await lab.pass_time(minutes=5)
         assert (await app.service.row("r-ann")).status == "completed"
     assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_an_attempt_that_was_never_sent_does_not_vouch_for_those_that_are_forgotten(lab: Lab):
+    """The copy knows of a first attempt that was turned away; the second one, which landed, is not in it."""
+
+    @tool(retry=Retry(attempts=3, elapsed=timedelta(hours=1)))
+    async def ship(box: str) -> str:
+        raise NotSent("busy", retry_after=600)
+
+    @agent(run_id="r-{name}", tools=[ship])
+    async def desk(run: Run, name: str) -> str:
+        return await ship(name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    await lab.pass_time(minutes=11)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="before the journal was restored"):
+            await app.run(desk, "ann")
+    assert len(lab.of("r-ann", r.AttemptStarted)) == 1
