@@ -70,7 +70,7 @@ def pending_is_final(original: Any) -> Any:
     """A word about progress is taken for a success."""
 
     def order(owner: Any, key: str, entry: Any) -> Any:
-        body = entry.body.replace(b'"status":"pending"', b'"status":"succeeded"')
+        body = entry.body.replace(b'"status":"pending"', b'"status":"succeeded","result":"half done"')
         return original(owner, key, replace(entry, body=body))
 
     return order
