@@ -362,10 +362,9 @@ class RunHistory:
                 self.status, self.completed = "completed", record
             case r.RunStopped():
                 self.status, self.reason, self.stopped = "stopped", record.reason, record
-            case r.RunUndone():
-                self.status, self.reason = "undone", f"undone by {record.by}"
             case _:
-                raise AssertionError(record)
+                assert isinstance(record, r.RunUndone), record
+                self.status, self.reason = "undone", f"undone by {record.by}"
 
     def _left(self, step: str) -> None:
         self.left.add(step)

@@ -293,6 +293,11 @@ def test_check_first_yields_to_a_person_s_order():
     assert story.says() == "attempt: first attempt"
 
 
+def test_check_first_means_the_first_although_the_tool_asks_for_it_only_since_then():
+    story = Story(changed(VERIFIABLE, check_first=True)).sent("not_sent").waits(0, "retry")
+    assert story.says() == "attempt: nothing landed: attempt again"
+
+
 # --- after a restored backup ---------------------------------------------------------------------------------
 
 
@@ -329,3 +334,10 @@ def test_after_a_restore_reads_are_just_read():
 
 def test_after_a_restore_a_person_may_order_the_attempt():
     assert Story().planned().parked().person("retry").says(began_doubtful=True) == "attempt: first attempt"
+
+
+def test_after_a_restore_an_attempt_that_was_not_sent_does_not_vouch_for_what_is_forgotten():
+    story = Story(VERIFIABLE).sent("not_sent").waits(0, "retry")
+    assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"
+    story.later(SETTLE).verified("did_not_happen").waits(0, "retry")
+    assert story.says(began_doubtful=True) == "attempt: nothing landed: attempt again"

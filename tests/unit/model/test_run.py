@@ -174,6 +174,33 @@ def test_commands_from_outside_are_taken_once_each():
     assert (told.reason, told.entry_seen) == ("LaGuardia", 6)
 
 
+def test_a_fork_says_where_it_comes_from():
+    told = history(STARTED, r.CommandApplied(command="fork", by="ann", entry=7, run="old", note="from charge#2"))
+    assert (told.forked_from, told.reason, told.entry_seen) == ("old", "from charge#2", 7)
+
+
+def test_a_run_that_was_undone_names_who_wanted_it():
+    told = history(STARTED, r.RunUndone(by="ann"))
+    assert (told.status, told.reason) == ("undone", "undone by ann")
+
+
+@pytest.mark.parametrize("others", [(), ("mail#1",)], ids=["the only one", "one of two"])
+def test_a_first_record_that_could_not_be_stored_takes_its_contract_back_unless_another_uses_it(others):
+    stored = r.ContractStored(digest="contract", clauses=r.Raw(b"{}"))
+    told = history(stored, *(planned(step) for step in others), planned("charge#1"))
+    told.withdraw("charge#1", None)
+    assert set(told.operations) == set(others)
+    assert told.contracts == ({"contract": stored} if others else {})
+
+
+def test_a_later_record_that_could_not_be_stored_leaves_the_operation_as_it_was():
+    told = history(planned())
+    before = told.operations["charge#1"]
+    told.add(r.WaitScheduled(step="charge#1", ms=1, until=1, why="retry"))
+    told.withdraw("charge#1", before)
+    assert told.operations == {"charge#1": before}
+
+
 def test_a_person_s_word_moves_the_ledger_mark():
     started = r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT)
     unknown = r.OperationSettled(step="charge#1", status="unknown", basis=Basis("rule"))

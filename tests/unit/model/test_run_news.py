@@ -1,0 +1,68 @@
+"""What a run learns about what it has called off, or cannot tell yet: news that raises a boundary again."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.model import records as r
+from holdfast.model.outcome import Basis
+from holdfast.model.run import RunHistory
+
+CHARGE, PART, AMENDS = "trip/charge#1", "trip/charge#1/part#1", "trip/charge#1/undo"
+INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
+OF_IT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract", completes=CHARGE, item="row 2")
+
+
+def planned(step: str, intent: r.Intent = INTENT) -> r.OperationPlanned:
+    return r.OperationPlanned(step=step, intent=intent)
+
+
+def settled(step: str, status="succeeded") -> r.OperationSettled:
+    return r.OperationSettled(step=step, status=status, basis=Basis("returned"))
+
+
+def called_off(*records: r.Record, amended: bool) -> RunHistory:
+    """A boundary with a charge of which one part was refused is called off; its amends are made where that is said."""
+    history = RunHistory("desk")
+    opened = (r.TransactionOpened(transaction="trip"), planned(CHARGE), settled(CHARGE))
+    part = (planned(PART, OF_IT), settled(PART, "failed"))
+    aborting = r.TransactionAborting(transaction="trip", reason="no flight")
+    linked = (r.CompensationLinked(step=CHARGE, by=AMENDS),) if amended else ()
+    for record in (*opened, *part, aborting, *linked, *records):
+        history.add(record)
+    return history
+
+
+NEWS = r.Contradicted(step=PART, evidence="it came after all")
+
+
+def test_a_part_that_lands_after_its_amends_were_begun_overtakes_them_and_raises_the_boundary():
+    history = called_off(NEWS, amended=True)
+    assert history.operations[CHARGE].overtaken == AMENDS
+    assert history.raised == {CHARGE}
+
+
+def test_a_part_that_lands_before_any_amends_is_met_by_them():
+    history = called_off(NEWS, amended=False)
+    assert history.operations[CHARGE].overtaken == ""
+    assert history.raised == set()
+
+
+@pytest.mark.parametrize(
+    ("over", "raised"),
+    [
+        (r.TransactionAborted(transaction="trip", undone=(CHARGE,)), {CHARGE}),
+        (r.TransactionAborted(transaction="trip", still_standing=(CHARGE,)), set()),
+    ],
+    ids=["said to be undone", "said to stand"],
+)
+def test_only_an_end_that_tells_truly_what_became_of_it_settles_the_news(over, raised):
+    assert called_off(NEWS, over, amended=True).raised == raised
+
+
+def test_amends_that_were_made_again_settle_the_news():
+    history = called_off(r.Contradicted(step=CHARGE, evidence="it came twice"), amended=True)
+    assert (history.operations[CHARGE].overtaken, history.raised) == (AMENDS, {CHARGE})
+    history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
+    history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
+    assert history.raised == set()
