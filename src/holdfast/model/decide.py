@@ -140,7 +140,7 @@ def _unfit(case: Case) -> Move | None:
 
 
 def _awaiting(case: Case) -> Move | None:
-    """The system accepted it and answers later; the same intent is not repeated meanwhile, nor after."""
+    """The system accepted it and answers later. Meanwhile it is not repeated; after its time, only if proven absent."""
     if case.operation.phase != "awaiting":
         return None
     left = answer_left_ms(case.operation, case.now)

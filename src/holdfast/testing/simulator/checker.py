@@ -151,7 +151,8 @@ class Checker:
         done.append(effect)
         operation = self.operations.get(effect.operation)
         allowed = 1 + (operation.retries if operation else 0)
-        if effect.service not in NATURAL and len(done) > allowed:
+        stood_still = (effect.operation, effect.attempt) in self._residue  # a key may be forgotten meanwhile
+        if effect.service not in NATURAL and len(done) > allowed and not stood_still:
             attempts = ", ".join(str(one.attempt) for one in done)
             self.broken(2, f"{effect.operation} happened {len(done)} times (attempts {attempts})")
         if effect.service == "book":

@@ -23,6 +23,7 @@ from holdfast.interfaces.service import Service
 from holdfast.journal.port import Worker
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.secret import Secret
+from holdfast.policies import Retry
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.simulator import answers, proposals
 from holdfast.testing.simulator.loop import Actor, Died
@@ -202,7 +203,8 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
         return text
     if step.kind == "think":
-        return await run.options(step=f"think {step.thing}").decide(think, run.id, step.thing)
+        asking = run.options(step=f"think {step.thing}", retry=PATIENT)
+        return await asking.decide(think, run.id, step.thing)
     if step.kind == "plan":
         text, done, gone = await proposals.carry_out(run, step)
         LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
@@ -264,6 +266,8 @@ def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:
     return groups
 
 
+PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
+"""A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
 LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
 AGENTS = {newer: _make(newer) for newer in (False, True)}
 
