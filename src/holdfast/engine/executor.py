@@ -107,6 +107,7 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
 
 
 async def _perform(flight: Flight, move: Deed) -> None:
+    assert not isinstance(move, m.Done), "a final outcome ends the loop"
     match move:
         case m.Settle():
             await settle(flight, move)
@@ -124,8 +125,6 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await hold(flight)
         case m.Gate():
             await park(flight, what_is_asked(flight, move), move.rule, asks=flight.asks)
-        case m.Done():
-            await park(flight, f"done: {move.rule}", move.rule)
 
 
 # --- attempts ----------------------------------------------------------------------------------------

@@ -78,3 +78,34 @@ async def test_a_bystander_of_deaths_comes_through_and_the_cause_is_set_aside(la
         assert await app.run(desk, "bystander") == "bystander"
         with pytest.raises(RunSuspended, match="3 processes died"):
             await app.run(desk, "poison")
+
+
+@virtual
+async def test_what_may_not_be_attempted_any_more_once_its_turn_comes_is_not(lab: Lab):
+    """It waited to be alone for longer than the ten minutes in which it may be attempted."""
+
+    @tool(idempotency=Key.forever(), timeout=timedelta(hours=2))
+    async def work(name: str) -> str:
+        assert current_operation().key
+        lab.sent.append(name)
+        await lab.pass_time(minutes=50)
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await work(name)
+
+    app = lab.make(desk)
+    await app.open()
+    died = app.start(desk, "doubted")
+    await lab.pass_time(seconds=30)
+    await lab.bury(app, lab.processes[-1])
+    await asyncio.gather(died._ending, return_exceptions=True)
+    async with lab.app(desk, deaths_allowed=2) as app:
+        beside = app.start(desk, "beside")
+        await lab.pass_time(seconds=1)
+        doubted = app.start(desk, "doubted")
+        assert await beside.result() == "beside"
+        with pytest.raises(RunSuspended, match="the time for attempts is over"):
+            await doubted.result()
+    assert lab.sent == ["doubted", "beside"]

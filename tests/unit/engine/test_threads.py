@@ -78,6 +78,28 @@ async def test_what_a_late_thread_returns_is_evidence(lab: Lab):
 
 
 @virtual
+async def test_what_a_late_thread_said_besides_comes_with_its_report(lab: Lab):
+    go_on = threading.Event()
+
+    @tool(timeout=2 * SECOND)
+    def send(to: str) -> str:
+        at = current_operation()
+        with lab.loop.passing():
+            go_on.wait(20)
+        at.report("letters left", 3)
+        return to
+
+    async with lab.app(desk := one_call(send), hold_ms=10**9) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        go_on.set()
+        await lab.until(lambda: any(entry.stream == "run/r-ann" for entry in lab.journal._ledger))
+        assert await app.run(desk, "ann") == "ann"
+    (late,) = lab.of("r-ann", r.LateReport)
+    assert late.end.facts == (r.Reported("letters left", r.Raw(b"3")),)
+
+
+@virtual
 async def test_a_thread_that_outlives_its_run_instance_still_keeps_a_second_attempt_away(lab: Lab):
     go_on = threading.Event()
     attempts: list[int] = []
