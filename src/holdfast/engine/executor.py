@@ -107,7 +107,6 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
 
 
 async def _perform(flight: Flight, move: Deed) -> None:
-    assert not isinstance(move, m.Done), "a final outcome ends the loop"
     match move:
         case m.Settle():
             await settle(flight, move)
@@ -123,7 +122,8 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await park(flight, move.why, move.rule)
         case m.Hold():
             await hold(flight)
-        case m.Gate():
+        case _:
+            assert isinstance(move, m.Gate), "a final outcome ends the loop"
             await park(flight, what_is_asked(flight, move), move.rule, asks=flight.asks)
 
 

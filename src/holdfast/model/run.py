@@ -41,7 +41,8 @@ def _turned_out_otherwise(before: OperationState | None, after: OperationState) 
     """Whether there is an effect that was not counted on, or none that was."""
     if before is None:
         return False
-    return before.contradicted != after.contradicted or (before.phase == "unknown" and after.phase == "succeeded")
+    found = after.phase == "succeeded" and (before.phase == "unknown" or bool(after.overtaken))
+    return before.contradicted != after.contradicted or (found and not before.final)
 
 
 def exit_of(transaction: str) -> str:

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Operation, Run, TransactionAborted, agent, current_operation, tool
+from holdfast import (
+    Conflict,
+    Happened,
+    Key,
+    Operation,
+    Run,
+    TransactionAborted,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -124,3 +135,48 @@ async def test_what_landed_after_its_compensation_is_shown_to_a_person(lab: Lab)
     keys = [line[-4:] for line in lab.sent if line.startswith("give back")]
     assert len(keys) == len(set(keys)) == 2
     assert lab.of("flat", r.TransactionAborted)[-1].undone == ("part/book#1",)
+
+
+@virtual
+async def test_what_is_found_after_its_compensation_is_shown_although_another_attempt_was_ordered(lab: Lab):
+    """A person asked for one more attempt, which a transaction that was called off does not make: it is read back."""
+    there: list[str] = []
+
+    @tool
+    async def book(room: str) -> str:
+        raise ConnectionResetError("gone")
+
+    @book.verify(settle_window=SECOND, deadline=timedelta(hours=1))
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return Happened(there[0]) if there else Conflict("somebody else is in there")
+
+    @book.compensate(restores=True, absent_safe=True)
+    @tool(idempotency=STEADY)
+    async def give_back(operation: Operation[str], room: str) -> None:
+        lab.sent.append(f"give back {room} {current_operation().key[-4:]}")
+
+    @agent(run_id="{name}", tools=[book])
+    async def stay(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("part"):
+                await book("7")
+        except TransactionAborted as error:
+            return f"undone {len(error.undone)}, standing {len(error.still_standing)}"
+        return "never"
+
+    async with lab.app(stay, slow_verify_ms=10**9) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(stay, "flat")
+        await app.service.call_off("flat", "part", by="eve", why="enough")
+        with pytest.raises(RunSuspended):
+            await app.resume("flat")
+        assert lab.of("flat", r.TransactionAborted)[-1].undone == ("part/book#1",)
+        there.append("7")
+        await app.service.resolve("flat/part/book#1", "retry", by="bob")
+        with pytest.raises(RunSuspended, match="turned out otherwise after part/book#1/undo had been begun"):
+            await app.resume("flat")
+        parked = lab.of("flat", r.TransactionParked)[-1]
+        assert (parked.undone, parked.still_standing) == ((), ("part/book#1",))
+        await app.service.resolve_transaction("flat", "part", "retry", by="eve")
+        assert await app.resume("flat") == "undone 1, standing 0"
+    assert len(set(lab.sent)) == len(lab.sent) == 2

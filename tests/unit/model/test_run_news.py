@@ -66,3 +66,44 @@ def test_amends_that_were_made_again_settle_the_news():
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
     history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
     assert history.raised == set()
+
+
+def test_news_about_what_still_stands_raises_nothing():
+    history = RunHistory("desk")
+    for record in (r.TransactionOpened(transaction="trip"), planned(CHARGE), settled(CHARGE)):
+        history.add(record)
+    history.add(r.Contradicted(step=CHARGE, evidence="it failed"))
+    assert history.raised == set()
+
+
+def test_news_about_amends_raises_nothing():
+    """Whoever closes the boundary looks at its amends anyway."""
+    undo = r.Intent("refund", r.Raw(b"{}"), "digest", "contract", compensates=CHARGE)
+    news = r.Contradicted(step=AMENDS, evidence="it failed")
+    history = called_off(planned(AMENDS, undo), settled(AMENDS), news, amended=True)
+    assert history.raised == set()
+
+
+def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_attempt_in_between():
+    started = r.AttemptStarted(step=CHARGE, number=1, token=1, send_by=1, intent=INTENT)
+    history = RunHistory("desk")
+    for record in (
+        r.TransactionOpened(transaction="trip"),
+        started,
+        r.AttemptEnded(step=CHARGE, number=1, end=r.End("ambiguous")),
+        settled(CHARGE, "unknown"),
+        r.TransactionAborting(transaction="trip", reason="no flight"),
+        r.CompensationLinked(step=CHARGE, by=AMENDS),
+        r.TransactionAborted(transaction="trip", undone=(CHARGE,)),
+        r.Resolved(step=CHARGE, word="retry", by="ann"),
+        r.Verified(step=CHARGE, verdict="happened"),
+    ):
+        history.add(record)
+    assert history.raised == set()
+    history.add(settled(CHARGE))
+    assert (history.operations[CHARGE].overtaken, history.raised) == (AMENDS, {CHARGE})
+    history.add(r.TransactionParked(transaction="trip", why="news came"))
+    history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
+    history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
+    history.add(r.LateReport(step=CHARGE, number=1, end=r.End("returned")))
+    assert history.raised == set(), "what was amended again is no news once more"
