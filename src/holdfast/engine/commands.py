@@ -67,6 +67,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
+    if isinstance(record, r.Resolved) and operation.wants_approval:
+        return (replace(applied, note=f"refused: {record.step} waits for an approval"),)
     if isinstance(record, r.Resolved) and (misfit := _misfit(operation, record, tools)):
         return (replace(applied, note=f"refused: {_no_result(operation, record)}; {misfit}"),)
     if isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)) and record.approval != operation.asks:
@@ -77,7 +79,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
         return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
         record = _read(operation, record, entry, tools)
-        return (applied, _dated(record, stamp), *_contradiction(operation, record, stamp))
+        return (applied, _dated(record, stamp), *contradiction(operation, record, stamp))
     return (applied, replace(record, entry=entry.id, **stamp))
 
 
@@ -116,7 +118,7 @@ def _answered_otherwise(operation: OperationState, report: r.LateReport) -> bool
     )
 
 
-def _contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
+def contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
     """News that speaks against a final outcome: the outcome stays, and a person looks at both."""
     said = report.end.kind
     if not operation.final or said not in {"returned", "rejected"}:
@@ -203,7 +205,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
             next_step=f"holdfast why {history.run}/{step}",
         )
-    if operation.asks and operation.phase == "gated":
+    if operation.wants_approval:
         raise UsageError(
             f"{history.run}/{step} waits for an approval, and nothing of it was sent",
             next_step=f"holdfast answer {history.run}/{step} yes | no",

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
+from holdfast.engine.commands import contradiction
 from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
@@ -364,9 +365,6 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     except HoldfastError:
         await instance.engine.file_late(instance.run, report)
         return
-    operation = flight.operation
-    contradicts = (end.kind == "returned") != (operation.phase == "succeeded")
-    if operation.final and contradicts and end.kind in {"returned", "rejected"}:
-        evidence = f"attempt {number} reported late: {end.kind} {end.why}".strip()
-        await instance.append(r.Contradicted(step=flight.step, evidence=evidence, **instance.stamp()))
+    if news := contradiction(flight.operation, report, instance.stamp()):
+        await instance.append(*news)
     instance.wake(flight.step)

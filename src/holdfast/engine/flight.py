@@ -181,14 +181,9 @@ class Flight(msgspec.Struct, eq=False):
             return ""
         intent = operation.intent
         contract = self.tool.digest if self.tool is not None else operation.contract
-        parts = (
-            intent.tool,
-            contract,
-            intent.digest,
-            bytes(intent.arguments).decode(),
-            bytes(operation.observed).decode(),
-        )
-        return approval_digest(instance.engine.identity.namespace, self.id, *(part.encode() for part in parts))
+        words = (intent.tool.encode(), contract.encode(), intent.digest.encode())
+        values = bytes(intent.arguments), bytes(operation.observed)
+        return approval_digest(instance.engine.identity.namespace, self.id, *words, *values)
 
     def _stop(self, operation: OperationState) -> Stop:
         """What ends the sending of this operation, if anything does.

@@ -26,7 +26,6 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.decide import decide
 from holdfast.model.operation import OperationState
 
 _MOVES = 6
@@ -103,7 +102,7 @@ async def _read_back(instance: Instance, operation: OperationState) -> None:
         return
     await account_for_owners(flight)
     for _ in range(_MOVES):
-        move = decide(flight.operation, flight.situation(flight.operation), instance.now())
+        move = flight.next_move(flight.operation, instance.now())
         match move:
             case m.Verify():
                 await verify(flight)

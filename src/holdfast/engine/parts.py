@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.engine.awaiting import Owner, awaited_stream
 from holdfast.engine.ends import clean
-from holdfast.engine.flight import Flight
+from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.errors import LedgerTaken
 from holdfast.journal.port import Post
@@ -102,5 +102,4 @@ def _drive(instance: Instance, steps: list[str]) -> None:
     from holdfast.engine.closing import start_flight  # noqa: PLC0415 - it stands on the executor, which needs this
 
     for step in steps:
-        tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
-        start_flight(instance, Flight(instance, step, tool, None))
+        start_flight(instance, flight_of(instance, step))

@@ -34,8 +34,10 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     due = None if ms is None else instance.engine.seams.clock.wall_ms() + ms
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         operation = flight.operation
-        kind = "approval" if operation.asks else "person"
-        due = operation.asks_until or (operation.wait.until if operation.wait else None)
+        kind = "approval" if operation.wants_approval else "person"
+        due = (operation.asks_until if operation.wants_approval else 0) or (
+            operation.wait.until if operation.wait else None
+        )
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
         pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts))
     elif move.why == "answer":

@@ -40,10 +40,19 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
     return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
+def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
+    """Refuse an approval that ends, early by the error of the clocks, before it can be used. Raises `UsageError`."""
+    if milliseconds(lasts) <= clock_error_ms:
+        raise UsageError(
+            f"an approval that lasts {lasts} is none",
+            known=f"clocks may differ by {clock_error_ms / 1000:g} s, and it ends that much earlier",
+            next_step="give it some time, such as an hour",
+        )
+    return lasts
+
+
 def approval_of(operation: OperationState, *, by: str, note: str, lasts: timedelta, now_ms: int) -> Command:
     """The order that lets exactly this be sent, until `lasts` have passed. Raises `UsageError`."""
-    if lasts <= timedelta(0):
-        raise UsageError(f"an approval that lasts {lasts} is none", next_step="give it some time, such as 1h")
     if by in operation.approvers:
         raise UsageError(f"{by} approved it already", next_step="another person has to say yes, too")
     record = r.ApprovalGranted(

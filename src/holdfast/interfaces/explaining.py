@@ -237,7 +237,7 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     run = history.run
     if state.final:
         return [f"holdfast show {run}"]
-    if state.phase == "gated" and state.asks:
+    if state.wants_approval:
         return [f"holdfast answer {operation} yes --by NAME", f"holdfast answer {operation} no --by NAME --why TEXT"]
     if state.phase in {"unknown", "gated"}:
         once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 import msgspec
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
-from holdfast.model.waits import answer_with
+from holdfast.model.waits import PEOPLE, answer_with
+from holdfast.model.waits import Item as Kind
 from holdfast.model.webhooks import AGENT
-
-Kind = Literal["approval", "question", "review"]
-KINDS: Final[dict[str, Kind]] = {"approval": "approval", "question": "question", "person": "review"}
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -37,13 +33,13 @@ async def items(looking: Looking) -> list[Item]:
     """
     found = [
         Item(
-            KINDS[wait.kind], f"{row.run}/{wait.step}".rstrip("/"), row.run, row.agent,
+            PEOPLE[wait.kind], f"{row.run}/{wait.step}".rstrip("/"), row.run, row.agent,
             wait.asks.removeprefix(f"{row.run}/{wait.step}: "), wait.due, row.updated_ms, answers_to(row.run, wait),
         )
         async for row in looking.every_run(status="suspended")
         if row.agent != AGENT
         for wait in waits_of(row)
-        if wait.kind in KINDS
+        if wait.kind in PEOPLE
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.due_ms is None, one.due_ms or 0, one.since_ms, one.item))
 

@@ -24,7 +24,7 @@ from holdfast.engine.loading import load
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, LeaseLost, UsageError
-from holdfast.interfaces.approving import LASTS, approval_of, asked_about, checked_asked, refusal_of
+from holdfast.interfaces.approving import LASTS, approval_of, asked_about, checked_asked, checked_lasts, refusal_of
 from holdfast.interfaces.looking import PAUSES, Looking, waits_after
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.codec import encode
@@ -133,7 +133,7 @@ class Service:
         run, step = split_operation_id(operation)
         history = await self.history(run)
         state = asked_about(history, step, by)
-        now_ms = self._engine.seams.clock.wall_ms()
+        now_ms, lasts = self._engine.seams.clock.wall_ms(), checked_lasts(lasts, self._engine.settings.clock_error_ms)
         return await self._decide(history, approval_of(state, by=by, note=note, lasts=lasts, now_ms=now_ms), state)
 
     async def decline(self, operation: str, *, by: str, reason: str = "") -> Applied:

@@ -146,6 +146,11 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         return self.phase in FINAL
 
     @property
+    def wants_approval(self) -> bool:
+        """Whether a person is asked now to approve it; once approved and then unknown, it is asked about otherwise."""
+        return self.phase == "gated" and bool(self.asks)
+
+    @property
     def landed(self) -> bool:
         """Whether there is an effect: it succeeded, or was contradicted after it had not."""
         return self.phase == "succeeded" or bool(self.contradicted)

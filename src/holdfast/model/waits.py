@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.model.operation import OperationState
 
-PEOPLE: Final = frozenset({"approval", "question", "person"})
-"""The kinds of wait that a person ends: a yes or no, an answer, a word on what no rule could decide."""
+Item = Literal["approval", "question", "review"]
+PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review"}
+"""The kinds of wait that a person ends, and what each is called in the inbox."""
 
 
 def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
@@ -30,7 +31,7 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
 def question_of(operation: OperationState, rule: str = "") -> str:
     """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
     reason = operation.reason or rule
-    if operation.asks_people > 1:
+    if operation.wants_approval and operation.asks_people > 1:
         said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""
         return f"{reason} ({operation.asks_people} people{said})"
     end = operation.attempts[-1].end if operation.attempts else None

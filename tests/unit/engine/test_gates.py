@@ -306,3 +306,51 @@ async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
 def test_a_gate_that_makes_no_sense_is_refused(clauses: Any):
     with pytest.raises(ValueError, match="people"):
         Gate("true", **clauses)
+
+
+@virtual
+async def test_what_was_approved_and_is_unknown_now_is_asked_about_as_such(lab: Lab):
+    """The yes was to sending it. What became of it is another question, and another command answers it."""
+
+    @tool(gate=Gate("true", people=2, within=HOUR))
+    async def pay(cents: int) -> str:
+        raise TimeoutError("no answer")
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(1)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match=r"yes \| no"):
+            await app.run(desk, "ann")
+        for name in ("bea", "cid"):
+            await app.service.approve("r-ann/pay#1", by=name)
+        with pytest.raises(RunSuspended, match="holdfast resolve r-ann/pay#1 --happened"):
+            await app.run(desk, "ann")
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.due_ms) == ("review", None)
+        assert "people" not in item.asks
+        await app.service.resolve("r-ann/pay#1", "happened", by="eve", result="paid")
+        assert await app.run(desk, "ann") == "paid"
+
+
+@virtual
+async def test_an_order_to_try_again_that_meets_a_question_for_approval_is_refused(lab: Lab):
+    """It was given while something else was the matter; by now it would send what nobody approved."""
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        order = msgspec.structs.replace(_order(), word="resolve", record=r.Resolved("refund#1", "retry", "eve"))
+        await app.service._post("r-ann", order, "")
+        await asked(app, desk)
+    assert lab.sent == []
+    assert "waits for an approval" in lab.of("r-ann", r.CommandApplied)[0].note
+
+
+@virtual
+async def test_an_approval_shorter_than_the_error_of_the_clocks_is_refused(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="clocks may differ"):
+            await app.service.approve(REFUND, by="bea", lasts=timedelta(seconds=30))
