@@ -112,6 +112,15 @@ def test_an_input_that_does_not_fit_is_an_error_before_anything_is_recorded(hold
     assert not holdfast.journal.exists()
 
 
+@pytest.mark.parametrize(("name", "how"), [("many.jsonl", "--inputs many.jsonl"), ("one.json", "@one.json")])
+def test_a_file_that_is_given_as_an_input_is_told_how_it_is_given(holdfast: Lab, name: str, how: str):
+    holdfast.write(name, holdfast.ticket("1"))
+    said = holdfast("run", "desk.py:desk", name)
+    assert said.status == 2
+    assert f"there is a file of that name: {name}" in said.err
+    assert f"Next: {how}" in said.err
+
+
 def test_changed_code_diverges_with_a_difference(asking: Lab):
     target = asking.change("await refund(ticket.id, ruling.cents)", "await refund(ticket.id, ruling.cents + 1)")
     said = asking("run", target, asking.ticket("1", mode="lost"))

@@ -16,6 +16,7 @@ from holdfast.errors import UsageError
 
 AnyAgent = Agent[Any, Any]
 _ODD_BYTES: Final = "surrogateescape"  # what is no UTF-8 is told line by line, and the rest still runs
+_LINES: Final = (".jsonl", ".csv")
 _NO_TEXT: Final = "it is not UTF-8 text"
 _TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
 
@@ -35,7 +36,13 @@ def one_input(agent: AnyAgent, given: str | None) -> object:
             f"{agent.name} needs an input",
             next_step="give JSON text, @file.json, - for standard input, or --inputs FILE",
         )
-    return parsed(agent, _bytes(given))
+    try:
+        return parsed(agent, _bytes(given))
+    except UsageError as error:
+        if not _names_a_file(given):
+            raise
+        how = f"--inputs {given}" if given.endswith(_LINES) else f"@{given}"
+        raise UsageError(error.message, known=f"there is a file of that name: {given}", next_step=how) from error
 
 
 def parsed(agent: AnyAgent, text: bytes) -> object:
@@ -81,6 +88,13 @@ def lines_in(name: str) -> int | None:
     with Path(name).open("rb") as file:
         found = sum(1 for line in file if line.strip())
     return max(0, found - 1) if name.endswith(".csv") else found
+
+
+def _names_a_file(given: str) -> bool:
+    try:
+        return Path(given).is_file()
+    except (OSError, ValueError):
+        return False  # JSON text is often too long for a name
 
 
 def _bytes(given: str) -> bytes:
