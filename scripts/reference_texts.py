@@ -202,6 +202,8 @@ NEXT: Final[dict[str, str]] = {
     "PlanAborted": "Look at what still stands; plan anew where it makes sense.",
     "PlanStepFailed": "Look at the reasons, one for each call that was tried; plan anew.",
     "NewPlanNeeded": "Make a new plan with `results`: what they rely on has changed.",
+    "NotAllowed": "Leave it to somebody who may; an admin gives roles: `holdfast accounts role NAME ROLE`.",
+    "SignInRefused": "Try again after `retry_after` seconds; `holdfast accounts password NAME` sets a new password.",
     "JournalError": "The message names the file and the fix.",
     "JournalUnavailable": "Make room or repair the disk, then start again. Nothing was sent after the failure.",
     "JournalDistrusted": "`holdfast doctor`: find out what the file is before you confirm it.",

@@ -309,6 +309,24 @@ class NewPlanNeeded(PlanError):
         self.executed = shaken.executed if shaken is not None else ()
 
 
+# --- who may ------------------------------------------------------------------------------------------
+
+
+class NotAllowed(HoldfastError):
+    """Somebody may not do this: their role, or their part in it, forbids it. Nothing was done."""
+
+
+class SignInRefused(HoldfastError):
+    """A name, password, token or session was not accepted; the text never says which part of it was wrong.
+
+    `retry_after` is the time in seconds before which another try is not looked at; 0 where it may come at once.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.retry_after = retry_after
+
+
 # --- the journal -------------------------------------------------------------------------------------
 
 

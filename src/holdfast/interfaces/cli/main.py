@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "undo": ("undoing", "Undo a finished run: compensate what it did."),
     "inbox": ("answering", "List what waits for a person."),
     "answer": ("answering", "Answer a question, or say yes or no to an operation."),
+    "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
     "signal": ("ordering", "Give a run the event that it waits for."),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import click
@@ -65,8 +66,18 @@ def _section(name: str) -> str:
     root = click.Context(main, info_name="holdfast", **main.context_settings)
     command = main.get_command(root, name)
     assert command is not None, name
-    context = click.Context(command, info_name=name, parent=root, terminal_width=80, max_content_width=80)
-    return f"## holdfast {name}\n\n```text\n{command.get_help(context).strip()}\n```\n"
+    return "\n".join([f"## holdfast {name}\n", *_help(command, name, root)])
+
+
+def _help(command: click.Command, name: str, above: click.Context) -> Iterator[str]:
+    """The help of a command, and of those below it."""
+    context = click.Context(command, info_name=name, parent=above, terminal_width=80, max_content_width=80)
+    yield f"```text\n{command.get_help(context).strip()}\n```\n"
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner is not None, below
+            yield from _help(inner, below, context)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from holdfast.errors import (
     ChainBroken,
     HoldfastError,
     JournalDistrusted,
+    NotAllowed,
     ParameterMismatch,
     ReplayDiverged,
     RunSuspended,
@@ -54,7 +55,7 @@ def status_of(error: BaseException) -> int:
             return WAITS
         case ReplayDiverged() | AmbiguousStep() | ChainBroken():
             return DIVERGED
-        case UsageError() | ParameterMismatch():
+        case UsageError() | ParameterMismatch() | NotAllowed():
             return USAGE
         case _:
             return FAILED

@@ -1,0 +1,76 @@
+"""Passwords: argon2id hashes, and one hash more for names that nobody has, so that both take the same time."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final, Protocol
+
+from holdfast.errors import UsageError
+
+SHORTEST: Final = 12
+"""Characters. Length is what makes guessing dear; rules about signs only make people write it down."""
+LONGEST: Final = 1024
+"""Bytes: nobody hashes a book for a stranger."""
+
+
+class Hasher(Protocol):
+    """What hashes and compares; `argon2.PasswordHasher` by default."""
+
+    def hash(self, password: str) -> str:
+        """A salted hash with its parameters."""
+        ...
+
+    def verify(self, hash: str, password: str) -> bool:  # noqa: A002 - the library's own name
+        """True, or an error of the library."""
+        ...
+
+
+def argon2id() -> Hasher:
+    """The library with its defaults: RFC 9106's second recommendation, 64 MiB. Raises `UsageError` without it."""
+    try:
+        from argon2 import PasswordHasher  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "passwords need the package that hashes them", next_step="pip install 'holdfast[server]'"
+        ) from error
+    hasher: Hasher = PasswordHasher()
+    return hasher
+
+
+def checked_password(password: str, name: str) -> str:
+    """The password as it is hashed. Raises `UsageError` for one that is easy to guess; the text never repeats it."""
+    plain = normal(password)
+    if len(plain) < SHORTEST or len(plain.encode()) > LONGEST:
+        raise UsageError(
+            f"a password has {SHORTEST} characters or more, and {LONGEST} bytes at most", next_step="take a longer one"
+        )
+    if len(set(plain)) < 5 or plain.casefold() in {name * times for times in range(1, LONGEST // len(name))}:
+        raise UsageError("this password would be the first to be guessed", next_step="take another one")
+    return plain
+
+
+def normal(password: str) -> str:
+    """One form for what keyboards spell in several ways (RFC 8265 asks for NFC)."""
+    return unicodedata.normalize("NFC", password)
+
+
+class Passwords:
+    """Hashing and comparing, both slow on purpose: call them in a thread."""
+
+    def __init__(self, hasher: Hasher | None = None) -> None:
+        self._hasher = hasher or argon2id()
+        self._nobody = self._hasher.hash("nobody has this one")  # the salt is random: no password can be tried on it
+
+    def hashed(self, password: str, name: str) -> str:
+        """The hash that is kept. Raises `UsageError` for a password that is too weak."""
+        return self._hasher.hash(checked_password(password, name))
+
+    def fits(self, kept: str, password: str) -> bool:
+        """Whether it is the password. With nothing kept, the same work is done in vain: one comparison, always."""
+        if len(password) > LONGEST:
+            password = ""
+        try:
+            right = self._hasher.verify(kept or self._nobody, normal(password))
+        except Exception:  # noqa: BLE001 - whatever the library says about it, it does not fit
+            return False
+        return right and bool(kept)

@@ -1,0 +1,110 @@
+"""`holdfast accounts`: the first admin, roles, passwords that are never arguments, tokens that are shown once."""
+
+import secrets
+import sqlite3
+
+import pytest
+
+from tests.cli.lab import Lab
+
+
+@pytest.fixture
+def staffed(holdfast: Lab) -> Lab:
+    """A journal with an admin and an answerer."""
+    assert holdfast("accounts", "add", "anna", "--role", "admin").status == 0
+    assert holdfast("accounts", "add", "ben", "--role", "answerer", "--tool", "refund", "--queue", "eu").status == 0
+    return holdfast
+
+
+def stored(lab: Lab) -> str:
+    """Everything in the file of the journal and beside it, as text."""
+    files = [path for path in lab.directory.iterdir() if path.name.startswith("holdfast.db")]
+    return "".join(path.read_bytes().decode("latin-1") for path in files)
+
+
+def test_whoever_can_write_the_journal_adds_the_first_admin(holdfast: Lab):
+    made = holdfast("accounts", "add", "anna", "--role", "admin")
+    assert made.lines == ["anna  admin  no password"]
+    assert "holdfast accounts password anna" in made.remarks
+    assert holdfast("accounts", "list").lines == ["anna  admin  no password"]
+
+
+def test_roles_are_given_added_and_listed(staffed: Lab):
+    assert staffed("accounts", "list").lines[1] == "ben  answerer of refund in eu  no password"
+    assert staffed("accounts", "role", "ben", "viewer", "--also").lines == [
+        "ben  answerer of refund in eu; viewer  no password"
+    ]
+    changed = staffed("accounts", "role", "ben", "operator", "--json").json
+    assert changed["grants"] == [{"role": "operator"}]
+    assert staffed("accounts", "disable", "ben", "--why", "left").lines == ["ben  operator  disabled  no password"]
+    assert staffed("accounts", "enable", "ben").status == 0
+    assert staffed("accounts", "signout", "ben").status == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["add", "anna", "--role", "viewer"],
+        ["add", "Eve", "--role", "viewer"],
+        ["add", "eve"],
+        ["add", "eve", "--role", "king"],
+        ["add", "eve", "--role", "admin", "--tool", "refund"],
+        ["role", "eve", "viewer"],
+        ["disable", "eve"],
+        ["password", "eve", "--stdin"],
+        ["token", "add", "eve"],
+        ["token", "add", "ben", "--days", "0"],
+        ["token", "revoke", "0000"],
+    ],
+)
+def test_what_cannot_be_is_refused_as_usage(staffed: Lab, wrong: list[str]):
+    before = staffed("accounts", "list", "--json").json
+    assert staffed("accounts", *wrong, given=secrets.token_hex(16)).status == 2
+    assert staffed("accounts", "list", "--json").json == before
+
+
+def test_a_password_is_piped_in_and_kept_as_a_hash(staffed: Lab):
+    canary = secrets.token_hex(16)
+    set_ = staffed("accounts", "password", "anna", "--stdin", given=canary + "\n")
+    assert (set_.status, set_.lines) == (0, ["anna  admin"])
+    assert canary not in stored(staffed) + set_.out + set_.err
+    assert "$argon2id$" in stored(staffed)
+    assert "$argon2id$" not in staffed("accounts", "list", "--json").out
+    refused = staffed("accounts", "password", "anna", "--stdin", given="canary-1")
+    assert (refused.status, "canary-1" in refused.out + refused.err) == (2, False)
+
+
+def test_a_password_is_not_asked_for_where_nobody_can_type(staffed: Lab):
+    asked = staffed("accounts", "password", "anna", given=secrets.token_hex(16))
+    assert (asked.status, "--stdin" in asked.err) == (2, True)
+
+
+def test_a_token_is_shown_once(staffed: Lab):
+    made = staffed("accounts", "token", "add", "ben", "--days", "3", "--tool", "refund", "--note", "his\x1b[2J phone")
+    secret = made.out.strip()
+    assert secret.startswith("hf_")
+    assert secret[3:] not in stored(staffed)
+    listed = staffed("accounts", "token", "list").out
+    assert "his\\x1b[2J phone" in listed
+    assert secret not in listed
+    assert "No tokens" in staffed("accounts", "token", "list", "anna").out
+    id_ = staffed("accounts", "token", "list", "ben", "--json").json["tokens"][0]["id"]
+    assert id_ in made.err
+    assert "revoked" in staffed("accounts", "token", "revoke", id_).out
+    as_json = staffed("accounts", "token", "add", "ben", "--json").json
+    assert set(as_json) == {"id", "account", "secret", "ends_ms"}
+
+
+def test_every_word_is_in_a_chain_of_its_own(staffed: Lab):
+    staffed("accounts", "role", "ben", "viewer", "--by", "anna")
+    with sqlite3.connect(staffed.journal) as database:
+        bodies = [body for (body,) in database.execute("select body from ledger where stream = 'accounts/ben'")]
+    assert len(bodies) == 2
+    assert '"by":"anna"' in bodies[1]
+    assert staffed("verify").status == 0
+
+
+def test_each_command_shows_how_it_is_called(holdfast: Lab):
+    for words in ([], ["add"], ["list"], ["role"], ["password"], ["token"], ["token", "add"], ["token", "revoke"]):
+        shown = holdfast("accounts", *words, "--help")
+        assert (shown.status, "holdfast accounts" in shown.out.split("Examples:")[1]) == (0, True)

@@ -1,0 +1,78 @@
+"""What the tests of accounts share: a clock that they set, a hasher that counts, and a journal with people in it."""
+
+import random
+from dataclasses import dataclass, field
+
+from argon2 import PasswordHasher
+
+from holdfast.interfaces.accounts.book import AccountNote, Accounts
+from holdfast.interfaces.accounts.passwords import Passwords
+from holdfast.interfaces.accounts.roles import Grant
+from holdfast.interfaces.accounts.tokens import Tokens
+from holdfast.journal.memory import MemoryJournal
+from holdfast.testing.clock import EPOCH_MS
+
+
+@dataclass
+class Now:
+    """A clock of both kinds that stands until it is moved."""
+
+    ms: int = EPOCH_MS
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+    def pass_by(self, *, seconds: float = 0, days: float = 0) -> None:
+        self.ms += int(seconds * 1000 + days * 86_400_000)
+
+
+@dataclass
+class Drawn:
+    """Identifiers that are drawn from a seed: the same in each run of a test, never the same twice in one."""
+
+    source: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def uniform(self, low: float, high: float) -> float:
+        return self.source.uniform(low, high)
+
+    def token(self) -> str:
+        return f"{self.source.getrandbits(128):032x}"
+
+
+class Counting:
+    """Real argon2id with small parameters, and how often it was asked to hash or to compare."""
+
+    def __init__(self) -> None:
+        self._real = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+        self.hashed = self.compared = 0
+
+    def hash(self, password: str) -> str:
+        self.hashed += 1
+        return self._real.hash(password)
+
+    def verify(self, hash: str, password: str) -> bool:  # noqa: A002 - the library's own name
+        self.compared += 1
+        return self._real.verify(hash, password)
+
+
+class House:
+    """A journal, its accounts and their keys."""
+
+    def __init__(self) -> None:
+        self.now, self.rng, self.hasher = Now(), Drawn(), Counting()
+        self.journal = MemoryJournal(self.now.wall_ms)
+        self.accounts = Accounts(self.journal)
+        self.tokens = Tokens(self.journal, self.accounts)
+        self.passwords = Passwords(self.hasher)
+
+    async def person(self, name: str, *grants: Grant, password: str = "") -> None:
+        await self.accounts.add(name, grants or [Grant("admin")], by="root")
+        if password:
+            hashed = self.passwords.hashed(password, name)
+            await self.accounts.change(name, AccountNote("password", "root", hash=hashed))
+
+
+async def opened() -> House:
+    house = House()
+    await house.journal.open()
+    return house
