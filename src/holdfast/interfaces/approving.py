@@ -61,7 +61,7 @@ def approval_of(operation: OperationState, *, by: str, note: str, lasts: timedel
     return Command("approve", by, note, record)
 
 
-def refusal_of(operation: OperationState, *, by: str, reason: str) -> Command:
-    """The order that ends it: nothing was sent, and nothing will be."""
-    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=reason)
+def refusal_of(operation: OperationState, *, by: str, reason: str, code: str = "") -> Command:
+    """The order that ends it: nothing was sent, and nothing will be. `code` is what the agent is told."""
+    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=reason, code=code)
     return Command("decline", by, reason, record)

@@ -154,7 +154,7 @@ def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:
 
 def _left(wait: Waiting, history: RunHistory, answered: str) -> Waiting | None:
     operation = history.operations.get(wait.step)
-    if wait.step == answered:
+    if wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
         return None
     if wait.kind not in PEOPLE or operation is None:
         return wait

@@ -33,6 +33,7 @@ from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunSt
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
+from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.question import Answered, Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import WHOLE_RUN
@@ -142,6 +143,18 @@ class Service:
         history = await self.history(run)
         state = asked_about(history, step, by)
         return await self._decide(history, refusal_of(state, by=by, reason=reason), state)
+
+    async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
+        """Neither yes nor no: nothing is sent, and the agent is asked, so that it can propose anew.
+
+        The agent is told `Declined` with the code `asked_back` and the question. Raises `UsageError`.
+        """
+        if not question.strip():
+            raise UsageError("there is no question", next_step="say what you want to know")
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        state = asked_about(history, step, by)
+        return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run

@@ -226,6 +226,8 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
             return "asked", f"a person: {record.why}"
         case r.ApprovalGranted():
             return record.by, "approves it" + (f": {record.note}" if record.note else "")
+        case r.ApprovalRefused(code="asked_back"):
+            return record.by, f"asks back: {record.reason}"
         case r.ApprovalRefused():
             return record.by, "declines it" + (f": {record.reason}" if record.reason else "")
         case r.Resolved():

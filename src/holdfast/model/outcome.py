@@ -92,6 +92,10 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
 DECLINED: Final = "declined"
 """The code of an operation that a person said no to."""
+ASKED_BACK: Final = "asked_back"
+"""The code of an operation that a person asked something about instead of saying yes: the agent may propose it anew."""
+REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired"})
+"""The codes of what was never sent because people did not say yes."""
 EXPIRED: Final = "expired"
 """The code of an operation that nobody said yes to in time."""
 

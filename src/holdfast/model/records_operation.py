@@ -172,13 +172,17 @@ class ApprovalGranted(Stamped, frozen=True):
 
 
 class ApprovalRefused(Stamped, frozen=True):
-    """A person said no to exactly this operation, before anything was sent."""
+    """A person said no to exactly this operation, before anything was sent; or asked something about it instead.
+
+    `code` is what the agent is told: empty is a plain no.
+    """
 
     step: str
     approval: str
     by: str
     reason: str = ""
     entry: int = 0
+    code: str = ""
 
 
 class OperationHeld(Stamped, frozen=True):

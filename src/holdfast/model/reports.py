@@ -16,7 +16,7 @@ from holdfast.errors import (
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import DECLINED, EXPIRED, MISMATCH, Outcome
+from holdfast.model.outcome import ASKED_BACK, MISMATCH, REFUSALS, Outcome
 
 LOST = "result lost"
 
@@ -46,7 +46,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         )  # fmt: skip
     if outcome.code == "stale":
         return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
-    if outcome.code in {DECLINED, EXPIRED} and outcome.basis is not None and outcome.basis.by in {"person", "rule"}:
+    if outcome.code in REFUSALS and outcome.basis is not None and outcome.basis.by in {"person", "rule"}:
         return Declined(outcome.reason, code=outcome.code, outcome=outcome)
     if outcome.basis is not None and outcome.basis.by == "returned":
         return Rejected(outcome.reason or "refused", code=outcome.code, outcome=outcome)
@@ -72,6 +72,10 @@ def _said(outcome: Outcome[Any]) -> str:
                 return f"Already done, not done again ({outcome.reason}). Result: {shown}"
             return shown
         case "failed":
+            if outcome.code == ASKED_BACK:
+                return (
+                    f"Not sent yet: a person asks: {outcome.reason} Nothing was changed. Answer, and propose it anew."
+                )
             code = f" [{outcome.code}]" if outcome.code else ""
             return f"Failed{code}: {outcome.reason}. Nothing was changed."
         case "cancelled":

@@ -23,7 +23,8 @@ def declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -
     """A no: nothing was sent, and nothing will be."""
     return replace(
         operation, phase="failed", basis=Basis("person", record.by, record.reason), rule="a person said no",
-        reason=record.reason or f"{record.by} said no", code=DECLINED, settled_at=record.at, wait=None, waits_for="",
+        reason=record.reason or f"{record.by} said no", code=record.code or DECLINED, settled_at=record.at, wait=None,
+        waits_for="",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Key, Run, Secret, agent, current_operation, tool
 from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
-from holdfast.interfaces.inbox import items
+from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
 from holdfast.policies import Gate

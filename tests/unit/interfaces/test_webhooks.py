@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 from holdfast import Holdfast, NotSent, Run, agent, tool
 from holdfast.agent.posting import post
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.inbox import items
+from holdfast.interfaces.people.items import items
 from holdfast.interfaces.webhooks import Told, Webhooks, checked, told
 from holdfast.model import records as r
 from holdfast.model.webhooks import KINDS, Kind, Note, is_public

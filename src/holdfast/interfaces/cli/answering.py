@@ -13,7 +13,7 @@ from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.inbox import Item, items
+from holdfast.interfaces.people.items import Item, Wanted, items
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.telling import moment
 from holdfast.model.ids import split_operation_id
@@ -84,18 +84,20 @@ def _yes_or_no(value: str) -> bool:
     return _WORDS[value.strip().lower()]
 
 
-@command("inbox", examples=("holdfast inbox", "holdfast inbox --limit 200", "holdfast inbox --json"))
+@command("inbox", examples=("holdfast inbox", "holdfast inbox --mine anna --queue money", "holdfast inbox --json"))
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
 )
-async def inbox(call: Call, limit: int) -> None:
-    """List what waits for a person, the nearest deadline first.
+@click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
+@click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
+async def inbox(call: Call, limit: int, mine: str, queue: str) -> None:
+    """List what waits for a person: what is urgent, then the nearest deadline first.
 
     Approvals of operations, questions of agents, and reviews: effects that nobody knows
-    about, and transactions that cannot end by themselves.
+    about, and transactions that cannot end by themselves. What somebody lets rest comes last.
     """
     async with call.looking() as looking:
-        found = await items(looking)
+        found = await items(looking, Wanted(mine, queue), now_ms=SystemClock().wall_ms())
     if call.screen.as_json:
         call.screen.document(found)
         return
@@ -112,6 +114,17 @@ def _show(call: Call, one: Item) -> None:
     due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
     late = one.due_ms is not None and one.due_ms <= SystemClock().wall_ms()
     call.screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    if whose := _whose(one):
+        call.screen.line((f"  {safe(whose)}", "yellow"))
     call.screen.line(f"  {safe(one.asks)}")
     for line in one.answers:
         call.screen.line(("  " + line, "dim"))
+
+
+def _whose(one: Item) -> str:
+    """Who is to look at it, and when."""
+    said = [f"urgent ({one.escalated})"] if one.escalated else []
+    said += [f"for {one.to}"] if one.to else []
+    said += [f"in the queue {one.queue}"] if one.queue else []
+    said += [f"rests until {moment(one.rests_ms)}"] if one.rests_ms else []
+    return ", ".join(said)

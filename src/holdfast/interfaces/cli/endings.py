@@ -12,8 +12,8 @@ from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunS
 from holdfast.interfaces.cli.apps import Holdfast
 from holdfast.interfaces.cli.screen import Screen, prose
 from holdfast.interfaces.cli.status import DIVERGED, DONE, FAILED, WAITS, Problem, problem_of, status_of
-from holdfast.interfaces.inbox import answers_to
 from holdfast.interfaces.looking import Waiting, waits_of
+from holdfast.interfaces.people.items import answers_to
 from holdfast.interfaces.telling import moment
 from holdfast.model.records import NOTHING, Raw
 

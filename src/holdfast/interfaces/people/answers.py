@@ -1,0 +1,270 @@
+"""One function for every answer and every face: the command line, the API and the page all come through here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.handing import Handing, hand
+from holdfast.interfaces.service import Applied, Service
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.question import Scalar
+from holdfast.model.transactions import Transaction, around
+from holdfast.model.waits import Item as Kind
+
+HOURS: Final = 24.0
+"""How long a yes holds where nothing else is said: nothing may have been sent by then."""
+
+
+class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
+    """Yes, to exactly what is asked. It ends after `hours` if nothing was sent by then."""
+
+    note: str = ""
+    hours: float = HOURS
+
+
+class Decline(msgspec.Struct, frozen=True, tag="decline", omit_defaults=True):
+    """No: nothing is sent, and the agent is told the `reason`."""
+
+    reason: str = ""
+
+
+class AskBack(msgspec.Struct, frozen=True, tag="ask_back", omit_defaults=True):
+    """Not like this: nothing is sent, and the agent is asked a `question`, so that it can propose anew."""
+
+    question: str
+
+
+class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
+    """The answer to a question. Text is read as the question's type."""
+
+    value: Scalar
+
+
+class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
+    """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
+
+    evidence: str = ""
+    result: r.Raw = r.NOTHING
+
+
+class DidNotHappen(msgspec.Struct, frozen=True, tag="did_not_happen", omit_defaults=True):
+    """It did not happen: it is sent once more, or given up."""
+
+    then: Literal["retry", "give_up"] = "give_up"
+    evidence: str = ""
+
+
+class RetrySameKey(msgspec.Struct, frozen=True, tag="retry_same_key", omit_defaults=True):
+    """Whether it happened or not, it is sent once more: the system dedupes on the same key."""
+
+    evidence: str = ""
+
+
+class Compensate(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=True):
+    """It happened, and amends are to be made: the transaction around it is called off."""
+
+    evidence: str = ""
+    result: r.Raw = r.NOTHING
+
+
+class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
+    """Nobody is asked any more. A run is called off with what is unknown left unknown; a transaction stays as it is."""
+
+    reason: str = ""
+
+
+class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
+    """Somebody else answers: a person, or whoever looks at a queue."""
+
+    to: str = ""
+    queue: str = ""
+    note: str = ""
+
+
+class Snooze(msgspec.Struct, frozen=True, tag="snooze", omit_defaults=True):
+    """Not now. `until_ms` is a wall clock; its deadline stays where it is."""
+
+    until_ms: int
+    note: str = ""
+
+
+class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
+    """It is urgent, and perhaps for somebody else."""
+
+    to: str = ""
+    queue: str = ""
+    note: str = ""
+
+
+Verdict: TypeAlias = Approve | Decline | AskBack
+Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
+Handover: TypeAlias = Delegate | Snooze | Escalate
+Answer: TypeAlias = Verdict | Reply | Review | Handover
+"""Every answer there is; on the wire its `type` says which."""
+
+_FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
+    "approval": (Approve, Decline, AskBack),
+    "question": (Reply,),
+    "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
+}
+
+
+def words_for(kind: Kind) -> tuple[str, ...]:
+    """The answers that fit such an item, besides handing it over."""
+    return tuple(str(one.__struct_config__.tag) for one in _FITS[kind])  # type: ignore[attr-defined]  # all are structs
+
+
+async def answer(service: Service, item: str, given: Answer, *, by: str, shown: str = "") -> Applied:
+    """Give an answer to an item (RUN/STEP) in somebody's name. The first one is final, and every one is on record.
+
+    `shown` is the digest of what that person was shown: where something else is asked by now, nothing is taken.
+    Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
+    """
+    now = await asked(service.looking, item)
+    if not by:
+        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+    checked_shown(now, shown)
+    if isinstance(given, Delegate | Snooze | Escalate):
+        return await _hand_over(service, now, given, by)
+    if not isinstance(given, _FITS[now.kind]):
+        raise UsageError(f"{now.item} is answered otherwise", known=f"it takes: {', '.join(words_for(now.kind))}")
+    if isinstance(given, Reply):
+        await service.answer(now.item, given.value, by=by)
+        return Applied(now.run, at_once=True)
+    if isinstance(given, Approve | Decline | AskBack):
+        return await _decide(service, now, given, by)
+    return await _review(service, now, given, by)
+
+
+def checked_shown(now: Asked, shown: str) -> None:
+    """Refuse a word about something else than what is asked now. Raises `UsageError`."""
+    if shown and shown != now.digest:
+        raise UsageError(
+            f"{now.item} has changed since it was shown, and your answer was not taken",
+            known="somebody answered it, or something that it rests on is different now",
+            next_step=f"look again: holdfast inbox --item {now.item}",
+        )
+
+
+async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:
+    match given:
+        case Approve():
+            return await service.approve(now.item, by=by, note=given.note, lasts=timedelta(hours=given.hours))
+        case Decline():
+            return await service.decline(now.item, by=by, reason=given.reason)
+        case AskBack():
+            return await service.ask_back(now.item, by=by, question=given.question)
+
+
+# --- reviews -------------------------------------------------------------------------------------------
+
+
+async def _review(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    if isinstance(now.subject, Transaction):
+        return await _review_transaction(service, now, given, by)
+    match given:
+        case Happened():
+            return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=_value(given))
+        case DidNotHappen():
+            word: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
+            return await service.resolve(now.item, word, by=by, evidence=given.evidence)
+        case RetrySameKey():
+            await _checked_key(service, now)
+            why = f"the same key is sent again: {given.evidence}" if given.evidence else "the same key is sent again"
+            return await service.resolve(now.item, "retry", by=by, evidence=why)
+        case Compensate():
+            return await _compensate(service, now, given, by)
+        case Abandon():
+            return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.reason}".rstrip(": "))
+
+
+async def _review_transaction(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    transaction = now.subject
+    assert isinstance(transaction, Transaction), now
+    match given:
+        case Abandon():
+            return await service.resolve_transaction(now.run, now.step, "accept", by=by, note=given.reason)
+        case Compensate() if not transaction.backward:
+            return await service.call_off(now.run, now.step, by=by, why=given.evidence)
+        case Compensate() | RetrySameKey() | DidNotHappen(then="retry"):
+            return await service.resolve_transaction(now.run, now.step, "retry", by=by, note=given.evidence)
+        case Happened() | DidNotHappen():
+            raise UsageError(
+                f"{now.item} is a transaction: what happened is said about its operations",
+                known=f"it is stuck at: {', '.join(transaction.stuck) or 'nothing'}",
+                next_step="compensate, retry or abandon it",
+            )
+
+
+async def _checked_key(service: Service, now: Asked) -> None:
+    """Refuse to send again what no system would recognise. Raises `UsageError`."""
+    history, operation = await service.operation(now.item)
+    stored = history.contracts.get(operation.contract)
+    key = msgspec.json.decode(stored.clauses, type=Contract).key if stored is not None else None
+    if key is not None and not operation.key_unread:
+        return
+    why = "its tool never read its key" if key is not None else "its tool has no key"
+    raise UsageError(
+        f"{now.item} cannot be sent again under the same key: {why}",
+        known="a second send would be a second effect, unless the first one did not happen",
+        next_step="find out, and say that it happened or that it did not",
+    )
+
+
+async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:
+    """Amends are made by the boundary around it, once it is known that there is an effect."""
+    history, operation = await service.operation(now.item)
+    inside = [one for one in around(operation.step, history.transactions) if not one.over]
+    if not inside:
+        raise UsageError(
+            f"{now.item} is in no transaction that could be called off",
+            next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
+        )
+    if not inside[-1].backward:
+        await service.call_off(
+            now.run, inside[-1].name, by=by, why=given.evidence or f"{operation.step} is compensated"
+        )
+    return await service.resolve(
+        operation_id(now.run, operation.step), "happened", by=by, evidence=given.evidence, result=_value(given)
+    )
+
+
+def _value(given: Happened | Compensate) -> object:
+    return None if given.result == r.NOTHING else msgspec.json.decode(given.result)
+
+
+# --- handing over --------------------------------------------------------------------------------------
+
+
+async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> Applied:
+    if not now.open:
+        raise UsageError(f"{now.item} is answered: nobody is asked any more", next_step=f"holdfast show {now.run}")
+    match given:
+        case Delegate():
+            one = Handing("delegate", by, given.to, given.queue, note=given.note)
+        case Snooze():
+            if given.until_ms <= service.engine.seams.clock.wall_ms():
+                raise UsageError("that time is over", next_step="let it rest until a moment that is still to come")
+            one = Handing("snooze", by, until_ms=given.until_ms, note=given.note)
+        case Escalate():
+            one = Handing("escalate", by, given.to, given.queue, note=given.note)
+    await hand(service.engine.journal, now.run, _stream_step(now), one)
+    return Applied(now.run, at_once=True)
+
+
+def _stream_step(now: Asked) -> str:
+    """The step as the listing names it: that of a transaction ends in `/`."""
+    return f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+
+
+def subject_operation(now: Asked) -> OperationState | None:
+    """The operation that is asked about, where one is."""
+    return now.subject if isinstance(now.subject, OperationState) else None

@@ -1,0 +1,81 @@
+"""What a person is asked now: of which kind, about what, and the digest that an answer names."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.looking import Looking
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN, Transaction
+from holdfast.model.waits import Item as Kind
+
+Subject: TypeAlias = OperationState | r.QuestionAsked | Transaction
+ENDED = {"completed", "stopped", "undone"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What one item is about. `tool` is empty where no tool is; `open` is false once it is answered.
+
+    `digest` is of exactly what is asked: an answer that names another one is refused.
+    """
+
+    item: str
+    kind: Kind
+    run: str
+    step: str
+    tool: str
+    digest: str
+    open: bool
+    subject: Subject
+
+
+def split_item(item: str) -> tuple[str, str]:
+    """The run, and the step or transaction; the latter is empty where it is about the whole run."""
+    run, _, step = item.partition("/")
+    if not run:
+        raise UsageError(f"{item!r} is no item", next_step="name it as RUN/STEP, as `holdfast inbox` does")
+    return run, step.rstrip("/")
+
+
+async def asked(looking: Looking, item: str) -> Asked:
+    """What this item asks. Raises `UnknownRun`, or `UsageError` where nobody was ever asked that."""
+    run, step = split_item(item)
+    return asked_in(await looking.history(run), step)
+
+
+def asked_in(history: RunHistory, step: str) -> Asked:
+    """The same, from the records of its run."""
+    if (operation := history.operations.get(step)) is not None:
+        return _about_operation(history, operation)
+    if (question := history.questions.get(step)) is not None:
+        is_open = step not in history.answers and history.status not in ENDED
+        digest = _digest(question.question, question.until)
+        return Asked(operation_id(history.run, step), "question", history.run, step, "", digest, is_open, question)
+    transaction = history.transactions.get(step)
+    if transaction is None:
+        where = f"{history.run}/{step}" if step else f"run {history.run}"
+        raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
+    name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
+    digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
+    return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction)
+
+
+def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
+    approval = bool(operation.asks) and not operation.may_have_landed
+    kind: Literal["approval", "review"] = "approval" if approval else "review"
+    said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)
+    return Asked(
+        operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
+        operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation,
+    )  # fmt: skip
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

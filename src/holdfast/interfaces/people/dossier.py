@@ -1,0 +1,291 @@
+"""The dossier of one item: what a person has to know to answer it, from the records alone.
+
+Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them makes them harmless first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.interfaces.contracts import clauses
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.asked import Asked, asked_in, split_item
+from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
+from holdfast.interfaces.people.handing import Handed, handed
+from holdfast.interfaces.people.precedents import Precedents, precedents
+from holdfast.interfaces.service import Service
+from holdfast.interfaces.telling import end_text, moment, stored, verdict_text
+from holdfast.interfaces.undoing import contract_of
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.operation import OperationState
+from holdfast.model.question import Scalar
+from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.transactions import Transaction, around
+from holdfast.model.waits import Item as Kind
+from holdfast.model.waits import answer_with, question_of
+
+SEEN: Final = 2000
+"""How many characters of what a model saw, and of what it said, are shown."""
+THOUGHTS: Final = 5
+"""How many decisions before the question are shown, the last ones."""
+AGREED: Final = 5
+"""From how many equal answers in similar cases on, the same answer is recommended."""
+
+
+class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision of a model before the question: what it saw (the new part), what it said, why, and how sure."""
+
+    step: str
+    function: str
+    seen: str
+    said: str
+    why: str = ""
+    confidence: float | None = None
+    at_ms: int = 0
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the run spent so far: on models, and with its tools, in the units that they report."""
+
+    models: float = 0
+    tokens: int = 0
+    tools: float = 0
+
+
+class Dossier(msgspec.Struct, frozen=True):
+    """Everything about one item. Times are wall clocks in milliseconds; `digest` is what an answer names as shown.
+
+    `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
+    `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
+    for the answer, and `recommended` an answer with its reason, where there is one.
+    """
+
+    item: str
+    kind: Kind
+    run: str
+    agent: str
+    tool: str
+    asks: str
+    why: str
+    digest: str
+    open: bool
+    arguments: r.Raw
+    changes: tuple[Change, ...]
+    earlier: tuple[Earlier, ...]
+    thoughts: tuple[Thought, ...]
+    confidence: float | None
+    risks: tuple[str, ...]
+    evidence: tuple[str, ...]
+    cost: Cost
+    blocked: tuple[str, ...]
+    similar: Precedents
+    recommended: str
+    since_ms: int
+    due_ms: int | None
+    default: str
+    handed: Handed
+    answers: tuple[str, ...]
+    choices: tuple[Scalar, ...] = ()
+    expected: str = ""
+
+
+class _Read:
+    """What one pass over the records of a run collects about an item."""
+
+    def __init__(self, run: str, step: str) -> None:
+        self.history = RunHistory(run)
+        self.step = step
+        self.records: list[r.Record] = []
+        self.begun = 0  # how many records there were before the first about the item
+        self.since_ms = 0
+
+    def add(self, record: r.Record) -> None:
+        about = step_of(record) == self.step
+        if about and not self.begun:
+            self.begun = len(self.records)
+        if about and isinstance(record, r.OperationParked | r.QuestionAsked | r.TransactionParked):
+            self.since_ms = record.at
+        self.history.add(record)
+        self.records.append(record)
+
+
+async def dossier(source: Service | Looking, item: str) -> Dossier:
+    """What there is to know about this item. Raises `UnknownRun`, and `UsageError` where nobody was asked that."""
+    looking = source.looking if isinstance(source, Service) else source
+    run, step = split_item(item)
+    await looking.row(run)
+    read = _Read(run, step)
+    async for _, record in looking.records(run):
+        read.add(record)
+    history = read.history
+    about = asked_in(history, step)
+    subject = about.subject
+    operation = subject if isinstance(subject, OperationState) else None
+    agent = history.started.agent if history.started is not None else ""
+    similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
+    before = read.records[: read.begun] if read.begun else read.records
+    thoughts = _thoughts(before)
+    sure = [one.confidence for one in thoughts if one.confidence is not None]
+    contract = contract_of(history, operation) if operation is not None else None
+    asks, why = _question(about)
+    listed = exit_of(step) if isinstance(subject, Transaction) else step
+    return Dossier(
+        item=about.item,
+        kind=about.kind,
+        run=run,
+        agent=agent,
+        tool=about.tool,
+        asks=asks,
+        why=why,
+        digest=about.digest,
+        open=about.open,
+        arguments=operation.intent.arguments if operation is not None else r.NOTHING,
+        changes=changes_from(operation, before) if operation is not None else (),
+        earlier=earlier_words(operation, read.records) if operation is not None else (),
+        thoughts=thoughts,
+        confidence=sure[-1] if sure else None,
+        risks=_risks(operation, contract),
+        evidence=_evidence(about, read.records),
+        cost=_cost(read.records),
+        blocked=_blocked(history, step),
+        similar=similar,
+        recommended=_recommended(about, similar, contract),
+        since_ms=read.since_ms,
+        due_ms=_due(about),
+        default=_default(about),
+        handed=await handed(looking.journal, run, listed),
+        answers=_commands(about, listed),
+        choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
+        expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
+    )
+
+
+def step_of(record: r.Record) -> str:
+    """The step or transaction that a record is about."""
+    return str(getattr(record, "step", "") or getattr(record, "transaction", ""))
+
+
+def _question(about: Asked) -> tuple[str, str]:
+    """What is asked, and the rule or the reason behind it."""
+    match about.subject:
+        case OperationState() as operation:
+            return question_of(operation), operation.rule
+        case r.QuestionAsked() as question:
+            return question.question.text, "the agent asks"
+        case Transaction() as transaction:
+            return transaction.why or transaction.phase, transaction.reason
+
+
+def _thoughts(before: Sequence[r.Record]) -> tuple[Thought, ...]:
+    made = [record for record in before if isinstance(record, r.DecisionRecorded)][-THOUGHTS:]
+    return tuple(
+        Thought(
+            one.step, one.function, stored(one.seen, SEEN), stored(one.result, SEEN), one.why, one.confidence, one.at
+        )
+        for one in made
+    )
+
+
+def _risks(operation: OperationState | None, contract: Contract | None) -> tuple[str, ...]:
+    """What is dangerous about it, from the contract that it was begun under."""
+    if operation is None or contract is None:
+        return ()
+    found = list(clauses(contract).dangers)
+    if contract.gate is not None:
+        found.insert(0, f"its tool asks a person where {contract.gate.when}")
+    if not operation.intent.executable:
+        found.append("some of its arguments are not stored, and cannot be shown")
+    if operation.intent.hold:
+        found.append(f"it leaves with the commit of {operation.intent.hold}")
+    return tuple(found)
+
+
+def _evidence(about: Asked, records: Sequence[r.Record]) -> tuple[str, ...]:
+    """What was tried, read back and observed, in order."""
+    found: list[str] = []
+    if isinstance(about.subject, OperationState):
+        operation = about.subject
+        if operation.observed != r.NOTHING:
+            found.append(f"it relies on: {stored(operation.observed)}")
+        found.extend(
+            f"attempt {one.number} at {moment(one.at)}: {end_text(one.end) if one.end else 'no end on record'}"
+            for one in operation.attempts
+        )
+    if isinstance(about.subject, Transaction):
+        found.append(f"undone: {', '.join(about.subject.undone) or 'nothing'}")
+        found.append(f"still standing: {', '.join(about.subject.still_standing) or 'nothing'}")
+    found.extend(
+        f"read back at {moment(one.at)}: {verdict_text(one)}"
+        for one in records
+        if isinstance(one, r.Verified) and one.step == about.step
+    )
+    return tuple(found)
+
+
+def _cost(records: Sequence[r.Record]) -> Cost:
+    made = [record for record in records if isinstance(record, r.DecisionRecorded)]
+    ends = [getattr(record, "end", None) for record in records]
+    return Cost(
+        models=sum(one.cost for one in made),
+        tokens=sum(one.input_tokens + one.output_tokens for one in made),
+        tools=sum(end.cost for end in ends if isinstance(end, r.End)),
+    )
+
+
+def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
+    """What cannot go on before this is answered: the run, its boundaries, and what else of it is open."""
+    found = [f"run {history.run}"]
+    found.extend(f"transaction {one.name}" for one in around(step, history.transactions) if one.name and not one.over)
+    found.extend(f"{one.step} ({one.phase})" for one in history.open_operations() if one.step != step)
+    return tuple(found)
+
+
+def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -> str:
+    """An answer with its reason; empty where nothing speaks clearly for one."""
+    if isinstance(about.subject, r.QuestionAsked):
+        default = about.subject.default
+        return "" if default is None else f"{default}: what the agent goes on with if nobody answers"
+    if about.kind == "approval" and similar.answered >= AGREED:
+        for word, count in (("approve", similar.approved), ("decline", similar.declined)):
+            if count == similar.answered:
+                return f"{word}: all {count} calls of {about.tool} that people answered ended so"
+    operation = about.subject if isinstance(about.subject, OperationState) else None
+    keyed = contract is not None and contract.key is not None and contract.key.ttl is None
+    if about.kind == "review" and operation is not None and keyed and not operation.key_unread:
+        return "retry with the same key: the system never forgets it, and does nothing twice"
+    return ""
+
+
+def _due(about: Asked) -> int | None:
+    match about.subject:
+        case OperationState() as operation:
+            return operation.asks_until or None if about.kind == "approval" else None
+        case r.QuestionAsked() as question:
+            return question.until or None
+        case Transaction():
+            return None
+
+
+def _default(about: Asked) -> str:
+    """What happens if nobody answers."""
+    if isinstance(about.subject, r.QuestionAsked):
+        if not about.subject.until:
+            return "it waits for as long as the run has"
+        default = about.subject.default
+        return "the agent is told that nobody answered" if default is None else f"the answer is {default}"
+    if about.kind == "approval":
+        return "it is refused, and nothing is sent" if _due(about) else "it waits for as long as the run has"
+    return "it waits: only evidence or a person's word ends it"
+
+
+def _commands(about: Asked, listed: str) -> tuple[str, ...]:
+    if not about.open:
+        return ()
+    if isinstance(about.subject, r.QuestionAsked):
+        return (answer_with(about.run, "question", listed),)
+    sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)
+    return (answer_with(about.run, "approval" if about.kind == "approval" else "person", listed, sent=sent),)

@@ -1,0 +1,95 @@
+"""Earlier versions of what is asked: what was said about them, and what is different now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.interfaces.telling import record_note
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import ASKED_BACK
+
+_PEOPLE: Final = (r.ApprovalGranted, r.ApprovalRefused, r.Resolved)
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One argument that is different from the version before. `before` or `now` is missing where it had none."""
+
+    name: str
+    before: r.Raw | msgspec.UnsetType = msgspec.UNSET
+    now: r.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person's word about this operation, or about an earlier one of the same tool in this run."""
+
+    step: str
+    by: str
+    word: Literal["approved", "declined", "asked_back", "resolved"]
+    text: str
+    arguments: r.Raw
+    at_ms: int
+
+
+def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tuple[Earlier, ...]:
+    """What people said before about this tool in this run, in order."""
+    intents = _intents(records)
+    found: list[Earlier] = []
+    for record in records:
+        if not isinstance(record, _PEOPLE):
+            continue
+        intent = intents.get(record.step)
+        if intent is None or intent.tool != operation.intent.tool:
+            continue
+        text = record_note(record)[1]
+        found.append(Earlier(record.step, record.by, _word(record), text, intent.arguments, record.at))
+    return tuple(found)
+
+
+def _word(
+    record: r.ApprovalGranted | r.ApprovalRefused | r.Resolved,
+) -> Literal["approved", "declined", "asked_back", "resolved"]:
+    match record:
+        case r.ApprovalGranted():
+            return "approved"
+        case r.ApprovalRefused():
+            return "asked_back" if record.code == ASKED_BACK else "declined"
+        case r.Resolved():
+            return "resolved"
+
+
+def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple[Change, ...]:
+    """How its arguments differ from the last version that people refused, in this run and of the same tool."""
+    refused = {record.step for record in before if isinstance(record, r.ApprovalRefused)}
+    versions = [
+        intent for step, intent in _intents(before).items() if step in refused and intent.tool == operation.intent.tool
+    ]
+    return differences(versions[-1].arguments, operation.intent.arguments) if versions else ()
+
+
+def differences(before: r.Raw, now: r.Raw) -> tuple[Change, ...]:
+    """The arguments that are not the same, by name."""
+    old = msgspec.json.decode(before, type=dict[str, r.Raw])
+    new = msgspec.json.decode(now, type=dict[str, r.Raw])
+    return tuple(
+        Change(name, old.get(name, msgspec.UNSET), new.get(name, msgspec.UNSET))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def _intents(records: Sequence[r.Record]) -> dict[str, r.Intent]:
+    found: dict[str, r.Intent] = {}
+    for record in records:
+        intent = getattr(record, "intent", None)
+        if isinstance(intent, r.Intent):
+            found[step_name(record)] = intent
+    return found
+
+
+def step_name(record: r.Record) -> str:
+    """The step that a record is about."""
+    return str(getattr(record, "step", ""))

@@ -1,0 +1,99 @@
+"""Who looks at an item, and when: delegating, snoozing and escalating. None of it touches the run.
+
+Each is an entry of the ledger stream `items/RUN/STEP`, so that it is kept with who said it, and when.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import UsageError
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast.model.ids import stream
+
+ITEMS: Final = "items/"
+
+
+class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry: somebody gives an item `to` a person or a `queue`, lets it rest, or makes it urgent.
+
+    `until_ms`: the wall clock until which it rests.
+    """
+
+    word: Literal["delegate", "snooze", "escalate"]
+    by: str
+    to: str = ""
+    queue: str = ""
+    until_ms: int = 0
+    note: str = ""
+
+
+class Handed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an item stands after all entries about it. `escalated` counts how often somebody made it urgent."""
+
+    to: str = ""
+    queue: str = ""
+    until_ms: int = 0
+    escalated: int = 0
+    said: tuple[str, ...] = ()
+
+    def after(self, one: Handing) -> Handed:
+        """The same after one more entry. What is given to somebody, or made urgent, rests no longer."""
+        said = (*self.said, sentence(one))
+        if one.word == "snooze":
+            return replace(self, until_ms=one.until_ms, said=said)
+        to, queue = (one.to, one.queue) if one.to or one.queue else (self.to, self.queue)
+        return Handed(to, queue, 0, self.escalated + (one.word == "escalate"), said)
+
+
+NOBODY: Final = Handed()
+
+
+def item_stream(run: str, step: str) -> str:
+    """The ledger stream of one item."""
+    return stream("items", run, step)
+
+
+async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
+    """Put it on record; durable on return. Raises `UsageError` where it says nothing."""
+    if one.word == "delegate" and not (one.to or one.queue):
+        raise UsageError("nobody is named", next_step="name a person or a queue")
+    return await journal.post(Post(item_stream(run, step), "", msgspec.json.encode(one)))
+
+
+async def handed(journal: Journal, run: str, step: str) -> Handed:
+    """How one item stands."""
+    return _fold(await journal.entries(item_stream(run, step)), item_stream(run, step))
+
+
+async def all_handed(journal: Journal) -> dict[str, Handed]:
+    """How every item stands that anybody gave away, let rest or made urgent, by its ledger stream."""
+    entries = await journal.entries(ITEMS)
+    by_stream: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_stream.setdefault(entry.stream, []).append(entry)
+    return {name: _fold(found, name) for name, found in by_stream.items()}
+
+
+def _fold(entries: list[Entry], name: str) -> Handed:
+    now = NOBODY
+    for entry in entries:
+        assert entry.stream == name, entry
+        now = now.after(msgspec.json.decode(entry.body, type=Handing))
+    return now
+
+
+def sentence(one: Handing) -> str:
+    """What was done, in words."""
+    note = f": {one.note}" if one.note else ""
+    receiver = one.to or (f"the queue {one.queue}" if one.queue else "")
+    match one.word:
+        case "delegate":
+            return f"{one.by} gives it to {receiver}{note}"
+        case "snooze":
+            return f"{one.by} lets it rest{note}"
+        case "escalate":
+            return f"{one.by} makes it urgent" + (f" and gives it to {receiver}" if receiver else "") + note

@@ -1,0 +1,88 @@
+"""The inbox: everything that waits for a person, read from the listing alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.interfaces.looking import Looking, Waiting, waits_of
+from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
+from holdfast.journal.port import RunRow
+from holdfast.model.waits import PEOPLE, answer_with
+from holdfast.model.waits import Item as Kind
+from holdfast.model.webhooks import AGENT
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing that a person is asked. `due_ms`: the wall clock at which it ends by itself, if it does.
+
+    `answers` are the commands that answer it. `to` and `queue` say who is to look at it, `rests_ms` until which wall
+    clock somebody lets it rest, and `escalated` how often somebody made it urgent.
+    """
+
+    kind: Kind
+    item: str
+    run: str
+    agent: str
+    asks: str
+    due_ms: int | None
+    since_ms: int
+    answers: tuple[str, ...]
+    to: str = ""
+    queue: str = ""
+    rests_ms: int = 0
+    escalated: int = 0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which items somebody wants to see: all, or only those `mine` and those in that `queue`."""
+
+    mine: str = ""
+    queue: str = ""
+
+    def shows(self, item: Item) -> bool:
+        """Whether this one is wanted."""
+        if not (self.mine or self.queue):
+            return True
+        return bool((self.mine and item.to == self.mine) or (self.queue and item.queue == self.queue))
+
+
+EVERYTHING = Wanted()
+
+
+async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Item]:
+    """What resting runs ask people: what is urgent first, then the nearest deadline, then the oldest.
+
+    What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
+    questions to a person: `holdfast webhooks` shows them.
+    """
+    handed = await all_handed(looking.journal)
+    found = [
+        _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY), now_ms)
+        async for row in looking.every_run(status="suspended")
+        if row.agent != AGENT
+        for wait in waits_of(row)
+        if wait.kind in PEOPLE
+    ]
+    return sorted(filter(wanted.shows, found), key=_place)
+
+
+def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
+    name = f"{row.run}/{wait.step}".rstrip("/")
+    asks = wait.asks.removeprefix(f"{row.run}/{wait.step}: ")
+    return Item(
+        PEOPLE[wait.kind], name, row.run, row.agent, asks, wait.due, row.updated_ms, answers_to(row.run, wait),
+        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
+    )  # fmt: skip
+
+
+def _place(one: Item) -> tuple[int, int, bool, int, int, str]:
+    return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
+
+
+def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
+    """The commands that show and answer what a run waits for, where a person can."""
+    answer = answer_with(run, wait.kind, wait.step)
+    if not answer or wait.kind == "question":
+        return (answer,) if answer else ()
+    look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"
+    return look, answer

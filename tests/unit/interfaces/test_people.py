@@ -1,0 +1,243 @@
+"""People decide: one function for every answer, and a dossier that says what there is to know."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import Key, Rejected, Run, agent, tool
+from holdfast.errors import Ambiguous, Declined, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import Wanted, items
+from holdfast.model import records as r
+from holdfast.policies import Gate
+from holdfast.testing.clock import EPOCH_MS
+from tests.unit.engine.lab import Lab, virtual
+
+REFUND = "r-ann/refund#1"
+
+
+def desk_of(lab: Lab, *, gate: Any = "cents > 5000") -> Any:
+    """An agent that proposes 9000, and where a person asks back or says no, half of it."""
+
+    @tool(gate=gate, idempotency=Key.forever())
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await refund(9000)
+        except Declined as no:
+            if no.code == "asked_back":
+                return await refund(6000)
+            return f"{no.code}: {no.message}"
+
+    return desk
+
+
+async def begun(app: Any, desk: Any) -> None:
+    with pytest.raises(RunSuspended):
+        await app.run(desk, "ann")
+
+
+@virtual
+async def test_every_verdict_goes_through_one_function(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        shown = (await dossier(app.service, REFUND)).digest
+        await a.answer(app.service, REFUND, a.Approve(note="fine"), by="bea", shown=shown)
+        assert await app.run(desk, "ann") == "paid 9000"
+    assert lab.sent == ["refund 9000"]
+
+
+@virtual
+async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await a.answer(app.service, REFUND, a.Approve(), by="bea", shown="0" * 32)
+        with pytest.raises(UsageError, match="an answer has a name"):
+            await a.answer(app.service, REFUND, a.Approve(), by="")
+        with pytest.raises(UsageError, match=r"it takes: approve, decline, ask_back"):
+            await a.answer(app.service, REFUND, a.Happened(), by="bea")
+    assert lab.sent == []
+
+
+@virtual
+async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_exchange(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        with pytest.raises(UsageError, match="there is no question"):
+            await a.answer(app.service, REFUND, a.AskBack(" "), by="bea")
+        await a.answer(app.service, REFUND, a.AskBack("Why so much?"), by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        found = await dossier(app.service.looking, "r-ann/refund#2")
+        (change,) = found.changes
+        assert (change.name, bytes(change.before), bytes(change.now)) == ("cents", b"9000", b"6000")
+        (before,) = found.earlier
+        assert (before.step, before.by, before.word, before.text) == (
+            "refund#1", "bea", "asked_back", "asks back: Why so much?",
+        )  # fmt: skip
+        assert found.similar.asked_back == 1
+        assert "its tool asks a person where cents > 5000" in found.risks
+        assert found.default == "it waits for as long as the run has"
+        await a.answer(app.service, "r-ann/refund#2", a.Approve(), by="bea")
+        assert await app.run(desk, "ann") == "paid 6000"
+    assert lab.sent == ["refund 6000"]
+
+
+@virtual
+async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_run(lab: Lab):
+    desk = desk_of(lab, gate=Gate("true", within=timedelta(days=1)))
+    async with lab.app(desk) as app:
+        for name in ("ann", "bob"):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+        before = len(lab.records("r-ann"))
+        await a.answer(app.service, REFUND, a.Delegate(to="cid", note="yours"), by="bea")
+        await a.answer(app.service, "r-bob/refund#1", a.Delegate(queue="money"), by="bea")
+        await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS + 3_600_000), by="cid")
+        looking = app.service.looking
+        assert [one.item for one in await items(looking, now_ms=EPOCH_MS)] == ["r-bob/refund#1", REFUND]
+        assert [one.item for one in await items(looking, now_ms=EPOCH_MS + 3_600_000)] == [REFUND, "r-bob/refund#1"]
+        (mine,) = await items(looking, Wanted(mine="cid"), now_ms=EPOCH_MS)
+        assert (mine.item, mine.to, mine.rests_ms) == (REFUND, "cid", EPOCH_MS + 3_600_000)
+        (queued,) = await items(looking, Wanted(queue="money"))
+        assert queued.item == "r-bob/refund#1"
+        await a.answer(app.service, REFUND, a.Escalate(queue="leads", note="now"), by="cid")
+        first = (await items(looking))[0]
+        assert (first.item, first.queue, first.to, first.rests_ms, first.escalated) == (REFUND, "leads", "", 0, 1)
+        assert (await dossier(looking, REFUND)).handed.said == (
+            "bea gives it to cid: yours", "cid lets it rest", "cid makes it urgent and gives it to the queue leads: now",
+        )  # fmt: skip
+        with pytest.raises(UsageError, match="nobody is named"):
+            await a.answer(app.service, REFUND, a.Delegate(), by="bea")
+        with pytest.raises(UsageError, match="that time is over"):
+            await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS), by="bea")
+        assert len(lab.records("r-ann")) == before
+        await a.answer(app.service, REFUND, a.Decline("no"), by="bea")
+        with pytest.raises(UsageError, match="is answered: nobody is asked any more"):
+            await a.answer(app.service, REFUND, a.Escalate(), by="bea")
+
+
+def lost(lab: Lab, **clauses: Any) -> Any:
+    """An agent whose call ends without an answer, the first time."""
+
+    @tool(**clauses)
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        if len(lab.sent) == 1:
+            raise Ambiguous("the line was cut")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(7)
+
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (a.Happened("the ledger has it", r.Raw(b'"paid"')), "paid"),
+        (a.DidNotHappen("retry", "nothing there"), "paid"),
+    ],
+    ids=["it happened", "it did not, and is sent again"],
+)
+@virtual
+async def test_reviews_are_answered(lab: Lab, given: Any, told: str):
+    desk = lost(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        found = await dossier(app.service, "r-ann/pay#1")
+        assert (found.kind, found.open, found.recommended) == ("review", True, "")
+        assert any("the line was cut" in line for line in found.evidence)
+        await a.answer(app.service, "r-ann/pay#1", given, by="bea", shown=found.digest)
+        assert await app.run(desk, "ann") == told
+
+
+@virtual
+async def test_without_a_key_nothing_is_sent_again_under_one(lab: Lab):
+    desk = lost(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        with pytest.raises(UsageError, match="its tool has no key"):
+            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+        with pytest.raises(UsageError, match="is in no transaction"):
+            await a.answer(app.service, "r-ann/pay#1", a.Compensate(), by="bea")
+        await a.answer(app.service, "r-ann/pay#1", a.Abandon("nobody can tell"), by="bea")
+        assert not await items(app.service.looking)
+    assert lab.sent == ["pay 7"]
+
+
+@virtual
+async def test_a_question_is_replied_to_and_its_dossier_says_what_counts(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await run.ask("Which city?", choices=("Paris", "Rome"), timeout=timedelta(hours=1), default="Rome")
+
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        found = await dossier(app.service, "r-ann/ask#1")
+        assert (found.kind, found.choices, found.default) == ("question", ("Paris", "Rome"), "the answer is Rome")
+        assert found.recommended.startswith("Rome")
+        with pytest.raises(UsageError, match="one of: Paris, Rome"):
+            await a.answer(app.service, "r-ann/ask#1", a.Reply("Oslo"), by="bea")
+        await a.answer(app.service, "r-ann/ask#1", a.Reply("Paris"), by="bea", shown=found.digest)
+        assert await app.run(desk, "ann") == "Paris"
+        assert not (await asked(app.service.looking, "r-ann/ask#1")).open
+
+
+def test_an_answer_is_one_tagged_value_on_the_wire():
+    for one in (a.Approve("ok"), a.Reply(True), a.DidNotHappen("retry"), a.Snooze(5), a.Compensate()):
+        assert msgspec.json.decode(msgspec.json.encode(one), type=a.Answer) == one
+    assert a.words_for("review") == ("happened", "did_not_happen", "retry_same_key", "compensate", "abandon")
+
+
+@virtual
+async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
+    @tool
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        return city
+
+    @book.compensate(restores=True)
+    async def cancel(op: Any) -> None:
+        if len(lab.sent) < 3:
+            lab.sent.append("cancel fails")
+            raise Rejected("closed")
+        lab.sent.append("cancelled")
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip"):
+            await book("Rome")
+            raise Rejected("no seat")
+
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item) == ("review", "r-ann/trip")
+        found = await dossier(app.service, item.item)
+        assert found.kind == "review"
+        assert "still standing: trip/book#1" in found.evidence
+        with pytest.raises(UsageError, match="compensate, retry or abandon"):
+            await a.answer(app.service, item.item, a.Happened(), by="bea")
+        await a.answer(app.service, item.item, a.Delegate(to="cid"), by="bea")
+        assert [one.to for one in await items(app.service.looking)] == ["cid"]
+        await a.answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await a.answer(app.service, item.item, a.Abandon("let it stand"), by="bea")
+        with pytest.raises(Exception, match="called off"):
+            await app.run(desk, "ann")
