@@ -46,11 +46,15 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
 
 
-class Delivering(msgspec.Struct, frozen=True):
-    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace."""
+class Delivering(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
+
+    With a `run` it is a report that lies among the orders of that run, which may have ended.
+    """
 
     key: str
     id: str
+    run: str = ""
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from holdfast.engine.awaiting import DELIVERIES, Delivering
 from holdfast.engine.breaker import Breakers
 from holdfast.engine.commands import command_post
 from holdfast.engine.company import Company
@@ -28,7 +29,7 @@ from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost
-from holdfast.journal.port import Identity, Journal, Worker
+from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.run import RunHistory
@@ -257,12 +258,18 @@ class Engine:
         is offered again until it does.
         """
         body = msgspec.json.encode({"record": report})
-        post = command_post(run, body, f"late/{report.step}/{report.number}/{report.up}")
+        key = f"late/{report.step}/{report.number}/{report.up}"
+        news = Post(DELIVERIES, f"{run}/{key}", msgspec.json.encode(Delivering("", key, run)))
+
+        async def file() -> None:
+            await self.journal.post(command_post(run, body, key))
+            await self.journal.post(news)  # where the run has ended, nobody would look
+
         try:
-            await self.journal.post(post)
+            await file()
         except JournalUnavailable as error:
             LOG.warning("run %s: how a call ended could not be recorded yet: %s", run, error)
-            self.background(self.insist(lambda: self.journal.post(post)), "holdfast-late")
+            self.background(self.insist(file), "holdfast-late")
 
     async def insist(self, what: Callable[[], Awaitable[object]]) -> None:
         """Do it as soon as the journal can be reached again, while this app is open."""

@@ -56,6 +56,9 @@ class Errands:
         """Whether nothing more can come of it: it was brought, or whoever announced it has been silent for long."""
         engine = self._service.engine
         announced = msgspec.json.decode(entry.body, type=Delivering)
+        if announced.run:
+            await self._alone(self._service.take_orders(announced.run))
+            return True
         arrived = await engine.journal.entries(arrived_stream(announced.key))
         if any(one.key == announced.id for one in arrived):
             await self._alone(self._service.bring(announced.key))

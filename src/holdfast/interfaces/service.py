@@ -278,6 +278,11 @@ class Service:
         if row.status == "suspended" and later:
             await self._apply(run)
 
+    async def take_orders(self, run: str) -> None:
+        """Record what was left for a run that nobody drives, such as news about a call after the run has ended."""
+        if (await self.row(run)).status != "running":
+            await self._apply(run)
+
     # --- inside --------------------------------------------------------------------------------------------
 
     async def _order(self, run: str, word: Word, by: str, why: str) -> Applied:

@@ -254,3 +254,32 @@ async def test_a_long_history_is_read_page_by_page(lab: Lab):
         lab.changed = True
         assert await app.resume("r-ann") == sum(range(1100))
     assert len(lab.sent) == 1100
+
+
+@virtual
+async def test_news_about_a_run_that_has_ended_is_recorded_without_anybody_asking(lab: Lab):
+    go_on, gone = threading.Event(), threading.Event()
+
+    @tool(timeout=2 * SECOND)
+    def send(to: str) -> str:
+        with lab.loop.passing():
+            go_on.wait(20)
+        gone.set()
+        return "it worked after all"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return (await send.outcome(name)).status
+
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.resolve("r-ann/send#1", "did_not_happen", by="eve")
+        assert await app.run(desk, "ann") == "failed"
+        await lab.pass_time(seconds=1)
+        go_on.set()
+        await lab.until(gone.is_set)
+        await lab.pass_time(seconds=20)
+        assert (await app.service.row("r-ann")).status == "completed"
+        operation = (await app.service.history("r-ann")).operations["send#1"]
+    assert operation.contradicted == ("attempt 1 reported late: returned",)
