@@ -151,6 +151,8 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     yield r.WaitScheduled(step=STEP, ms=1, until=1, why="retry")
     yield r.ApprovalGranted(step=STEP, approval="a", by="a person")
     yield r.ApprovalRefused(step=STEP, approval="a", by="a person")
+    yield r.ArgumentsEdited(step=STEP, approval="a", by="a person", changes=r.NOTHING, intent=intent)
+    yield r.ResultGiven(step=STEP, approval="a", by="a person", result=r.NOTHING)
     yield r.OperationHeld(step=STEP, transaction="t")
     yield r.HoldReleased(step=STEP)
     yield r.OperationDeferred(step=STEP, number=number, until=1)

@@ -35,7 +35,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.app.RunHandle",
         "holdfast.sync.SyncHoldfast",
         "holdfast.interfaces.service.Service",
-        "holdfast.interfaces.service.Applied",
+        "holdfast.interfaces.applying.Applied",
         "holdfast.interfaces.service.Delivered",
         "holdfast.engine.awaiting.Arrival",
     ),

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from holdfast.engine.flight import key_of
 from holdfast.engine.steps import Told, facts_of
+from holdfast.errors import ArgumentError
 from holdfast.model import records as r
+from holdfast.model.operation import OperationState
 from holdfast.model.outcome import RETURNED, Outcome, Receipt
 from holdfast.model.reports import LOST
 from holdfast.model.run import PENDING
@@ -22,11 +24,24 @@ R = TypeVar("R")
 
 def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
-    outcome = _outcome(tool, arguments, told, run, namespace)
+    if told.operation.edits:
+        outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
+        outcome = replace(outcome, edited_by=told.operation.editor)
+    else:
+        outcome = _outcome(tool, arguments, told, run, namespace)
     facts = facts_of(told.heard)
     if not facts:
         return outcome
     return replace(outcome, facts={fact.name: msgspec.json.decode(fact.value) for fact in facts})
+
+
+def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
+    """What was sent where a person changed what code called with."""
+    stored = bytes(operation.intent.arguments)
+    try:
+        return tool.restore(stored)
+    except ArgumentError:  # the tool has changed since: its values as they are on record
+        return msgspec.json.decode(stored, type=dict[str, Any])
 
 
 def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:

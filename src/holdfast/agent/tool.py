@@ -38,6 +38,7 @@ from holdfast.model.contract import (
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import ResultCodec, codec_for
+from holdfast.model.values_parameters import parse_arguments
 from holdfast.policies import Budget, Gate, Retry, milliseconds
 
 P = ParamSpec("P")
@@ -186,6 +187,10 @@ class Tool(Generic[P, R]):
             return self.shape.bind((), restored)
         except TypeError as error:
             raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with some changed, checked as if a model had sent them."""
+        return {**self.restore(stored), **parse_arguments(changes, self.shape.types, ())}
 
 
 def _text_key(key: object, what: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.approvals import VERDICTS, Codes, Verdict, verdict_of
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
@@ -29,19 +30,24 @@ from holdfast.model.transitions import MOVES, apply
 _LOG: Final = logging.getLogger("holdfast")
 BROUGHT: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
-Word = Literal["approve", "decline", "cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction", "undo"]
-About: TypeAlias = (
-    r.Resolved | r.ApprovalGranted | r.ApprovalRefused | r.LateReport | r.TransactionResolved | r.TransactionAborting
-)
+Word = Literal[
+    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction",
+    "undo",
+]  # fmt: skip
+About: TypeAlias = Verdict | r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One order. `record` is what it adds to the run, where it is about one operation or transaction."""
+    """One order. `record` is what it adds to the run, where it is about one operation or transaction.
+
+    `after` is the name of whoever was first: this word came second, and is only put on record.
+    """
 
     word: Word = "late"
     by: str = ""
     note: str = ""
     record: About | None = None
+    after: str = ""
 
 
 def command_stream(run: str) -> str:
@@ -54,11 +60,13 @@ def command_post(run: str, body: bytes, key: str = "") -> Post:
     return Post(command_stream(run), key, body)
 
 
-def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[str, ToolCode]) -> tuple[r.Record, ...]:
+def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
     command = msgspec.json.decode(entry.body, type=Command)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
     record = command.record
+    if command.after:
+        return (replace(applied, note=f"refused: {command.after} answered first"),)
     if record is None:
         return (applied,)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting)):
@@ -67,20 +75,36 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, tools: Mapping[
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
-    if isinstance(record, r.Resolved) and operation.wants_approval:
-        return (replace(applied, note=f"refused: {record.step} waits for an approval"),)
-    if isinstance(record, r.Resolved) and (misfit := _misfit(operation, record, tools)):
-        return (replace(applied, note=f"refused: {_no_result(operation, record)}; {misfit}"),)
-    if isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)) and record.approval != operation.asks:
-        return (replace(applied, note=f"refused: what {record.step} asks about has changed since"),)
-    if isinstance(record, r.ApprovalGranted) and record.by in operation.approvers:
-        return (replace(applied, note=f"refused: {record.by} approved {record.step} already"),)
-    if isinstance(record, r.LateReport) and _answered_otherwise(operation, record):
-        return (replace(applied, note=f"refused: {record.step} was answered before, and otherwise"),)
     if isinstance(record, r.LateReport):
-        record = _read(operation, record, entry, tools)
-        return (applied, _dated(record, stamp), *contradiction(operation, record, stamp))
-    return (applied, replace(record, entry=entry.id, **stamp))
+        return _reported(operation, record, applied, entry, codes)
+    try:
+        fits = (
+            _resolution_of(operation, record, codes.tools)
+            if isinstance(record, r.Resolved)
+            else verdict_of(operation, record, codes)
+        )
+    except UsageError as misfit:
+        return (replace(applied, note=f"refused: {clean(misfit.message)}"),)
+    return (applied, replace(fits, entry=entry.id, **stamp))
+
+
+def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:
+    """The word on an operation that no rule could decide. Raises `UsageError` where it does not fit any more."""
+    if operation.wants_approval:
+        raise UsageError(f"{record.step} waits for an approval")
+    if misfit := _misfit(operation, record, tools):
+        raise UsageError(f"{_no_result(operation, record)}; {misfit}")
+    return record
+
+
+def _reported(
+    operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: Entry, codes: Codes
+) -> tuple[r.Record, ...]:
+    """What a call answered after it was given up, or what somebody brought."""
+    if _answered_otherwise(operation, report):
+        return (replace(applied, note=f"refused: {report.step} was answered before, and otherwise"),)
+    report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
+    return (applied, _dated(report, stamp), *contradiction(operation, report, stamp))
 
 
 def _about_transaction(
@@ -158,12 +182,13 @@ async def take_commands(instance: Instance) -> None:
 
 async def _take(instance: Instance, entry: Entry) -> None:
     await _recall(instance, entry)
-    records = records_for(instance.history, entry, instance.stamp(), instance.engine.tools)
+    codes = Codes(instance.engine.tools, instance.engine.identity.secret)
+    records = records_for(instance.history, entry, instance.stamp(), codes)
     await instance.append(*records, posts=posts_for(instance.history, records))
     for record in records:
         if isinstance(record, r.CommandApplied):
             _act(instance, record)
-        elif isinstance(record, (r.Resolved, r.LateReport, r.ApprovalGranted, r.ApprovalRefused)):
+        elif isinstance(record, (r.Resolved, r.LateReport, *VERDICTS)):
             instance.settled(record.step)
         elif isinstance(record, r.TransactionAborting):
             now = instance.engine.seams.clock.wall_ms()
@@ -242,12 +267,15 @@ def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
 
 def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCode]) -> str:
     """The tool whose code has to say whether a result that was brought fits; empty where nothing has to wait."""
-    record = msgspec.json.decode(entry.body, type=Command).record
-    if not isinstance(record, (r.Resolved, r.LateReport)):
+    command = msgspec.json.decode(entry.body, type=Command)
+    record = command.record
+    if command.after or not isinstance(record, (r.Resolved, r.LateReport, r.ArgumentsEdited, r.ResultGiven)):
         return ""
     operation = history.operations.get(record.step)
     if operation is None or operation.intent.completes or operation.intent.tool in tools:
         return ""
+    if isinstance(record, (r.ArgumentsEdited, r.ResultGiven)):
+        return operation.intent.tool if record.approval == operation.asks else ""
     if isinstance(record, r.Resolved):
         return "" if record.result == r.NOTHING else operation.intent.tool
     end = record.end

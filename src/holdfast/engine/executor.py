@@ -152,7 +152,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
 async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
-    if flight.arguments is None and (misfit := _misfit(flight)):
+    if (flight.arguments is None or operation.edits) and (misfit := _misfit(flight)):
         await park(flight, f"its recorded arguments no longer fit the tool: {misfit}", "arguments")
         return
     if operation.attempts:

@@ -55,6 +55,7 @@ class Flight(msgspec.Struct, eq=False):
     taking: tuple[int, int] | None = None
     after: int | None = None  # how many writes with the same words were known when a model chose this one
     gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
+    judged: r.Raw = r.NOTHING  # the arguments for which it was looked at
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
 
@@ -165,7 +166,8 @@ class Flight(msgspec.Struct, eq=False):
 
     def _gated(self, contract: Contract) -> bool:
         """Whether the contract asks for a person. What cannot be judged is asked about."""
-        if self.gate is None:
+        if self.gate is None or self.judged is not self.operation.intent.arguments:
+            self.judged = self.operation.intent.arguments
             gate, tool = contract.gate, self.tool
             try:
                 self.gate = gate is not None and (tool is None or tool.gated(gate.when, self.decoded()))
@@ -176,10 +178,12 @@ class Flight(msgspec.Struct, eq=False):
     @property
     def asks(self) -> str:
         """The digest of exactly what a person would be asked to approve now."""
+        operation = self.operation
+        return self.asks_of(operation.intent) if self.gate or self.elsewhere or operation.asks else ""
+
+    def asks_of(self, intent: r.Intent) -> str:
+        """The same for these arguments, where everything else is as it is now."""
         operation, instance = self.operation, self.instance
-        if not (self.gate or self.elsewhere or operation.asks):
-            return ""
-        intent = operation.intent
         contract = self.tool.digest if self.tool is not None else operation.contract
         words = (intent.tool.encode(), contract.encode(), intent.digest.encode())
         values = bytes(intent.arguments), bytes(operation.observed)
@@ -239,7 +243,7 @@ class Flight(msgspec.Struct, eq=False):
         Values that could be changed (by agent code meanwhile, or by an earlier attempt) are read back from
         the record each time. What the record cannot give back is taken as the caller gave it.
         """
-        given, intent = self.arguments, self.operation.intent
+        given, intent = None if self.operation.edits else self.arguments, self.operation.intent
         tool = self.served().tool if intent.serves else self.tool
         if tool is None:
             raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")

@@ -30,5 +30,18 @@ async def park(flight: Flight, why: str, rule: str, asks: str = "") -> None:
     people = 1 if gate is None else gate.people
     record = r.OperationParked(step=flight.step, why=why, rule=rule, asks=asks, people=people, until=until, **stamp)
     planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
-    await flight.note(*planned, record)
+    await flight.note(*planned, record, *_approved_with_changes(flight, record))
     flight.instance.settled(flight.step)
+
+
+def _approved_with_changes(flight: Flight, asked: r.OperationParked) -> tuple[r.ApprovalGranted, ...]:
+    """Who changed the arguments has approved them, if nothing else is different from what that person was shown."""
+    operation = flight.operation
+    word = operation.edited
+    if not asked.asks or word is None or flight.asks_of(operation.as_called) != word.asks:
+        return ()
+    return (
+        r.ApprovalGranted(
+            step=asked.step, approval=asked.asks, by=word.by, note=word.note, until=word.until, at=asked.at, up=asked.up
+        ),
+    )

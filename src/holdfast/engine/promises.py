@@ -31,3 +31,4 @@ async def hold(flight: Flight) -> None:
         await look_elsewhere(flight)
         return
     flight.taking = None
+    instance.settled(step)  # where code waits for it, and another task drives: the promise is there

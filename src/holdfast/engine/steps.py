@@ -20,7 +20,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.members import parts_of
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.tooling import ToolCode, ring
+from holdfast.engine.tooling import ToolCode, ring, words_of
 from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
@@ -73,7 +73,7 @@ async def operate(scope: Scope, call: Call) -> Told:
     step = scope.step(tool.name, call.step)
     recorded = instance.history.operations.get(step)
     if recorded is not None:
-        _same(instance, step, recorded.intent, tool, written)
+        _same(instance, step, recorded.as_called, tool, written)
         if instance.expected:
             instance.reach(step)
         if instance.flights:
@@ -139,7 +139,7 @@ def _draft(instance: Instance, step: str, call: Call, written: Forms) -> Operati
         contract=tool.digest,
         origin="model" if call.model else "code",
         claim=tool.business_key(call.arguments) if tool.claims else "",
-        words=_words(tool, call.arguments, secret) if tool.contract.once is not None else "",
+        words=words_of(tool, call.arguments, secret),
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
         hold=_holder_of(instance, step) if call.hold else "",
@@ -164,13 +164,6 @@ def _hold_or_not(instance: Instance, step: str, call: Call) -> None:
             f"{name}.options(hold=False)(...) sends it now, and it stays if the transaction is called off; "
             f"@{name}.compensate(restores=True) declares what undoes it",
         )
-
-
-def _words(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
-    once = tool.contract.once
-    names = once.parameters if once is not None else ()
-    identity, _, _ = forms({name: arguments[name] for name in names if name in arguments}, frozenset())
-    return digest(secret, identity)
 
 
 def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.engine.seams import Seams
+from holdfast.model.canonical import digest, forms
 from holdfast.model.contract import Contract
 
 
@@ -96,6 +97,19 @@ class ToolCode(Protocol):
     def restore(self, stored: bytes) -> dict[str, Any]:
         """The arguments of a stored intent, decoded by annotation."""
         ...
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
+        ...
+
+
+def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
+    """The digest of the arguments that make a call of a model a repeat; empty where its tool declares none."""
+    once = tool.contract.once
+    if once is None:
+        return ""
+    identity, _, _ = forms({name: arguments[name] for name in once.parameters if name in arguments}, frozenset())
+    return digest(secret, identity)
 
 
 class HandlerFailed(Exception):

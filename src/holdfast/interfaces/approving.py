@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+import msgspec
+
+from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.errors import UsageError
 from holdfast.model import records as r
@@ -14,6 +17,14 @@ from holdfast.policies import milliseconds
 
 LASTS: Final = timedelta(days=1)
 """How long an approval holds where its giver says nothing else: nothing may have been sent by then."""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """Whose yes it is, why, and until which wall clock it holds."""
+
+    by: str
+    note: str = ""
+    until_ms: int = 0
 
 
 def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
@@ -51,14 +62,46 @@ def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
     return lasts
 
 
-def approval_of(operation: OperationState, *, by: str, note: str, lasts: timedelta, now_ms: int) -> Command:
-    """The order that lets exactly this be sent, until `lasts` have passed. Raises `UsageError`."""
+def approval_of(operation: OperationState, granted: Granted) -> Command:
+    """The order that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
+    _checked_new(operation, granted.by)
+    record = r.ApprovalGranted(
+        step=operation.step, approval=operation.asks, by=granted.by, note=granted.note, until=granted.until_ms
+    )
+    return Command("approve", granted.by, granted.note, record)
+
+
+def _checked_new(operation: OperationState, by: str) -> None:
     if by in operation.approvers:
         raise UsageError(f"{by} approved it already", next_step="another person has to say yes, too")
-    record = r.ApprovalGranted(
-        step=operation.step, approval=operation.asks, by=by, note=note, until=now_ms + milliseconds(lasts), at=now_ms
+
+
+def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: Codes) -> Command:
+    """The order that lets it be sent with these changes. Raises `UsageError` where they cannot be made.
+
+    Where the tool's code is not here, they are judged where it is.
+    """
+    _checked_new(operation, granted.by)
+    record = r.ArgumentsEdited(
+        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.note,
+        until=granted.until_ms,
+    )  # fmt: skip
+    _judged(operation, record, codes)
+    return Command("edit", granted.by, granted.note, record)
+
+
+def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: Codes) -> Command:
+    """The order by which a person's answer stands for that of the tool. Raises `UsageError` where it does not fit."""
+    record = r.ResultGiven(
+        step=operation.step, approval=operation.asks, by=granted.by, result=result, note=granted.note
     )
-    return Command("approve", by, note, record)
+    _judged(operation, record, codes)
+    return Command("stand_in", granted.by, granted.note, record)
+
+
+def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: Codes) -> None:
+    if operation.intent.tool in codes.tools:
+        verdict_of(operation, record, codes)
 
 
 def refusal_of(operation: OperationState, *, by: str, reason: str, code: str = "") -> Command:

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
 
+from holdfast.engine.approvals import Codes
 from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward
 from holdfast.engine.commands import (
     Command,
     Word,
     checked_resolution,
     command_stream,
-    posts_for,
-    records_for,
-    waits_for_code,
 )
-from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
-from holdfast.engine.instance import Stamp
-from holdfast.engine.loading import load
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
-from holdfast.errors import JournalError, LeaseLost, UsageError
-from holdfast.interfaces.approving import LASTS, approval_of, asked_about, checked_asked, checked_lasts, refusal_of
-from holdfast.interfaces.looking import PAUSES, Looking, waits_after
+from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Applied, apply_orders
+from holdfast.interfaces.approving import (
+    LASTS,
+    Granted,
+    approval_of,
+    asked_about,
+    checked_asked,
+    checked_lasts,
+    edit_of,
+    refusal_of,
+    stand_in_of,
+)
+from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, RunStatus
+from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
@@ -37,18 +42,7 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.question import Answered, Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import WHOLE_RUN
-
-
-class Applied(msgspec.Struct, frozen=True):
-    """What became of an order: applied at once, or left for the process that drives the run.
-
-    `lacks` is the tool whose code has to check the order first, where it is not here.
-    """
-
-    run: str
-    at_once: bool
-    note: str = ""
-    lacks: str = ""
+from holdfast.policies import milliseconds
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -116,9 +110,7 @@ class Service:
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
         checked_resolution(history, record, self._engine.tools)
         key = f"resolve/{step}/{len(state.attempts)}/{state.checks}/{history.entry_seen}"
-        entry = await self._post(run, Command("resolve", by, evidence, record), key)
-        if not entry.fresh:
-            first = msgspec.json.decode(entry.body, type=Command)
+        if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
             raise UsageError(
                 f"{operation} was already resolved by {first.by}", known=f"their word: {first.record}",
                 next_step=f"holdfast why {operation}",
@@ -131,17 +123,30 @@ class Service:
         Where anything that the person was shown changes before it is sent, or `lasts` pass, a person is asked again.
         Raises `UsageError`.
         """
-        run, step = split_operation_id(operation)
-        history = await self.history(run)
-        state = asked_about(history, step, by)
-        now_ms, lasts = self._engine.seams.clock.wall_ms(), checked_lasts(lasts, self._engine.settings.clock_error_ms)
-        return await self._decide(history, approval_of(state, by=by, note=note, lasts=lasts, now_ms=now_ms), state)
+        history, state = await self._asked(operation, by)
+        return await self._decide(history, approval_of(state, self._granted(by, note, lasts)), state)
+
+    async def edit(
+        self, operation: str, changes: Mapping[str, Any], *, by: str, note: str = "", lasts: timedelta = LASTS
+    ) -> Applied:
+        """A person's yes to the operation with other arguments: `changes` names those that are different.
+
+        They have to fit the tool's parameters, and are judged by its gate like any others; the agent goes on as it
+        called, and is told what was really sent. What names the effect cannot be changed. Raises `UsageError`.
+        """
+        history, state = await self._asked(operation, by)
+        written = r.Raw(msgspec.json.encode(changes))
+        return await self._decide(history, edit_of(state, written, self._granted(by, note, lasts), self._codes), state)
+
+    async def stand_in(self, operation: str, result: Any, *, by: str, note: str = "") -> Applied:
+        """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
+        history, state = await self._asked(operation, by)
+        written = r.Raw(msgspec.json.encode(result))
+        return await self._decide(history, stand_in_of(state, written, Granted(by, note), self._codes), state)
 
     async def decline(self, operation: str, *, by: str, reason: str = "") -> Applied:
         """A person's no: nothing is sent, and the agent is told `Declined` with the reason. Raises `UsageError`."""
-        run, step = split_operation_id(operation)
-        history = await self.history(run)
-        state = asked_about(history, step, by)
+        history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, reason=reason), state)
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
@@ -151,19 +156,30 @@ class Service:
         """
         if not question.strip():
             raise UsageError("there is no question", next_step="say what you want to know")
+        history, state = await self._asked(operation, by)
+        return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
+
+    async def _asked(self, operation: str, by: str) -> tuple[RunHistory, OperationState]:
         run, step = split_operation_id(operation)
         history = await self.history(run)
-        state = asked_about(history, step, by)
-        return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
+        return history, asked_about(history, step, by)
+
+    def _granted(self, by: str, note: str, lasts: timedelta) -> Granted:
+        """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
+        ms = milliseconds(checked_lasts(lasts, self._engine.settings.clock_error_ms))
+        return Granted(by, note, self._engine.seams.clock.wall_ms() + ms)
+
+    @property
+    def _codes(self) -> Codes:
+        return Codes(self._engine.tools, self._engine.identity.secret)
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
         voice = command.by if asked.asks_people > 1 else ""
-        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}" if asked.phase == "gated" else ""
-        entry = await self._post(run, command, key)
-        if key and entry.fresh:
+        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}"
+        if asked.phase == "gated" and await self._first(run, command, key) is None:
             return await self._apply(run)
-        if key:  # another word came first; this one changes nothing, and it is on record that it was said
+        if asked.phase != "gated":  # it was answered: this word changes nothing, and it is on record that it was said
             await self._post(run, command, "")
         await self._apply(run)
         checked_asked(history, (await self.operation(f"{run}/{asked.step}"))[1])
@@ -188,9 +204,7 @@ class Service:
         parked = checked_parked(await self.history(run), transaction)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=note)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
-        entry = await self._post(run, Command("transaction", by, note, record), key)
-        if not entry.fresh:
-            first = msgspec.json.decode(entry.body, type=Command)
+        if (first := await self._first(run, Command("transaction", by, note, record), key)) is not None:
             raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
         return await self._apply(run, exit_of(transaction))
 
@@ -242,6 +256,7 @@ class Service:
         entry = await self._engine.journal.post(answer_post(run, step, Answered(answer, by)))
         if not entry.fresh:
             first = msgspec.json.decode(entry.body, type=Answered)
+            await self._engine.journal.post(Post(entry.stream, "", msgspec.json.encode(Answered(answer, by))))
             raise UsageError(
                 f"{question} was already answered by {first.by or 'its deadline'}", known=f"the answer: {first.value}",
                 next_step=f"holdfast show {run}",
@@ -290,72 +305,17 @@ class Service:
         await self._post(run, Command(word, by, why), "")
         return await self._apply(run)
 
+    async def _first(self, run: str, command: Command, key: str) -> Command | None:
+        """Post a word that is final under `key`: None, or the word that came first. Then this one is only on record."""
+        entry = await self._post(run, command, key)
+        if entry.fresh:
+            return None
+        first = msgspec.json.decode(entry.body, type=Command)
+        await self._post(run, msgspec.structs.replace(command, after=first.by), "")
+        return first
+
     async def _post(self, run: str, command: Command, key: str) -> Entry:
         return await self._engine.journal.post(Post(command_stream(run), key, msgspec.json.encode(command)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
-        """Whoever takes the lease of an idle run applies what waits for it; here, that may be us.
-
-        An owner that drives it now is told: it applies the order, or lets the run be driven again.
-        """
-        engine = self._engine
-        while True:
-            ours = run in engine.instances
-            if ours:
-                await engine.look(everything=False)
-            found = await engine.leases.claim(run)
-            if isinstance(found, Claimed):
-                lacking = await self._apply_claimed(found, answered)
-                note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
-                return Applied(run, at_once=not lacking, note=note, lacks=lacking)
-            if found is None or await knock(engine.journal, run, found.row.token):
-                return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
-
-    async def _apply_claimed(self, claimed: Claimed, answered: str) -> str:
-        try:
-            return await self._apply_to(claimed, answered)
-        except JournalError:
-            self._engine.leases.give_back(claimed.row)
-            raise
-        finally:
-            self._engine.leases.let_go(claimed.lease.run)
-
-    async def _apply_to(self, claimed: Claimed, answered: str) -> str:
-        """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
-        run, row = claimed.lease.run, claimed.row
-        history, log = await self._open(claimed)
-        entries = await self._engine.journal.entries(command_stream(run), history.entry_seen)
-        bodies: list[bytes] = []
-        posts: list[Post] = []
-        lacking = ""
-        for entry in entries:
-            if lacking := waits_for_code(history, entry, self._engine.tools):
-                break
-            records = records_for(history, entry, self._stamp(), self._engine.tools)
-            posts.extend(posts_for(history, records))
-            for record in records:
-                history.add(record)
-                bodies.append(encode(record))
-        await log.append(bodies, self._after(row, history, answered), tuple(posts))
-        return lacking
-
-    def _after(self, row: RunRow, history: RunHistory, answered: str) -> RunChange:
-        """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
-        undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
-        if row.status not in {"suspended", "running"} and not undone:
-            return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
-        waits = waits_after(row, history, answered)
-        if history.paused is not None and not undone:
-            return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
-        return RunChange("suspended", row.reason, self._engine.seams.clock.wall_ms(), waits, release=True)
-
-    async def _open(self, claimed: Claimed) -> tuple[RunHistory, RunLog]:
-        engine, lease = self._engine, claimed.lease
-        history = await load(engine, lease.run)
-        log = RunLog(engine.journal, lease, claimed.last, genesis(engine.identity.namespace, lease.run))
-        if history.started is None:
-            raise LeaseLost(f"run {lease.run} has no record of its start")
-        return history, log
-
-    def _stamp(self) -> Stamp:
-        return Stamp(at=self._engine.seams.clock.wall_ms(), up=self._engine.journal.now().ms)
+        return await apply_orders(self._engine, run, answered)

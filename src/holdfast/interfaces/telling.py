@@ -13,7 +13,7 @@ from holdfast.model.outcome import Basis
 from holdfast.model.question import Answered
 
 SHORT: Final = 300
-_BESIDE: Final = {"resolve", "late", "transaction", "undo"}
+_BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}
 
 _WORDS: Final = {
     "happened": "says that it happened",
@@ -228,13 +228,17 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
             return record.by, "approves it" + (f": {record.note}" if record.note else "")
         case r.ApprovalRefused(code="asked_back"):
             return record.by, f"asks back: {record.reason}"
+        case r.ArgumentsEdited():
+            note = f": {record.note}" if record.note else ""
+            return record.by, f"approves it with {stored(record.changes, 200)}{note}"
+        case r.ResultGiven():
+            note = f": {record.note}" if record.note else ""
+            return record.by, f"answers in its place, and nothing is sent{note}"
         case r.ApprovalRefused():
             return record.by, "declines it" + (f": {record.reason}" if record.reason else "")
         case r.Resolved():
             return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
-        case r.CommandApplied(command="resolve" | "late" | "transaction" | "undo" | "approve" | "decline") if (
-            not record.note.startswith("refused")
-        ):
+        case r.CommandApplied() if record.command in _BESIDE and not record.note.startswith("refused"):
             return "", ""  # what it said is on record beside it
         case _:
             return None

@@ -48,7 +48,7 @@ def preview(history: RunHistory) -> Preview:
         contract = contract_of(history, operation)
         by = history.operations.get(operation.compensated_by)
         amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step
-        if amended or not (operation.phase in {"succeeded", "unknown"} or operation.contradicted):
+        if amended or not (operation.landed or operation.phase == "unknown"):
             continue
         effects.append(_undoable(history.run, operation, contract))
     return Preview(history.run, history.status, effects)

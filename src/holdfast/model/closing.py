@@ -64,6 +64,11 @@ class Member(msgspec.Struct, frozen=True):
         return self.operation.landed
 
     @property
+    def reserved(self) -> bool:
+        """Whether its own call succeeded, so that there is something to confirm."""
+        return self.operation.phase == "succeeded" and not self.operation.stood_in
+
+    @property
     def missed(self) -> bool:
         """Whether it ended without any effect."""
         return self.operation.phase in _MISSED and not self.operation.reused
@@ -290,7 +295,7 @@ def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) ->
     refused: list[tuple[str, str]] = []
     pending = False
     for member in members:
-        if not member.contract.confirms or member.operation.phase != "succeeded" or member.step in boundary.accepted:
+        if not member.contract.confirms or not member.reserved or member.step in boundary.accepted:
             continue
         done = member.confirmation
         if done is None and (member.lapsed or not member.confirmable):

@@ -69,6 +69,15 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     shut: bool = False
 
 
+class Edited(msgspec.Struct, frozen=True, gc=False):
+    """A person's yes to other arguments, which counts where these are asked about. `asks` is what that person saw."""
+
+    by: str
+    asks: str
+    note: str = ""
+    until: int = 0
+
+
 class OperationState(msgspec.Struct, frozen=True, gc=False):
     """Everything the records say about one operation.
 
@@ -78,7 +87,9 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     attempt. `one_more` is a person's order for one more attempt; `asked` stays once a person was asked
     about something that may have landed. `shut_ms` is how long an open breaker stood in the way since the first
     attempt, the present pause not counted. `overtaken` is the compensation that was begun before it was known that
-    there is an effect: whether it met it is not known either.
+    there is an effect: whether it met it is not known either. `called` is what code called with,
+    where the `editor` changed that; `edited` is that person's yes until it is used. `stood_in` says that a person
+    answered in the place of the tool, so that nothing was sent.
     """
 
     step: str
@@ -111,6 +122,10 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     approvers: tuple[str, ...] = ()
     approval: str = ""
     approved_until: int = 0
+    called: Intent | None = None
+    editor: str = ""
+    edited: Edited | None = None
+    stood_in: bool = False
     released: bool = False
     one_more: bool = False
     asked: bool = False
@@ -151,9 +166,19 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         return self.phase == "gated" and bool(self.asks)
 
     @property
+    def edits(self) -> bool:
+        """Whether a person changed what code called with: only the record holds what will be sent."""
+        return self.called is not None
+
+    @property
+    def as_called(self) -> Intent:
+        """What code called with: a person may have changed what is sent."""
+        return self.called or self.intent
+
+    @property
     def landed(self) -> bool:
         """Whether there is an effect: it succeeded, or was contradicted after it had not."""
-        return self.phase == "succeeded" or bool(self.contradicted)
+        return (self.phase == "succeeded" and not self.stood_in) or bool(self.contradicted)
 
     @property
     def key_unread(self) -> bool:

@@ -54,7 +54,8 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
     `result` is the decoded result of a success; reading it on anything else raises, so that a
     failure is never mistaken for a value of type None. `pending` names the parts of a success whose end comes
-    later (see `run.wait_pending`), and `facts` what its tool said about the world besides.
+    later (see `run.wait_pending`), and `facts` what its tool said about the world besides. `arguments` are those that
+    were sent: where a person changed what was called, `edited_by` is that person.
     """
 
     status: Status
@@ -69,6 +70,7 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
     value: R | None = None
     pending: tuple[str, ...] = ()
     facts: Mapping[str, Any] = {}
+    edited_by: str = ""
 
     @property
     def result(self) -> R:

@@ -13,6 +13,7 @@ from holdfast.model.records_common import NOTHING, Raw
 from holdfast.model.records_operation import (
     ApprovalGranted,
     ApprovalRefused,
+    ArgumentsEdited,
     AttemptEnded,
     AttemptStarted,
     CompensationLinked,
@@ -33,6 +34,7 @@ from holdfast.model.records_operation import (
     Reobserved,
     Reported,
     Resolved,
+    ResultGiven,
     Verified,
     WaitScheduled,
 )
@@ -76,6 +78,7 @@ __all__ = [
     "NOTHING",
     "ApprovalGranted",
     "ApprovalRefused",
+    "ArgumentsEdited",
     "AttemptEnded",
     "AttemptStarted",
     "CallerLeft",
@@ -108,6 +111,7 @@ __all__ = [
     "Reobserved",
     "Reported",
     "Resolved",
+    "ResultGiven",
     "RunCompleted",
     "RunRecord",
     "RunReopened",

@@ -185,6 +185,33 @@ class ApprovalRefused(Stamped, frozen=True):
     code: str = ""
 
 
+class ArgumentsEdited(Stamped, frozen=True):
+    """A person approved it with other arguments: `approval` is the digest of what was asked, `changes` the difference.
+
+    `intent` is what will be sent, put in where the tool's code is; code goes on calling with what it called with.
+    """
+
+    step: str
+    approval: str
+    by: str
+    changes: Raw
+    note: str = ""
+    until: int = 0
+    intent: Intent | None = None
+    entry: int = 0
+
+
+class ResultGiven(Stamped, frozen=True):
+    """A person answered as the tool would have: nothing was sent, and nothing will be."""
+
+    step: str
+    approval: str
+    by: str
+    result: Raw
+    note: str = ""
+    entry: int = 0
+
+
 class OperationHeld(Stamped, frozen=True):
     """The effect waits for the commit of its transaction."""
 
@@ -291,6 +318,8 @@ OperationRecord: TypeAlias = (
     | WaitScheduled
     | ApprovalGranted
     | ApprovalRefused
+    | ArgumentsEdited
+    | ResultGiven
     | OperationHeld
     | HoldReleased
     | OperationDeferred

@@ -58,6 +58,8 @@ def error_of(outcome: Outcome[Any]) -> Exception:
 def text_of(outcome: Outcome[Any]) -> str:
     """One text for a model: what is true now, what is still to come, and whether something was done again."""
     lines = [_said(outcome)]
+    if outcome.edited_by:
+        lines.append(f"A person changed the call before it was sent. These were sent: {_shown(outcome.arguments)}.")
     if outcome.pending:
         lines.append(f"Not finished yet: {', '.join(outcome.pending)}. Do not repeat them: what becomes of them comes.")
     lines.extend(f"{name} is now {_shown(value)}." for name, value in outcome.facts.items())
@@ -74,7 +76,7 @@ def _said(outcome: Outcome[Any]) -> str:
         case "failed":
             if outcome.code == ASKED_BACK:
                 return (
-                    f"Not sent yet: a person asks: {outcome.reason} Nothing was changed. Answer, and propose it anew."
+                    f"Not sent yet: a person asks: {outcome.reason}\nNothing was changed. Answer, and propose it anew."
                 )
             code = f" [{outcome.code}]" if outcome.code else ""
             return f"Failed{code}: {outcome.reason}. Nothing was changed."

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
 from holdfast.model.outcome import Basis, Phase, Status
-from holdfast.model.transitions_people import approved, contradicted, declined, parked, resolved
+from holdfast.model.transitions_people import approved, contradicted, declined, edited, parked, resolved, stood_in
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -48,6 +48,8 @@ MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...
     r.WaitScheduled: ((*WAITING, "unknown"), (SAME, "ready")),
     r.ApprovalGranted: (("gated",), (SAME, "ready")),
     r.ApprovalRefused: (("gated",), ("failed",)),
+    r.ArgumentsEdited: (("gated",), ("ready",)),
+    r.ResultGiven: (("gated",), ("succeeded",)),
     r.OperationHeld: (("planned", "ready", "verifying"), ("held",)),
     r.HoldReleased: (("held",), ("ready",)),
     r.OperationDeferred: (("running",), ("awaiting",)),
@@ -324,6 +326,8 @@ _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
     r.WaitScheduled: _scheduled,
     r.ApprovalGranted: approved,
     r.ApprovalRefused: declined,
+    r.ArgumentsEdited: edited,
+    r.ResultGiven: stood_in,
     r.OperationHeld: _held,
     r.HoldReleased: _released,
     r.OperationDeferred: _deferred,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import Edited, OperationState
 from holdfast.model.outcome import DECLINED, Basis
 
 
@@ -28,6 +28,25 @@ def declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -
     )  # fmt: skip
 
 
+def edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) -> OperationState:
+    """Other arguments will be sent. Whether these have to be approved is asked anew, and this word then counts."""
+    assert record.intent is not None, "what will be sent is put in where it is recorded"
+    return replace(
+        operation, phase="ready", called=operation.as_called, intent=record.intent, editor=record.by,
+        edited=Edited(record.by, record.approval, record.note, record.until), asks="", approvers=(), approval="",
+        approved_until=0, asked=False, reason="", wait=None, waits_for="",
+    )  # fmt: skip
+
+
+def stood_in(operation: OperationState, record: r.ResultGiven, _boot: str) -> OperationState:
+    """A person's answer in the place of the tool: it counts as a success of which nothing was sent."""
+    return replace(
+        operation, phase="succeeded", basis=Basis("person", record.by, record.note), stood_in=True,
+        rule="a person answered as the tool would have", result=record.result, settled_at=record.at, reason="",
+        wait=None, waits_for="",
+    )  # fmt: skip
+
+
 def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
     """Nobody knows, or a person has to approve: a person is asked."""
     return replace(
@@ -38,6 +57,7 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         asks_until=record.until,
         approvers=(),
         approved_until=0,
+        edited=None,
         approval="" if record.asks else operation.approval,
         asked=True,
         one_more=False,

@@ -65,7 +65,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
             await a.answer(app.service, REFUND, a.Approve(), by="bea", shown="0" * 32)
         with pytest.raises(UsageError, match="an answer has a name"):
             await a.answer(app.service, REFUND, a.Approve(), by="")
-        with pytest.raises(UsageError, match=r"it takes: approve, decline, ask_back"):
+        with pytest.raises(UsageError, match=r"it takes: approve, edit, decline, stand_in, ask_back"):
             await a.answer(app.service, REFUND, a.Happened(), by="bea")
     assert lab.sent == []
 

@@ -15,7 +15,7 @@ from holdfast.errors import (
     ResultLost,
     UsageError,
 )
-from holdfast.model.outcome import DECLINED, EXPIRED, MISMATCH, Basis, Outcome
+from holdfast.model.outcome import ASKED_BACK, DECLINED, EXPIRED, MISMATCH, Basis, Outcome
 from holdfast.model.reports import LOST, error_of
 from holdfast.model.view import Operation
 
@@ -34,6 +34,7 @@ def outcome(status, by="rule", **more) -> Outcome:
         (outcome("failed", code=MISMATCH), ParameterMismatch, "desk/charge#1: why"),
         (outcome("failed", code="stale"), PreconditionsChanged, "charge (desk/charge#1) was not sent: why"),
         (outcome("failed", by="person", code=DECLINED), Declined, "why"),
+        (outcome("failed", by="person", code=ASKED_BACK), Declined, "why"),
         (outcome("failed", code=EXPIRED), Declined, "why"),
         (outcome("failed", by="returned", code=DECLINED), Rejected, "why"),
         (outcome("succeeded", code=LOST), ResultLost, "charge (desk/charge#1) succeeded, but why"),
@@ -53,3 +54,13 @@ def test_only_a_success_has_a_result():
     assert seen("succeeded", 7).result == 7
     with pytest.raises(UsageError, match="desk/charge#1 is failed: it has no result"):
         _ = seen("failed").result
+
+
+def test_a_model_is_asked_back_in_words_that_ask_for_another_proposal():
+    said = outcome("failed", by="person", code=ASKED_BACK).as_text()
+    assert said == "Not sent yet: a person asks: why\nNothing was changed. Answer, and propose it anew."
+
+
+def test_a_model_reads_what_a_person_sent_in_place_of_what_it_chose():
+    told = Outcome("succeeded", "d/charge#1", "charge", value="ok", arguments={"cents": 7}, edited_by="ann")
+    assert told.as_text() == 'ok\nA person changed the call before it was sent. These were sent: {"cents":7}.'

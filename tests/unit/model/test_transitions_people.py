@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model.outcome import DECLINED, Basis
-from tests.unit.model.stories import HOUR, MINUTE, REACHED, VERIFIABLE, Story
+from holdfast.model import records as r
+from holdfast.model.operation import Edited
+from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
+from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"
 
@@ -118,3 +120,47 @@ def test_only_what_succeeded_has_landed(phase):
 @pytest.mark.parametrize("phase", ["failed", "cancelled", "succeeded"])
 def test_what_is_contradicted_after_its_outcome_counts_as_landed(phase):
     assert REACHED[phase]().contradicted().state.landed
+
+
+def test_who_asks_back_ends_it_under_a_code_of_its_own():
+    refused = r.ApprovalRefused(step=STEP, approval="a1", by="ann", reason="why so much?", code=ASKED_BACK)
+    state = Story().planned().asked().took(refused).state
+    assert (state.phase, state.reason, state.code) == ("failed", "why so much?", ASKED_BACK)
+
+
+# --- other arguments, and an answer in the place of the tool --------------------------------------------------
+
+
+def edited(story: Story, arguments: bytes, by: str = "ann") -> Story:
+    intent = replace(story.state.intent, arguments=r.Raw(arguments))
+    return story.took(
+        r.ArgumentsEdited(step=STEP, approval="a1", by=by, changes=r.Raw(arguments), note="n", until=9, intent=intent)
+    )
+
+
+def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
+    story = Story().planned().asked(people=2).approved("bob")
+    called = story.state.intent
+    assert (story.state.edits, story.state.as_called) == (False, called)
+    state = edited(story, b'{"cents":7}').state
+    assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
+    assert (state.edits, state.editor, state.edited) == (True, "ann", Edited("ann", "a1", "n", 9))
+    assert (state.asks, state.approvers, state.approval, state.approved_until) == ("", (), "", 0)
+    assert (state.asked, state.reason, state.waits_for) == (False, "", "")
+
+
+def test_what_is_asked_next_uses_up_the_yes_of_the_edit_and_a_second_edit_keeps_the_first_call():
+    story = Story().planned().asked()
+    called = story.state.intent
+    edited(story, b'{"cents":7}').asked("a2")
+    assert (story.state.edited, story.state.editor) == (None, "ann")
+    state = edited(story, b'{"cents":8}', by="bob").state
+    assert (state.as_called, state.editor) == (called, "bob")
+
+
+def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effect():
+    given = r.ResultGiven(step=STEP, approval="a1", by="ann", result=r.Raw(b'"paid"'), note="cash", at=5)
+    state = Story().planned().asked().took(given).state
+    assert (state.phase, state.basis, bytes(state.result)) == ("succeeded", Basis("person", "ann", "cash"), b'"paid"')
+    assert (state.stood_in, state.landed, state.settled_at) == (True, False, 5)
+    assert (state.reason, state.waits_for) == ("", "")

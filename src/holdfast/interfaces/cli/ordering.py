@@ -7,11 +7,12 @@ from typing import Literal
 import click
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.cli.apps import tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
-from holdfast.interfaces.service import Applied, Service
+from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
 
 Word = Literal["happened", "did_not_happen", "retry"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.handing import Handing, hand
-from holdfast.interfaces.service import Applied, Service
+from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
@@ -28,6 +29,21 @@ class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
 
     note: str = ""
     hours: float = HOURS
+
+
+class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
+    """Yes, with other `arguments`: those that are different, by name. They are judged like any others."""
+
+    arguments: dict[str, Any]
+    note: str = ""
+    hours: float = HOURS
+
+
+class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
+    """The answer of the tool, given by a person: nothing is sent. It has to be what the tool returns, as JSON."""
+
+    result: Any
+    note: str = ""
 
 
 class Decline(msgspec.Struct, frozen=True, tag="decline", omit_defaults=True):
@@ -104,14 +120,14 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
     note: str = ""
 
 
-Verdict: TypeAlias = Approve | Decline | AskBack
+Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
 Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
 Handover: TypeAlias = Delegate | Snooze | Escalate
 Answer: TypeAlias = Verdict | Reply | Review | Handover
 """Every answer there is; on the wire its `type` says which."""
 
 _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
-    "approval": (Approve, Decline, AskBack),
+    "approval": (Approve, Edit, Decline, StandIn, AskBack),
     "question": (Reply,),
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
 }
@@ -139,7 +155,7 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if isinstance(given, Reply):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
-    if isinstance(given, Approve | Decline | AskBack):
+    if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     return await _review(service, now, given, by)
 
@@ -158,6 +174,11 @@ async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Appl
     match given:
         case Approve():
             return await service.approve(now.item, by=by, note=given.note, lasts=timedelta(hours=given.hours))
+        case Edit():
+            lasts = timedelta(hours=given.hours)
+            return await service.edit(now.item, given.arguments, by=by, note=given.note, lasts=lasts)
+        case StandIn():
+            return await service.stand_in(now.item, given.result, by=by, note=given.note)
         case Decline():
             return await service.decline(now.item, by=by, reason=given.reason)
         case AskBack():

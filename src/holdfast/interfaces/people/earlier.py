@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,8 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
 
-_PEOPLE: Final = (r.ApprovalGranted, r.ApprovalRefused, r.Resolved)
+Word: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved
+Said = Literal["approved", "declined", "asked_back", "edited", "stood_in", "resolved"]
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,7 +29,7 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
 
     step: str
     by: str
-    word: Literal["approved", "declined", "asked_back", "resolved"]
+    word: Said
     text: str
     arguments: r.Raw
     at_ms: int
@@ -39,20 +40,23 @@ def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tup
     intents = _intents(records)
     found: list[Earlier] = []
     for record in records:
-        if not isinstance(record, _PEOPLE):
+        if not isinstance(record, Word):
             continue
         intent = intents.get(record.step)
         if intent is None or intent.tool != operation.intent.tool:
             continue
         text = record_note(record)[1]
-        found.append(Earlier(record.step, record.by, _word(record), text, intent.arguments, record.at))
+        found.append(Earlier(record.step, record.by, said(record), text, intent.arguments, record.at))
     return tuple(found)
 
 
-def _word(
-    record: r.ApprovalGranted | r.ApprovalRefused | r.Resolved,
-) -> Literal["approved", "declined", "asked_back", "resolved"]:
+def said(record: Word) -> Said:
+    """What a person did, in a word."""
     match record:
+        case r.ArgumentsEdited():
+            return "edited"
+        case r.ResultGiven():
+            return "stood_in"
         case r.ApprovalGranted():
             return "approved"
         case r.ApprovalRefused():
@@ -62,7 +66,9 @@ def _word(
 
 
 def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple[Change, ...]:
-    """How its arguments differ from the last version that people refused, in this run and of the same tool."""
+    """How its arguments differ from what code called with, or from the last version that people refused in this run."""
+    if operation.edits:
+        return differences(operation.as_called.arguments, operation.intent.arguments)
     refused = {record.step for record in before if isinstance(record, r.ApprovalRefused)}
     versions = [
         intent for step, intent in _intents(before).items() if step in refused and intent.tool == operation.intent.tool

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
 
 from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.earlier import Said, Word, said
 from holdfast.model import records as r
-from holdfast.model.outcome import ASKED_BACK
 
 RUNS: Final = 200
 """At how many runs of the listing the look ends: a dossier must not take longer than reading it."""
@@ -20,41 +21,31 @@ class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
     approved: int = 0
     declined: int = 0
     asked_back: int = 0
+    edited: int = 0
+    stood_in: int = 0
     runs: int = 0
 
     @property
     def answered(self) -> int:
         """All of them together."""
-        return self.approved + self.declined + self.asked_back
+        return self.approved + self.declined + self.asked_back + self.edited + self.stood_in
 
 
 async def precedents(looking: Looking, agent: str, tool: str, but: str) -> Precedents:
     """The words about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
-    found, runs, after = Precedents(), 0, ""
-    while runs < RUNS and (rows := await looking.journal.runs(limit=RUNS, after=after)):
-        after = rows[-1].run
-        for row in rows[: RUNS - runs]:
-            runs += 1
-            if row.agent == agent:
-                found = await _in_run(looking, row.run, tool, but, found)
-    return msgspec.structs.replace(found, runs=runs)
+    rows = await looking.journal.runs(limit=RUNS)
+    found = [await _words_in(looking, row.run, tool, but) for row in rows if row.agent == agent]
+    counts: Counter[str] = Counter(word for words in found for word in words if word != "resolved")
+    return Precedents(**counts, runs=len(rows))
 
 
-async def _in_run(looking: Looking, run: str, tool: str, but: str, found: Precedents) -> Precedents:
+async def _words_in(looking: Looking, run: str, tool: str, but: str) -> list[Said]:
+    """What was said in one run; of an edit the approval that goes with it counts no second time."""
     tools: dict[str, str] = {}
+    words: dict[tuple[str, str], Said] = {}
     async for _, record in looking.records(run):
         if isinstance(record, r.OperationPlanned):
             tools[record.step] = record.intent.tool
-        if not isinstance(record, r.ApprovalGranted | r.ApprovalRefused):
-            continue
-        if tools.get(record.step) == tool and f"{run}/{record.step}" != but:
-            found = _counted(found, record)
-    return found
-
-
-def _counted(found: Precedents, word: r.ApprovalGranted | r.ApprovalRefused) -> Precedents:
-    if isinstance(word, r.ApprovalGranted):
-        return msgspec.structs.replace(found, approved=found.approved + 1)
-    if word.code == ASKED_BACK:
-        return msgspec.structs.replace(found, asked_back=found.asked_back + 1)
-    return msgspec.structs.replace(found, declined=found.declined + 1)
+        if isinstance(record, Word) and tools.get(record.step) == tool and f"{run}/{record.step}" != but:
+            words.setdefault((record.step, record.by), said(record))
+    return list(words.values())

@@ -1,0 +1,101 @@
+"""Orders to a run: whoever can take the lease of an idle one applies them, and the owner of a busy one is told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.approvals import Codes
+from holdfast.engine.commands import command_stream, posts_for, records_for, waits_for_code
+from holdfast.engine.door import knock
+from holdfast.engine.engine import Engine
+from holdfast.engine.instance import Stamp
+from holdfast.engine.loading import load
+from holdfast.errors import JournalError, LeaseLost
+from holdfast.interfaces.looking import waits_after
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, Post, RunChange, RunRow
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of an order: applied at once, or left for the process that drives the run.
+
+    `lacks` is the tool whose code has to check the order first, where it is not here.
+    """
+
+    run: str
+    at_once: bool
+    note: str = ""
+    lacks: str = ""
+
+
+async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
+    """Apply what waits for a run. Whoever takes the lease of an idle one does; here, that may be us.
+
+    An owner that drives it now is told: it applies the order, or lets the run be driven again. `answered` is a step
+    of which nobody is asked any more.
+    """
+    while True:
+        ours = run in engine.instances
+        if ours:
+            await engine.look(everything=False)
+        found = await engine.leases.claim(run)
+        if isinstance(found, Claimed):
+            lacking = await _apply_claimed(engine, found, answered)
+            note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
+            return Applied(run, at_once=not lacking, note=note, lacks=lacking)
+        if found is None or await knock(engine.journal, run, found.row.token):
+            return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
+
+
+async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> str:
+    try:
+        return await _apply_to(engine, claimed, answered)
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(claimed.lease.run)
+
+
+async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> str:
+    """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
+    history, log = await _open(engine, claimed)
+    entries = await engine.journal.entries(command_stream(claimed.lease.run), history.entry_seen)
+    codes = Codes(engine.tools, engine.identity.secret)
+    bodies: list[bytes] = []
+    posts: list[Post] = []
+    lacking = ""
+    for entry in entries:
+        if lacking := waits_for_code(history, entry, engine.tools):
+            break
+        stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
+        records = records_for(history, entry, stamp, codes)
+        posts.extend(posts_for(history, records))
+        for record in records:
+            history.add(record)
+            bodies.append(encode(record))
+    await log.append(bodies, _after(engine, claimed.row, history, answered), tuple(posts))
+    return lacking
+
+
+def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> RunChange:
+    """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
+    undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
+    if row.status not in {"suspended", "running"} and not undone:
+        return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
+    waits = waits_after(row, history, answered)
+    if history.paused is not None and not undone:
+        return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
+    return RunChange("suspended", row.reason, engine.seams.clock.wall_ms(), waits, release=True)
+
+
+async def _open(engine: Engine, claimed: Claimed) -> tuple[RunHistory, RunLog]:
+    lease = claimed.lease
+    history = await load(engine, lease.run)
+    log = RunLog(engine.journal, lease, claimed.last, genesis(engine.identity.namespace, lease.run))
+    if history.started is None:
+        raise LeaseLost(f"run {lease.run} has no record of its start")
+    return history, log

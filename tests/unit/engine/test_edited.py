@@ -1,0 +1,371 @@
+"""A person approves a call with other arguments: it stays the same operation, and code goes on as it called."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
+from holdfast.errors import ArgumentError, Declined, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import items
+from holdfast.model import records as r
+from holdfast.policies import Gate
+from tests.unit.engine.lab import Lab, virtual
+
+REFUND = "r-ann/refund#1"
+HOUR = timedelta(hours=1)
+
+
+def desk_of(lab: Lab, *, gate: Any = "cents > 5000", **clauses: Any) -> Any:
+    @tool(gate=gate, idempotency=Key.forever(), **clauses)
+    async def refund(customer: str, cents: int) -> str:
+        lab.sent.append(f"refund {cents} to {customer} {current_operation().key[-4:]}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            outcome = await refund.outcome("ann", 9000)
+            return f"{outcome.result}, sent: {outcome.arguments['cents']}"
+        except Declined as no:
+            return f"{no.code}: {no.message}"
+
+    return desk
+
+
+async def asked(app: Any, desk: Any) -> None:
+    with pytest.raises(RunSuspended):
+        await app.run(desk, "ann")
+
+
+@virtual
+async def test_what_the_person_wrote_is_sent_and_replay_still_calls_with_what_code_wrote(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, note="not more"), by="bea")
+        assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
+    assert len(lab.sent) == 1
+    assert lab.sent[0].startswith("refund 7000 to ann")
+    (edited,) = lab.of("r-ann", r.ArgumentsEdited)
+    first, second = lab.of("r-ann", r.OperationParked)
+    (granted,) = lab.of("r-ann", r.ApprovalGranted)
+    assert (edited.approval, granted.approval, granted.by) == (first.asks, second.asks, "bea")
+    assert first.asks != second.asks, "what is sent has a digest of its own"
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
+
+
+@virtual
+async def test_a_replay_before_the_end_compares_with_what_code_called(lab: Lab):
+    """The run goes on in another process, before what was edited is sent: code comes back with its own arguments."""
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.pause_tool("refund", by="ops")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        assert (await dossier(app.service, REFUND)).changes[0].name == "cents"
+        await app.service.unpause_tool("refund", by="ops")
+        assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
+
+
+@virtual
+async def test_what_the_gate_lets_through_needs_no_further_word(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await a.answer(app.service, REFUND, a.Edit({"cents": 100}), by="bea")
+        assert await app.run(desk, "ann") == "paid 100, sent: 100"
+    assert not lab.of("r-ann", r.ApprovalGranted)
+
+
+@virtual
+async def test_two_people_have_to_agree_on_the_same_arguments(lab: Lab):
+    desk = desk_of(lab, gate=Gate("cents > 5000", people=2))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="cid")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 8000}), by="bea")
+        await asked(app, desk)
+        (item,) = await items(app.service.looking)
+        assert '"cents":8000' in item.asks
+        assert "2 people, bea said yes" in item.asks
+        with pytest.raises(UsageError, match="bea approved it already"):
+            await a.answer(app.service, REFUND, a.Edit({"cents": 8001}), by="bea")
+        await app.service.approve(REFUND, by="cid")
+        assert await app.run(desk, "ann") == "paid 8000, sent: 8000"
+
+
+@virtual
+async def test_a_contract_that_changed_after_the_edit_is_asked_about_again(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+    changed = desk_of(lab, timeout=timedelta(seconds=7))
+    async with lab.app(changed) as app:
+        await asked(app, changed)
+        assert lab.sent == []
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(changed, "ann") == "paid 7000, sent: 7000"
+
+
+@virtual
+async def test_an_edit_that_was_not_used_in_time_is_asked_about_again(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.pause_tool("refund", by="ops")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, hours=2), by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(hours=2)
+        await app.service.unpause_tool("refund", by="ops")
+        await asked(app, desk)
+        assert lab.sent == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"cents": "7000"}, "Expected `int`, got `str`"),
+        ({"euros": 70}, "there is no such parameter"),
+        ({"cents": 9000}, "nothing is different"),
+        ({"customer": "bob"}, "customer: that would be another effect"),
+        ({"cents": {"$secret": "api"}}, "Expected `int`"),
+    ],
+)
+@virtual
+async def test_what_does_not_fit_is_refused_at_once(lab: Lab, changes: dict[str, Any], says: str):
+    desk = desk_of(lab, claim="customer")
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match=says):
+            await a.answer(app.service, REFUND, a.Edit(changes), by="bea")
+        assert len(await items(app.service.looking)) == 1
+    assert lab.sent == []
+
+
+@virtual
+async def test_the_words_that_make_a_repeat_are_kept(lab: Lab):
+    desk = desk_of(lab, once=Once("customer"))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="customer: that would be another effect"):
+            await a.answer(app.service, REFUND, a.Edit({"customer": "bob"}), by="bea")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
+
+
+@virtual
+async def test_what_is_not_stored_is_not_edited_blindly(lab: Lab):
+    @tool(gate="true", redact=["card"])
+    async def charge(card: str, cents: int) -> str:
+        lab.sent.append(f"{card} {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[charge])
+    async def desk(run: Run, name: str) -> str:
+        return await charge("4242", 5)
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="some of its arguments are not stored"):
+            await a.answer(app.service, "r-ann/charge#1", a.Edit({"cents": 6}), by="bea")
+        assert (
+            "some of its arguments are not stored, and cannot be shown"
+            in (await dossier(app.service, "r-ann/charge#1")).risks
+        )
+
+
+@virtual
+async def test_a_named_secret_stays_and_cannot_be_chosen(lab: Lab):
+    @tool(gate="cents > 1")
+    async def charge(cents: int, card: Secret = Secret("visa")) -> str:  # noqa: B008 - a name, and frozen
+        lab.sent.append(f"{card.name} {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[charge])
+    async def desk(run: Run, name: str) -> str:
+        return await charge(5)
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(ArgumentError, match="no such parameter"):
+            await a.answer(app.service, "r-ann/charge#1", a.Edit({"card": {"$secret": "admin"}}), by="bea")
+        await a.answer(app.service, "r-ann/charge#1", a.Edit({"cents": 4}), by="bea")
+        assert await app.run(desk, "ann") == "paid"
+    assert lab.sent == ["visa 4"]
+
+
+@virtual
+async def test_an_edit_waits_for_the_code_of_its_tool_and_what_does_not_fit_there_is_refused(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+    async with lab.app() as clerk:
+        applied = await a.answer(clerk.service, REFUND, a.Edit({"cents": "many"}), by="bea")
+        assert applied.lacks == "refund"
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+    assert [one.note for one in lab.of("r-ann", r.CommandApplied) if "refused" in one.note]
+    async with lab.app() as clerk:
+        applied = await a.answer(clerk.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        assert applied.lacks == "refund"
+        with pytest.raises(UsageError, match="was answered before"):
+            await clerk.service.approve(REFUND, by="cid")
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
+    assert [one.note for one in lab.of("r-ann", r.CommandApplied)][-1] == "refused: bea answered first"
+
+
+@dataclass
+class Trip:
+    city: str
+    nights: int
+
+
+@virtual
+async def test_values_of_a_class_are_edited_as_what_they_are(lab: Lab):
+    @tool(gate="true")
+    async def book(trip: Trip) -> str:
+        lab.sent.append(f"{trip.nights} nights in {trip.city}")
+        return "booked"
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        return await book(Trip("Rome", 3))
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="nights"):
+            await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome"}}), by="bea")
+        await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome", "nights": 2}}), by="bea")
+        assert await app.run(desk, "ann") == "booked"
+    assert lab.sent == ["2 nights in Rome"]
+
+
+# --- answering in the place of the tool ----------------------------------------------------------------
+
+
+@virtual
+async def test_a_person_answers_as_the_tool_would_and_nothing_is_sent(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        with pytest.raises(UsageError, match="is not what refund returns"):
+            await a.answer(app.service, REFUND, a.StandIn(5), by="bea")
+        await a.answer(app.service, REFUND, a.StandIn("paid by hand", note="cash"), by="bea")
+        assert await app.run(desk, "ann") == "paid by hand, sent: 9000"
+    assert lab.sent == []
+    async with lab.app(desk) as app:
+        _, state = await app.service.operation(REFUND)
+        assert (state.phase, str(state.basis), state.landed) == ("succeeded", "person(bea): cash", False)
+
+
+@virtual
+async def test_a_stand_in_waits_for_the_code_of_its_tool(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+    async with lab.app() as clerk:
+        assert (await a.answer(clerk.service, REFUND, a.StandIn(5), by="bea")).lacks == "refund"
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
+        assert note == "refused: 5 is not what refund returns"
+        await a.answer(app.service, REFUND, a.StandIn("cash"), by="bea")
+        assert await app.run(desk, "ann") == "cash, sent: 9000"
+
+
+@virtual
+async def test_nothing_is_undone_or_confirmed_of_what_a_person_answered(lab: Lab):
+    @tool(gate="true")
+    async def reserve(seat: str) -> str:
+        lab.sent.append("reserve")
+        return seat
+
+    @reserve.compensate(restores=True)
+    async def release(op: Any) -> None:
+        lab.sent.append("release")
+
+    @reserve.confirm(expires=HOUR)
+    async def confirm(op: Any) -> None:
+        lab.sent.append("confirm")
+
+    @tool(gate="true")
+    async def book(city: str) -> str:
+        lab.sent.append("book")
+        return city
+
+    @book.compensate(restores=True)
+    async def cancel(op: Any) -> None:
+        lab.sent.append("cancel")
+
+    @agent(run_id="r-{name}", tools=[reserve, book])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip"):
+            await reserve("1a")
+            await book("Rome")
+        async with run.transaction("back") as back:
+            await book("Oslo")
+            back.abort("no")
+        return "done"
+
+    async with lab.app(desk) as app:
+        for step in ("trip/reserve#1", "trip/book#1", "back/book#1"):
+            await asked(app, desk)
+            await a.answer(app.service, f"r-ann/{step}", a.StandIn("x"), by="bea")
+        with pytest.raises(Exception, match="no"):
+            await app.run(desk, "ann")
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [(a.Edit({"cents": 7}), ["mail 7"]), (a.StandIn("by hand"), []), (a.Approve(), ["mail 9"])],
+    ids=["edited", "answered", "approved"],
+)
+@virtual
+async def test_what_waits_for_a_commit_is_answered_like_anything_else(lab: Lab, given: Any, sent: list[str]):
+    @tool(gate="true")
+    async def mail(cents: int) -> str:
+        lab.sent.append(f"mail {cents}")
+        return f"mailed {cents}"
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip") as trip:
+            promise = await trip.on_commit(mail, 9)
+        return promise.result
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await a.answer(app.service, "r-ann/trip/mail#1", given, by="bea")
+        told = await app.run(desk, "ann")
+        assert told == ("by hand" if not sent else f"mailed {sent[0][-1]}")
+    assert lab.sent == sent
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == told
+
+
+@virtual
+async def test_a_model_hears_what_was_sent_in_place_of_what_it_chose(lab: Lab):
+    desk_tool = desk_of(lab).tools[0]
+
+    @agent(run_id="r-{name}", tools=[desk_tool])
+    async def desk(run: Run, name: str) -> str:
+        return (await run.call("refund", {"customer": "ann", "cents": 9000})).as_text()
+
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        assert await app.run(desk, "ann") == (
+            'paid 7000\nA person changed the call before it was sent. These were sent: {"customer":"ann","cents":7000}.'
+        )
