@@ -1,10 +1,13 @@
 """`holdfast accounts`: the first admin, roles, passwords that are never arguments, tokens that are shown once."""
 
+import asyncio
 import secrets
 import sqlite3
 
 import pytest
 
+from holdfast.interfaces.accounts.log import Access, AccessLog
+from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.cli.lab import Lab
 
 
@@ -102,6 +105,31 @@ def test_every_word_is_in_a_chain_of_its_own(staffed: Lab):
     assert len(bodies) == 2
     assert '"by":"anna"' in bodies[1]
     assert staffed("verify").status == 0
+
+
+def test_the_record_of_access_is_shown(staffed: Lab):
+    assert staffed("accounts", "audit").lines == ["Nothing was decided."]
+
+    async def decide() -> None:
+        journal = SqliteJournal(staffed.journal)
+        await journal.open()
+        log = AccessLog(journal)
+        await log.note(Access("answer", allowed=True, who="ben", via="token", about="r-1/refund\x1b#1"))
+        await log.note(Access("tune", allowed=False, who="ben", via="password", why="that takes the role admin"))
+        await log.note(Access("sign in", allowed=False, why="not accepted", address="192.0.2.7"))
+        await journal.close()
+
+    asyncio.run(decide())
+    shown = staffed("accounts", "audit").lines
+    assert [line.split("  ", 1)[1] for line in shown] == [
+        "allowed  ben: answer r-1/refund\\x1b#1  by token",
+        "refused  ben: tune  that takes the role admin  by password",
+        "refused  a stranger: sign in  not accepted  192.0.2.7",
+    ]
+    assert staffed("accounts", "audit", "ben", "--refused").out.count("refused") == 1
+    assert "2 before these" in staffed("accounts", "audit", "--limit", "1").err
+    assert [one["who"] for one in staffed("accounts", "audit", "--json").json["access"]] == ["ben", "ben", ""]
+    assert len(staffed("accounts", "audit", "-").lines) == 1
 
 
 def test_each_command_shows_how_it_is_called(holdfast: Lab):

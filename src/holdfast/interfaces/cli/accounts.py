@@ -12,6 +12,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.book import Account, AccountNote, Accounts
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import ROLES, Grant, Role
+from holdfast.interfaces.cli.accounts_audit import audit
 from holdfast.interfaces.cli.accounts_tokens import token
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.words import safe
@@ -131,9 +132,12 @@ def _typed_password(*, piped: bool) -> str:
 
 
 _WORDS: Final[dict[str, tuple[str, str]]] = {
-    "disable": ("They may nothing any more, and are signed out; their tokens open nothing.", "disable"),
-    "enable": ("They may again what they could before.", "enable"),
-    "signout": ("End all their sessions. Tokens stay: revoke those one by one.", "out"),
+    "disable": (
+        "Close the account NAME.\n\nThey may nothing any more, and are signed out; their tokens open nothing.",
+        "disable",
+    ),
+    "enable": ("Open the account NAME again.\n\nThey may what they could before.", "enable"),
+    "signout": ("End all sessions of NAME.\n\nTokens stay: revoke those one by one.", "out"),
 }
 
 
@@ -146,7 +150,7 @@ def _declared(word: str) -> click.Command:
             made = await Accounts(service.engine.journal).change(name, note)
         _say(call, made)
 
-    change.__doc__ = f"{word.capitalize()} the account NAME.\n\n{about}"
+    change.__doc__ = about
     why = click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
     return command(word, examples=(f"holdfast accounts {word} ben",))(click.argument("name")(why(by_option(change))))
 
@@ -172,5 +176,5 @@ def _line(call: Call, account: Account) -> None:
     call.screen.line((account.name, "bold"), f"  {safe(grants)}", ("".join(f"  {state}" for state in states), "dim"))
 
 
-for _command in (add, listing, role_, password, *map(_declared, _WORDS), token):
+for _command in (add, listing, role_, password, *map(_declared, _WORDS), token, audit):
     accounts.add_command(_command)

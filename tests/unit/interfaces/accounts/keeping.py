@@ -1,16 +1,27 @@
-"""What the tests of accounts share: a clock that they set, a hasher that counts, and a journal with people in it."""
+"""What the tests of accounts share: a clock that they set, a hasher that counts, and a house with people in it."""
 
+import asyncio
 import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from argon2 import PasswordHasher
 
+from holdfast.engine.engine import Engine
+from holdfast.engine.seams import DaemonThreads, NoCrash, Seams
+from holdfast.engine.settings import Settings
 from holdfast.interfaces.accounts.book import AccountNote, Accounts
+from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.accounts.tokens import Tokens
+from holdfast.interfaces.accounts.tokens import TokenNote, Tokens
+from holdfast.journal import host
 from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import Trust
 from holdfast.testing.clock import EPOCH_MS
+
+DAY_MS = 86_400_000
 
 
 @dataclass
@@ -22,8 +33,11 @@ class Now:
     def wall_ms(self) -> int:
         return self.ms
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def pass_by(self, *, seconds: float = 0, days: float = 0) -> None:
-        self.ms += int(seconds * 1000 + days * 86_400_000)
+        self.ms += int(seconds * 1000 + days * DAY_MS)
 
 
 @dataclass
@@ -58,9 +72,9 @@ class Counting:
 class House:
     """A journal, its accounts and their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trust: Trust = "trusted") -> None:
         self.now, self.rng, self.hasher = Now(), Drawn(), Counting()
-        self.journal = MemoryJournal(self.now.wall_ms)
+        self.journal = MemoryJournal(self.now.wall_ms, trust=trust)
         self.accounts = Accounts(self.journal)
         self.tokens = Tokens(self.journal, self.accounts)
         self.passwords = Passwords(self.hasher)
@@ -68,8 +82,35 @@ class House:
     async def person(self, name: str, *grants: Grant, password: str = "") -> None:
         await self.accounts.add(name, grants or [Grant("admin")], by="root")
         if password:
-            hashed = self.passwords.hashed(password, name)
-            await self.accounts.change(name, AccountNote("password", "root", hash=hashed))
+            await self.set_password(name, password)
+
+    async def set_password(self, name: str, password: str) -> None:
+        hashed = self.passwords.hashed(password, name)
+        await self.accounts.change(name, AccountNote("password", "root", hash=hashed))
+
+    async def token(self, name: str, *limits: Grant) -> str:
+        note = TokenNote("add", "root", name, limits, self.now.ms + DAY_MS)
+        return (await self.tokens.add(note, self.rng))[0]
+
+    @asynccontextmanager
+    async def entrance(self) -> AsyncGenerator[Entrance]:
+        """The way in, over an engine of its own: as another process would have it."""
+        seams = Seams(self.now, self.rng, DaemonThreads(), NoCrash())
+        engine = Engine(self.journal, seams, Settings(), {}, {}, host.this_process)
+        await engine.open()
+        try:
+            yield Entrance(engine, self.passwords)
+        finally:
+            await engine.close()
+
+    async def everything(self) -> str:
+        """All that the ledger holds, and all hints."""
+        entries = [
+            entry
+            for stream in ("accounts/", "tokens/", "sessions/", "access/")
+            for entry in await self.journal.entries(stream)
+        ]
+        return repr(entries) + repr(self.journal.__dict__)
 
 
 async def opened() -> House:

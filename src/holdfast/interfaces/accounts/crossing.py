@@ -1,0 +1,48 @@
+"""Whether a request comes from our own pages. Pure: headers in, a reason to refuse out.
+
+Browsers say where a request comes from, and no page can make them lie: `Sec-Fetch-Site` (Fetch Metadata) and `Origin`.
+What changes something has to prove that it comes from here, or carry a token, which no browser adds by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+SAFE: Final = frozenset({"GET", "HEAD"})
+UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_OWN: Final = frozenset({"same-origin", "none"})  # none: a person typed the address, or followed a bookmark
+_EMBEDDED: Final = frozenset({"object", "embed", "iframe", "frame", "fencedframe"})
+
+
+class Crossing(msgspec.Struct, frozen=True):
+    """What a request says about where it comes from. None: it does not say."""
+
+    method: str
+    origin: str | None = None
+    site: str | None = None  # Sec-Fetch-Site
+    mode: str | None = None  # Sec-Fetch-Mode
+    dest: str | None = None  # Sec-Fetch-Dest
+    has_token: bool = False
+
+
+def refusal(crossing: Crossing, own: str) -> str:
+    """Why it is refused; empty where it may pass. `own` is the origin under which we were asked for."""
+    if crossing.method in SAFE:
+        return _of_safe(crossing)
+    if crossing.site is not None and crossing.site not in _OWN:
+        return f"it comes from another site (Sec-Fetch-Site: {crossing.site})"
+    if crossing.origin is not None and crossing.origin.lower() != own:
+        return "it comes from another origin"
+    if crossing.site is None and crossing.origin is None and not crossing.has_token:
+        return "it does not say where it comes from: a browser would, and a program sends a token"
+    return ""
+
+
+def _of_safe(crossing: Crossing) -> str:
+    """Links from elsewhere may lead here; nothing of ours is loaded into the pages of others."""
+    if crossing.site is None or crossing.site in _OWN:
+        return ""
+    is_link = crossing.mode == "navigate" and crossing.dest not in _EMBEDDED
+    return "" if is_link else f"it is loaded by another site (Sec-Fetch-Site: {crossing.site})"

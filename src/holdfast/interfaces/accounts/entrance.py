@@ -1,0 +1,182 @@
+"""The one way in: who somebody is, and whether they may, decided and recorded. Every face with a network asks here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.errors import NotAllowed, SignInRefused
+from holdfast.interfaces.accounts.book import Account, Accounts
+from holdfast.interfaces.accounts.limits import Limits
+from holdfast.interfaces.accounts.log import Access, AccessLog
+from holdfast.interfaces.accounts.passwords import Passwords
+from holdfast.interfaces.accounts.permitting import About, checked_answerer, checked_deed
+from holdfast.interfaces.accounts.roles import Deed, Principal, may_somewhere
+from holdfast.interfaces.accounts.sessions import Sessions
+from holdfast.interfaces.accounts.tokens import Tokens
+
+AT_ONCE: Final = 2
+"""How many passwords are compared at the same time: each comparison takes 64 MiB."""
+WAITING: Final = 32
+"""How many wait for that. More are turned away at once: they are no people."""
+RECENT_MS: Final = 15 * 60_000
+WRONG: Final = "the name or the password is wrong"
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A session that has just begun: the secret for the browser's cookie, and who is in it."""
+
+    secret: str
+    principal: Principal
+
+
+class Entrance:
+    """How people and programs come in, over one open engine."""
+
+    def __init__(self, engine: Engine, passwords: Passwords | None = None) -> None:
+        journal, identity = engine.journal, engine.identity
+        self.accounts: Final = Accounts(journal)
+        self.tokens: Final = Tokens(journal, self.accounts)
+        self.sessions: Final = Sessions(journal, identity, self.accounts)
+        self.log: Final = AccessLog(journal)
+        self._limits: Final = Limits(journal, identity)
+        self._passwords: Final = passwords or Passwords()
+        self._engine: Final = engine
+        self._comparing: Final = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    @property
+    def closed(self) -> str:
+        """Why nobody comes in now: a journal that was put back in time may know accounts that are closed since."""
+        identity = self._engine.identity
+        return identity.reason or "the journal is distrusted" if identity.trust == "distrustful" else ""
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self._engine.seams.clock.wall_ms()
+
+    # --- coming in -------------------------------------------------------------------------------------------
+
+    async def sign_in(self, name: str, password: str, address: str, *, old: str = "") -> Begun:
+        """Begin a session for who knows this password. Raises `SignInRefused`, in the same words whatever was wrong.
+
+        Each try costs one comparison, also for names that nobody has. `old` is the session that the browser had; it
+        ends. Signing in again also proves a password anew, for what `checked_recent` guards.
+        """
+        now_ms = self.now_ms
+        try:
+            await self._limits.take(name, address, now_ms)
+        except SignInRefused:
+            refused = Access("sign in", allowed=False, why="too many tries", address=address)
+            await self.log.note_hourly(refused, now_ms)
+            raise
+        account = await self.accounts.find(name)
+        if not await self._fits(account, password) or account is None or account.disabled:
+            who = account.name if account is not None else ""
+            await self.log.note(Access("sign in", allowed=False, who=who, why="not accepted", address=address))
+            raise SignInRefused(WRONG, next_step="try again, or ask an admin for a new password")
+        await self._limits.give_back(name, address, now_ms)
+        if old:
+            await self.sessions.end(old)
+        secret = await self.sessions.begin(account.name, "password", now_ms, self._engine.seams.rng)
+        return await self._begun(secret, address)
+
+    async def vouch(self, account: Account, address: str, *, old: str = "") -> Begun:
+        """Begin a session for somebody whom an OpenID provider vouches for. Raises `SignInRefused`."""
+        if account.disabled:
+            await self.log.note(Access("sign in", allowed=False, who=account.name, via="oidc", address=address))
+            raise SignInRefused("this account is closed", next_step="ask an admin")
+        if old:
+            await self.sessions.end(old)
+        secret = await self.sessions.begin(account.name, "oidc", self.now_ms, self._engine.seams.rng)
+        return await self._begun(secret, address)
+
+    async def sign_out(self, secret: str, principal: Principal) -> None:
+        """End this session, here and not only in the browser."""
+        await self.sessions.end(secret)
+        await self.log.note(_access(principal, "sign out", ""))
+
+    async def by_session(self, secret: str) -> Principal | None:
+        """Who is in the session that this secret opens."""
+        return await self.sessions.principal(secret, self.now_ms)
+
+    async def by_token(self, secret: str) -> Principal | None:
+        """Who shows this token."""
+        return await self.tokens.principal(secret, self.now_ms)
+
+    async def by_name(self, name: str) -> Principal | None:
+        """Whom a trusted proxy names. It has to be an account: a proxy vouches for people, and gives no roles."""
+        account = await self.accounts.find(name)
+        return None if account is None or account.disabled else account.principal("proxy")
+
+    # --- what they may ---------------------------------------------------------------------------------------
+
+    async def require(self, principal: Principal, deed: Deed, about: About, *, proposer: str | None = None) -> None:
+        """Decide and record whether they may; durable before anything is done. Raises `NotAllowed`.
+
+        With a `proposer` it is an answer: whoever proposed what it is about does not give it.
+        """
+        try:
+            if proposer is None:
+                checked_deed(principal, deed, about)
+            else:
+                checked_answerer(principal, about, proposer, deed)
+        except NotAllowed as no:
+            await self._refused(principal, deed, about.item, no.known)
+            raise
+        if deed == "look":
+            await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
+        else:
+            await self.log.note(_access(principal, deed, about.item))
+
+    async def require_somewhere(self, principal: Principal, deed: Deed) -> None:
+        """Decide and record whether there is anything at which they may: a list, from which each line is judged."""
+        if not may_somewhere(principal, deed):
+            await self._refused(principal, deed, "", "nowhere")
+            raise NotAllowed(f"{principal.name} may not {deed} anything", next_step="ask an admin for a role")
+        await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
+
+    async def checked_recent(self, principal: Principal, deed: Deed, about: About) -> None:
+        """For what is dear: a password has to have been proven lately, in this session. Raises `NotAllowed`.
+
+        Programs with tokens pass, because their tokens were narrowed on purpose; a proxy and a provider vouch.
+        """
+        if principal.via == "password" and self.now_ms - principal.proven_ms > RECENT_MS:
+            await self._refused(principal, deed, about.item, "the password was proven too long ago")
+            raise NotAllowed(
+                f"{principal.name} has to say the password again before they {deed} {about.item}",
+                known="it was proven too long ago",
+                next_step="sign in again",
+            )
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    async def _fits(self, account: Account | None, password: str) -> bool:
+        kept = account.hash if account is not None else ""
+        if self._waiting >= WAITING:
+            raise SignInRefused("too many people sign in at this moment", retry_after=1, next_step="try again")
+        self._waiting += 1
+        try:
+            async with self._comparing:
+                return await self._engine.seams.threads.call(lambda: self._passwords.fits(kept, password))
+        finally:
+            self._waiting -= 1
+
+    async def _begun(self, secret: str, address: str) -> Begun:
+        principal = await self.by_session(secret)
+        if principal is None:  # disabled, or another password, between the comparison and now
+            raise SignInRefused(WRONG, next_step="try again, or ask an admin for a new password")
+        access = _access(principal, "sign in", "")
+        await self.log.note(msgspec.structs.replace(access, address=address))
+        return Begun(secret, principal)
+
+    async def _refused(self, principal: Principal, deed: Deed, item: str, why: str) -> None:
+        await self.log.note(msgspec.structs.replace(_access(principal, deed, item), allowed=False, why=why))
+
+
+def _access(principal: Principal, deed: str, about: str) -> Access:
+    return Access(deed, allowed=True, who=principal.name, via=principal.via, about=about, session=principal.session)

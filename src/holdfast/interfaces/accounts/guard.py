@@ -1,0 +1,231 @@
+"""The guard in front of every page and every call of the API: an ASGI app around an ASGI app, without a framework.
+
+Deny by default. A request reaches the app inside only for our own host, from our own pages, with somebody known (in
+`scope["principal"]`) unless its path is open, with a body of a form and size that is expected, read to its end. What
+the app answers leaves with headers under which a browser runs no script and sends no form that is not ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.interfaces.accounts.crossing import SAFE, UNSAFE, Crossing, refusal
+from holdfast.interfaces.accounts.entrance import Entrance
+from holdfast.interfaces.accounts.log import Access
+from holdfast.interfaces.accounts.proxy import TrustedProxy
+from holdfast.interfaces.accounts.replies import Message, Receive, Refused, Send, answer, with_headers
+from holdfast.interfaces.accounts.roles import Principal
+from holdfast.interfaces.accounts.site import Site, presented
+
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+LARGEST: Final = 1024 * 1024
+LARGEST_OF_STRANGERS: Final = 8 * 1024
+"""Bytes of a body. A stranger has nothing to send but a name and a password."""
+SIGN_IN: Final = "/sign-in"
+API: Final = "/api/"
+LOG: Final = logging.getLogger("holdfast.guard")
+
+SERVER: Final[dict[str, Any]] = {
+    # With it, uvicorn would let X-Forwarded-For say who the peer is, and the peer is whom we trust.
+    "proxy_headers": False,
+    "access_log": False,  # addresses of links hold what opens them
+    "server_header": False,
+    "ws": "none",
+    "timeout_keep_alive": 5,
+    "h11_max_incomplete_event_size": 32 * 1024,
+    "limit_concurrency": 256,
+}
+"""How uvicorn has to be configured around the guard."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A request as the guard judges it."""
+
+    method: str
+    path: str
+    query: str
+    origin: str
+    address: str
+    headers: dict[str, str]
+
+    @property
+    def is_api(self) -> bool:
+        """Whether a program asked, and JSON is answered."""
+        return self.path.startswith(API)
+
+
+# A second one of these is a request that two readers understand in two ways.
+_SINGLE: Final = ("host", "origin", "authorization", "content-length", "content-type", "sec-fetch-site")
+
+
+class Guard:
+    """`app` behind `entrance`, for a `site`.
+
+    `open_paths` are reached by strangers: the page that asks for a password, and what it is made of (`open_below`).
+    """
+
+    def __init__(
+        self,
+        app: App,
+        entrance: Entrance,
+        site: Site,
+        *,
+        proxy: TrustedProxy | None = None,
+        open_paths: frozenset[str] = frozenset({SIGN_IN}),
+        open_below: tuple[str, ...] = ("/static/",),
+    ) -> None:
+        self._app: Final = app
+        self._entrance: Final = entrance
+        self._site: Final = site
+        self._proxy: Final = proxy
+        self._open_paths: Final = open_paths
+        self._open_below: Final = open_below
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One ASGI connection. Everything but HTTP and the server's own start and stop is turned away."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            judged = await self._judged(scope, receive)
+        except HoldfastError as error:  # the journal is out of reach: nobody is known, so nobody comes in
+            LOG.warning("a request could not be judged: %s", error)
+            judged = Refused(503, "nobody can be known at this moment", "try again")
+        secure = any(origin.startswith("https://") for origin in self._site.origins)
+        guarded = with_headers(send, hsts=secure)
+        if isinstance(judged, Refused):
+            await answer(judged, guarded, as_json=str(scope["path"]).startswith(API), head=scope["method"] == "HEAD")
+            return
+        await self._app(scope, _replayed(judged, receive), guarded)
+
+    async def _judged(self, scope: Message, receive: Receive) -> bytes | Refused:
+        """The body, read to its end, where the app may be asked; it finds `principal`, `origin`, `address` in scope."""
+        asking = self._asking(scope)
+        if isinstance(asking, Refused):
+            return asking
+        if self._entrance.closed:
+            return Refused(503, self._entrance.closed, "holdfast doctor")
+        if why := refusal(_crossing(asking), asking.origin):
+            await self._note(asking, "another site")
+            return Refused(403, f"refused: {why}")
+        principal = await self._principal(scope, asking)
+        if isinstance(principal, Refused):
+            return principal
+        if principal is None and not self._is_open(asking.path):
+            return await self._stranger(asking)
+        scope["principal"], scope["origin"], scope["address"] = principal, asking.origin, asking.address
+        if asking.method in SAFE:
+            return b""
+        return await _body(asking, receive, LARGEST if principal is not None else LARGEST_OF_STRANGERS)
+
+    # --- who asks, and for what ------------------------------------------------------------------------------
+
+    def _asking(self, scope: Message) -> Asking | Refused:
+        given: list[tuple[bytes, bytes]] = list(scope["headers"])
+        names = [name.decode("latin-1").lower() for name, _ in given]
+        if any(names.count(name) > 1 for name in _SINGLE):
+            return Refused(400, "a header that there is one of came twice")
+        headers: dict[str, str] = {}
+        for name, (_, value) in zip(names, given, strict=True):
+            text = value.decode("latin-1")
+            headers[name] = f"{headers[name]}; {text}" if name == "cookie" and name in headers else text
+        origin = self._site.origin(headers.get("host", ""))
+        if origin is None:
+            return Refused(421, "this is not the site that was asked for")
+        if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
+            return Refused(405, "there is no such method here")
+        peer = str((scope.get("client") or ("",))[0])
+        address = self._proxy.address(peer, given) if self._proxy is not None else peer
+        query = bytes(scope.get("query_string", b"")).decode("latin-1")
+        return Asking(scope["method"], scope["path"], query, origin, address, headers)
+
+    async def _principal(self, scope: Message, asking: Asking) -> Principal | Refused | None:
+        """A token, else the proxy's word, else the session. Whoever shows a token that is none is nobody else."""
+        if (shown := asking.headers.get("authorization")) is not None:
+            kind, _, secret = shown.partition(" ")
+            found = await self._entrance.by_token(secret) if kind.lower() == "bearer" else None
+            if found is not None:
+                return found
+            await self._note(asking, "no such token")
+            return Refused(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
+        if self._proxy is not None:
+            return await self._named(self._proxy, scope, asking)
+        return await self._entrance.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
+
+    async def _named(self, proxy: TrustedProxy, scope: Message, asking: Asking) -> Principal | None:
+        """Behind a proxy nobody else says who somebody is, and there are no sessions."""
+        peer = str((scope.get("client") or ("",))[0])
+        name = proxy.named(peer, list(scope["headers"]))
+        if name is None and proxy.header in asking.headers:
+            await self._note(asking, "not the proxy")
+        return await self._entrance.by_name(name) if name else None
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open_paths or path.startswith(self._open_below)
+
+    async def _stranger(self, asking: Asking) -> Refused:
+        await self._note(asking, "not signed in")
+        if asking.is_api or asking.method not in SAFE:
+            return Refused(401, "sign in, or send a token", "", ((b"www-authenticate", b"Bearer"),))
+        wanted = asking.path + (f"?{asking.query}" if asking.query else "")
+        place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
+        return Refused(303, "sign in", "", ((b"location", place.encode()),))
+
+    async def _note(self, asking: Asking, why: str) -> None:
+        access = Access("enter", allowed=False, why=why, address=asking.address)
+        await self._entrance.log.note_hourly(access, self._entrance.now_ms)
+
+
+def _crossing(asking: Asking) -> Crossing:
+    said = asking.headers.get
+    site, mode, dest = said("sec-fetch-site"), said("sec-fetch-mode"), said("sec-fetch-dest")
+    return Crossing(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+async def _body(asking: Asking, receive: Receive, largest: int) -> bytes | Refused:
+    """The whole body. The API takes JSON and pages take their own forms: neither can be sent by a page elsewhere."""
+    wanted = "application/json" if asking.is_api else "application/x-www-form-urlencoded"
+    too_large = Refused(413, f"a body has {largest} bytes at most")
+    declared = asking.headers.get("content-length", "0")
+    if not (declared.isascii() and declared.isdigit()):
+        return Refused(400, "this is no length")
+    if len(declared) > 12 or int(declared) > largest:
+        return too_large
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return Refused(400, "it ended before it was whole")
+        body += message.get("body", b"")
+        if len(body) > largest:
+            return too_large
+        more = message.get("more_body", False)
+    kind = asking.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and kind != wanted:
+        return Refused(415, f"a body is {wanted} here")
+    return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Give the app the body that was read, and after it what the server has to say."""
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return given.pop() if given else await receive()
+
+    return next_message

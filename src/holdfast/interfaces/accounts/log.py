@@ -1,0 +1,73 @@
+"""The record of access: every decision about who may, allowed and refused, in the ledger below `access/`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.interfaces.accounts.limits import network
+from holdfast.interfaces.accounts.roles import Via
+from holdfast.journal.port import Journal, Post
+
+STREAM: Final = "access/"
+NOBODY: Final = "-"
+HOUR_MS: Final = 3_600_000
+_REMEMBERED: Final = 4096
+
+
+class Access(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision. `who` is an account, or empty: a name that nobody has may be a password in the wrong field."""
+
+    deed: str
+    allowed: bool
+    who: str = ""
+    via: Via | None = None
+    about: str = ""
+    why: str = ""
+    address: str = ""
+    session: str = ""
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A decision as it is listed, with the moment at which it was recorded (wall clock)."""
+
+    at_ms: int
+    access: Access
+
+
+class AccessLog:
+    """The record of one journal.
+
+    Deeds are recorded one by one. What comes in floods is recorded once an hour, for each session and kind: looking,
+    and what is refused to strangers. So the record is whole, and nobody fills the disk from outside.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal: Final = journal
+        self._said: dict[tuple[str, str], None] = {}  # what stands already, so that it is not written to ask
+
+    async def note(self, access: Access) -> None:
+        """Record it; durable on return."""
+        await self._journal.post(Post(_stream(access), "", msgspec.json.encode(access)))
+
+    async def note_hourly(self, access: Access, now_ms: int) -> None:
+        """Record it, unless the like of it stands already for this hour."""
+        who = access.session or network(access.address)
+        like = (access.deed, str(access.allowed), access.why, who, str(now_ms // HOUR_MS))
+        place = (_stream(access), "/".join(like))
+        if place in self._said:
+            return
+        await self._journal.post(Post(*place, msgspec.json.encode(access)))
+        while len(self._said) >= _REMEMBERED:
+            self._said.pop(next(iter(self._said)))
+        self._said[place] = None
+
+    async def read(self, name: str = "") -> list[Noted]:
+        """What was decided, in order; of one account (`-`: of nobody's) or of all."""
+        entries = await self._journal.entries(STREAM + name)
+        return [Noted(entry.at_ms, msgspec.json.decode(entry.body, type=Access)) for entry in entries]
+
+
+def _stream(access: Access) -> str:
+    return STREAM + (access.who or NOBODY)

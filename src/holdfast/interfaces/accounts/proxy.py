@@ -1,0 +1,67 @@
+"""A proxy in front that knows who people are: believed only where it cannot be anybody else."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import Final
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.accounts.site import is_loopback
+
+SHOWN_HEADER: Final = "x-holdfast-proxy"
+SHORTEST_SECRET: Final = 24
+
+
+class TrustedProxy:
+    """Names come in `header`, from these peers only (addresses or networks). Raises `UsageError`.
+
+    On loopback every program of this machine is a peer, so there the proxy has to show a `secret` as well, in
+    `X-Holdfast-Proxy`. It has to remove both headers from what comes from outside.
+    """
+
+    def __init__(self, header: str, peers: tuple[str, ...], secret: str = "") -> None:
+        try:
+            self._peers: Final = [ipaddress.ip_network(peer) for peer in peers]
+        except ValueError as error:
+            raise UsageError(f"a trusted proxy has an address: {error}") from error
+        if not self._peers or any(net.prefixlen == 0 for net in self._peers):
+            raise UsageError("a trusted proxy is one that is named, not everybody", next_step="give its address")
+        if secret and len(secret) < SHORTEST_SECRET:
+            raise UsageError(f"the proxy's secret has {SHORTEST_SECRET} characters or more")
+        if not secret and any(is_loopback(str(net.network_address)) for net in self._peers):
+            raise UsageError(
+                "on loopback every program can call itself the proxy",
+                next_step=f"give it a secret to send as {SHOWN_HEADER}",
+            )
+        self.header: Final = header.lower()
+        self._secret: Final = secret.encode()
+
+    def named(self, peer: str, headers: list[tuple[bytes, bytes]]) -> str | None:
+        """Whom the proxy names. None: this is not the proxy. Empty: it is, and names nobody, or more than one."""
+        if not self._is_proxy(peer, headers):
+            return None
+        names = _values(headers, self.header)
+        return names[0] if len(names) == 1 else ""
+
+    def address(self, peer: str, headers: list[tuple[bytes, bytes]]) -> str:
+        """Who stands behind the proxy: what it added last. Anybody else's word about it is not believed."""
+        if not self._is_proxy(peer, headers):
+            return peer
+        said = ",".join(_values(headers, "x-forwarded-for")).rpartition(",")[2].strip()
+        return said or peer
+
+    def _is_proxy(self, peer: str, headers: list[tuple[bytes, bytes]]) -> bool:
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        shown = _values(headers, SHOWN_HEADER)
+        knows = not self._secret or (len(shown) == 1 and hmac.compare_digest(shown[0].encode(), self._secret))
+        return knows and any(address in net for net in self._peers)
+
+
+def _values(headers: list[tuple[bytes, bytes]], name: str) -> list[str]:
+    return [value.decode("latin-1") for key, value in headers if key.decode("latin-1").lower() == name]
