@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent
-from holdfast.agent.notifying import Notifier
+from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
@@ -29,10 +29,15 @@ from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
+from holdfast.model.notices import TOOL as NOTICE
 from holdfast.model.transactions import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
+from holdfast.model.webhooks import TOOL as WEBHOOK
 
 if TYPE_CHECKING:
+    from holdfast.interfaces.reaching.channel import Channel
+    from holdfast.interfaces.reaching.reach import Reach
+    from holdfast.interfaces.reaching.wiring import Reaching
     from holdfast.sync import SyncHoldfast
 
 T = TypeVar("T")
@@ -94,7 +99,8 @@ class Holdfast:
     """An app: agents and their tools over one journal.
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
-    `recover=False`. `settings`, `seams` and `worker` are for tests and unusual deployments.
+    `recover=False`. `reach` says who is told when a person is asked: channels, a `Reach`, or the path of a
+    `reach.yaml`. `settings`, `seams` and `worker` are for tests and unusual deployments.
     """
 
     def __init__(
@@ -107,18 +113,20 @@ class Holdfast:
         seams: Seams | None = None,
         worker: Callable[[str], Worker] | None = None,
         recover: bool = True,
+        reach: Reach | Iterable[Channel] | str | os.PathLike[str] | None = None,
     ) -> None:
         self._journal = _journal(journal)
         self._seams = seams or system_seams()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
         self._recovers = recover
+        self._reach = reach
         self._recovery: asyncio.Task[None] | None = None
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self._engine: Engine | None = None
         self._errands: Errands | None = None
-        self._sender: AnyAgent | None = None  # the system's own, whose runs send webhooks
+        self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self._given: dict[str, Input] = {}
 
@@ -126,8 +134,11 @@ class Holdfast:
 
     async def open(self) -> Holdfast:
         """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
-        notifier = Notifier()
-        tools, agents = notifier.tools(self.tools), {**self.agents, notifier.agent.name: notifier.agent}
+        notifier, reaching = Notifier(), self._reaching()
+        senders = (notifier, reaching.sender) if reaching is not None else (notifier,)
+        self._system = {one.agent.name: one.agent for one in senders}
+        tools = Tools(self.tools, dict(zip((WEBHOOK, NOTICE), (one.tool_for for one in senders), strict=False)))
+        agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
         try:
             await engine.open()
@@ -135,8 +146,8 @@ class Holdfast:
             await self._journal.close()
             raise
         self._engine = engine
-        self._sender = notifier.agent
-        self._errands = Errands(Service(engine), notifier.agent)
+        planner = reaching.begin(engine) if reaching is not None else None
+        self._errands = Errands(Service(engine), notifier.agent, planner.run if planner is not None else None)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run).keep_looking()
             self._recovery = engine.background(looking, "holdfast-recovery")
@@ -235,10 +246,7 @@ class Holdfast:
         """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
         conclusion = await self._conclude(run_id, None, None, reopen=True)
         row = (await self.engine.journal.runs(run=run_id))[0]
-        sender = self._sender
-        return self._result(
-            sender if sender is not None and row.agent == sender.name else self.agents[row.agent], conclusion
-        )
+        return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)
 
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
         """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
@@ -256,6 +264,13 @@ class Holdfast:
         return await self._conclude(run_id, None, None)
 
     # --- inside --------------------------------------------------------------------------------------------------
+
+    def _reaching(self) -> Reaching | None:
+        if self._reach is None:
+            return None
+        from holdfast.interfaces.reaching.wiring import Reaching  # noqa: PLC0415 - only who reaches people pays for it
+
+        return Reaching(self._reach, self._journal, self._seams.rng)
 
     async def _one(self, agent: Agent[T, R], given: T) -> Done[T, R]:
         name = ""

@@ -20,6 +20,7 @@ FLOORS = {
     "patterns": 3,
     "conversation": 3,
     "interfaces": 4,
+    "people": 4,
     "integrations": 5,
 }
 # These wire floors together or are handed to users: they may import anything, and no floor imports them.

@@ -40,18 +40,22 @@ class NotDelivered(HoldfastError):
 
 
 class Tools(Mapping[str, "ToolCode"]):
-    """The tools of an app, and behind them one per endpoint, made when it is asked for and never listed."""
+    """The tools of an app, and behind them one per receiver, made when it is asked for and never listed.
 
-    def __init__(self, own: Mapping[str, ToolCode], make: Callable[[str], ToolCode]) -> None:
+    `makers` make them: the one whose prefix a name has is given the rest of it.
+    """
+
+    def __init__(self, own: Mapping[str, ToolCode], makers: Mapping[str, Callable[[str], ToolCode]]) -> None:
         self._own = own
-        self._make = make
+        self._makers = makers
         self._made: dict[str, ToolCode] = {}
 
     def __getitem__(self, name: str) -> ToolCode:
-        if not name.startswith(TOOL):
+        prefix = next((one for one in self._makers if name.startswith(one)), None)
+        if prefix is None:
             return self._own[name]
         if name not in self._made:
-            self._made[name] = self._make(name.removeprefix(TOOL))
+            self._made[name] = self._makers[prefix](name.removeprefix(prefix))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -68,11 +72,7 @@ class Notifier:
         self.engine: Engine | None = None
         self.agent: Final[Agent[Message, str]] = agent(name=AGENT, tools=())(self._notify)
 
-    def tools(self, own: Mapping[str, ToolCode]) -> Tools:
-        """The app's tools, with those of endpoints behind them."""
-        return Tools(own, self._tool_for)
-
-    def _tool_for(self, name: str) -> Tool[[str], int]:
+    def tool_for(self, name: str) -> Tool[[str], int]:
         """The tool that sends to one endpoint: each has a breaker and a retry budget of its own."""
 
         @tool(
@@ -106,7 +106,7 @@ class Notifier:
         """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
         scope, engine = run.scope(), self._open_engine()
         await engine.outbox.refresh()
-        webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `_tool_for`
+        webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `tool_for`
         outcome = await webhook.outcome(message.body)
         if outcome.status == "succeeded":
             await engine.outbox.taken(message.endpoint)
@@ -166,13 +166,13 @@ def _taken(answered: Answered, at: datetime) -> int:
         return status
     if status == GONE:
         raise Rejected("it answered 410 Gone", code=str(GONE))
-    pause = _pause_s(answered.retry_after, at)
+    pause = pause_s(answered.retry_after, at)
     if status in LATER and pause is not None:
         raise NotSent(f"it answered {status}", retry_after=pause)
     raise Ambiguous(f"it answered {status}")
 
 
-def _pause_s(retry_after: str, at: datetime) -> float | None:
+def pause_s(retry_after: str, at: datetime) -> float | None:
     """Seconds until it asks to be tried again, a day at most; None where it does not say."""
     try:
         asked: Any = float(retry_after) if retry_after.isdecimal() else parsedate_to_datetime(retry_after) - at

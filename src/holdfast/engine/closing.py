@@ -271,7 +271,7 @@ async def _park(instance: Instance, boundary: Transaction, move: Stop, members: 
         return
     what = "partly committed" if not boundary.backward else "partly undone"
     asks = f"{instance.run}/{boundary.name} is {what}: {move.why}"
-    await _rest(instance, boundary, Pause("person", exit_of(boundary.name), None, asks))
+    await _rest(instance, boundary, Pause("person", exit_of(boundary.name), None, asks, at=boundary.parked_at))
 
 
 async def _end(instance: Instance, boundary: Transaction, move: Finish) -> None:

@@ -18,6 +18,7 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post, RunChange
 from holdfast.model import records as r
+from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 from holdfast.model.webhooks import (
     AGENT,
@@ -61,7 +62,7 @@ class Outbox:
         """What goes with the record that makes a notice true; nothing where nobody wants to be told."""
         started = instance.history.started
         wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
-        if not wanted or started is None or started.agent == AGENT:
+        if not wanted or started is None or is_system(started.agent):
             return ()
         asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
@@ -103,19 +104,19 @@ class Outbox:
 def _waiting(instance: Instance, pause: Pause) -> Waiting:
     operation = instance.history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
-    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times)
+    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at)
 
 
-async def begin_asleep(engine: Engine, run: str, given: Input) -> bool:
-    """Begin a run of the system's agent without driving it: it is due at once. False: it was begun before."""
-    claimed = await engine.leases.claim(run, AGENT)
+async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGENT) -> bool:
+    """Begin a run of an agent of the system without driving it: it is due at once. False: it was begun before."""
+    claimed = await engine.leases.claim(run, agent)
     if not isinstance(claimed, Claimed):
         return False
     try:
         if claimed.last is not None:
             engine.leases.give_back(claimed.row)
             return False
-        await _begin(engine, claimed, given)
+        await _begin(engine, claimed, given, agent)
     except LeaseLost:
         return False
     except JournalError:
@@ -126,12 +127,12 @@ async def begin_asleep(engine: Engine, run: str, given: Input) -> bool:
     return True
 
 
-async def _begin(engine: Engine, claimed: Claimed, given: Input) -> None:
+async def _begin(engine: Engine, claimed: Claimed, given: Input, agent: str) -> None:
     run, lease = claimed.lease.run, claimed.lease
     log = RunLog(engine.journal, lease, None, genesis(engine.identity.namespace, run))
     now, wall = engine.journal.now(), engine.seams.clock.wall_ms()
     records = (
-        r.RunStarted(agent=AGENT, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
+        r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
         r.Claimed(worker=engine.worker.id, token=lease.token, boot=now.boot, number=1, at=wall, up=now.ms),
         r.RunSuspended(reason="to be sent", at=wall, up=now.ms),
     )

@@ -119,6 +119,6 @@ async def _pause(scope: Scope, name: str) -> None:
         f"holdfast answer {instance.run}/{name} VALUE --by NAME)"
     )
     try:
-        await instance.wait_for(scope, future, Pause("question", name, asked.until or None, asks))
+        await instance.wait_for(scope, future, Pause("question", name, asked.until or None, asks, at=asked.at))
     finally:
         handle.cancel()

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.runner import Conclusion
 from holdfast.errors import HoldfastError
-from holdfast.model.webhooks import AGENT as WEBHOOK
+from holdfast.model.system import is_system
 
 AT_ONCE: Final = 20
 NOTICES_AT_ONCE: Final = 5
@@ -57,9 +57,9 @@ class Recovery:
                 continue
             if len(self._driving) >= AT_ONCE:
                 break
-            if row.agent == WEBHOOK and len(self._notices & self._driving) >= NOTICES_AT_ONCE:
+            if is_system(row.agent) and len(self._notices & self._driving) >= NOTICES_AT_ONCE:
                 continue  # a slow receiver must not keep runs waiting
-            if row.agent == WEBHOOK:
+            if is_system(row.agent):
                 self._notices.add(row.run)
             self._driving.add(row.run)
             started.append(self._engine.background(self._one(row.run), f"holdfast-recover-{row.run}"))

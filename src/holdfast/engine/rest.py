@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does."""
+    """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does.
+
+    `at` is when a person was asked, by the same clock: asked again, it is another moment. 0: it is not known.
+    """
 
     kind: str
     step: str = ""
     due: int | None = None
     asks: str = ""
     sent: bool = True  # whether something may have been sent already
+    at: int = 0
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -316,7 +316,7 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
 
 
 async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
-    waits = [{"kind": p.kind, "step": p.step, "asks": p.asks, "due": p.due} for p in ending.waits]
+    waits = [{"kind": p.kind, "step": p.step, "asks": p.asks, "due": p.due, "at": p.at} for p in ending.waits]
     running = ending.kind == "shutdown"
     change = RunChange(
         "running" if running else "suspended",

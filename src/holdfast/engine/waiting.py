@@ -39,7 +39,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
             operation.wait.until if operation.wait else None
         )
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
-        pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts))
+        pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts), at=operation.asked_at)
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:

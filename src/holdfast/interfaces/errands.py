@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -26,15 +26,20 @@ class Errands:
     What one of them meets keeps no other from being done, and no run from being looked for.
     """
 
-    def __init__(self, service: Service, sender: Agent[Message, Any]) -> None:
+    def __init__(
+        self, service: Service, sender: Agent[Message, Any], reach: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self._service = service
         self._sender = sender
+        self._reach = reach  # plans what people are told
         self._deliveries = Cursor(service.engine.journal, DELIVERIES)
         self._finished: set[int] = set()  # past an announcement whose message has not come
 
     async def run(self) -> None:
         """Do what there is to do now. Raises `JournalUnavailable`."""
         await self._alone(self._service.engine.outbox.hand_out(self._stored))
+        if self._reach is not None:
+            await self._alone(self._reach())
         await self._finish_deliveries()
 
     def _stored(self, message: Message) -> Input:

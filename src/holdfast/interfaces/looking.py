@@ -15,6 +15,7 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.records import Record
 from holdfast.model.run import RunHistory
+from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, question_of
 
 PAGE: Final = 1000
@@ -23,12 +24,13 @@ Told: TypeAlias = tuple[Row, Record]
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One thing that a suspended run waits for, as the listing has it. `due`: wall clock, milliseconds."""
+    """One thing that a suspended run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds."""
 
     kind: str
     step: str = ""
     asks: str = ""
     due: int | None = None
+    at: int = 0
 
 
 class Looking:
@@ -42,11 +44,11 @@ class Looking:
         """The listing, by run id."""
         return await self.journal.runs(status=status, limit=limit, after=after)
 
-    async def page(self, status: RunStatus | None, limit: int, after: str, *, without: str) -> list[RunRow]:
-        """The next `limit` lines of the listing that are not runs of the agent `without`."""
+    async def page(self, status: RunStatus | None, limit: int, after: str, *, everything: bool) -> list[RunRow]:
+        """The next `limit` lines of the listing ; `everything`: those of the system itself, too."""
         found: list[RunRow] = []
         while len(found) < limit and (rows := await self.journal.runs(status=status, limit=PAGE, after=after)):
-            found.extend(row for row in rows if row.agent != without)
+            found.extend(row for row in rows if everything or not is_system(row.agent))
             after = rows[-1].run
         return found[:limit]
 

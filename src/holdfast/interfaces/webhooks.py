@@ -132,17 +132,12 @@ def checked(note: Note, *, private: bool) -> Note:
         raise UsageError(f"{note.name!r} cannot name an endpoint", next_step="use 1 to 40 letters, digits, _ or .")
     if not note.secrets:
         raise UsageError("an endpoint has a secret", next_step="name the variable that holds it: whsec_...")
-    try:
-        url = urlsplit(note.url)
-        host, _ = url.hostname, url.port
-    except ValueError as error:
-        raise UsageError(f"{note.url!r} is no address: {error}") from error
-    plain = note.url.isascii() and note.url.isprintable() and " " not in note.url
-    if url.scheme not in ("https", "http") or not host or url.username is not None or url.fragment or not plain:
+    host = host_of(note.url)
+    if not host:
         raise UsageError(
             f"{note.url!r} is no address for webhooks", next_step="give one like https://example.com/hooks"
         )
-    if not private and (url.scheme != "https" or not _may_be_public(host)):
+    if not private and (not note.url.lower().startswith("https:") or not may_be_public(host)):
         raise UsageError(
             f"{note.url} leads inside, or is not encrypted: it is refused",
             next_step="give a public https address, or allow it with Settings(private_webhooks=True)",
@@ -150,7 +145,20 @@ def checked(note: Note, *, private: bool) -> Note:
     return note
 
 
-def _may_be_public(host: str) -> bool:
+def host_of(address: str) -> str:
+    """The host of an address that something may be posted to; empty where it is none."""
+    try:
+        url = urlsplit(address)
+        host, _ = url.hostname, url.port
+    except ValueError:
+        return ""
+    plain = address.isascii() and address.isprintable() and " " not in address
+    fits = url.scheme in ("https", "http") and url.username is None and not url.fragment and plain
+    return host or "" if fits else ""
+
+
+def may_be_public(host: str) -> bool:
+    """Whether a host may lead outside, as far as its name tells."""
     try:
         return is_public(host)
     except ValueError:

@@ -119,6 +119,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     asks: str = ""
     asks_people: int = 1
     asks_until: int = 0
+    asked_at: int = 0
     approvers: tuple[str, ...] = ()
     approval: str = ""
     approved_until: int = 0

@@ -61,6 +61,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     accepted: tuple[str, ...] = ()
     tries: int = 1
     opened_at: int = 0
+    parked_at: int = 0
 
     @property
     def over(self) -> bool:
@@ -86,8 +87,9 @@ def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -
             return replace(after, undone=record.undone, still_standing=record.still_standing, stuck=(), why="")
         case r.TransactionParked():
             return replace(
-                after, why=record.why, stuck=record.stuck, undone=record.undone, still_standing=record.still_standing
-            )
+                after, why=record.why, stuck=record.stuck, undone=record.undone, still_standing=record.still_standing,
+                parked_at=record.at,
+            )  # fmt: skip
         case r.TransactionResolved():
             if record.word == "retry":
                 return replace(after, tries=after.tries + 1)

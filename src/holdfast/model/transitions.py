@@ -237,6 +237,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         settled_at=record.at,
         overtaken=operation.compensated_by if record.status == "succeeded" else operation.overtaken,
         asked=operation.asked or record.status == "unknown",
+        asked_at=record.at if record.status == "unknown" else operation.asked_at,
         one_more=False,
         wait=None,
         waits_for="a person" if record.status == "unknown" else "",

@@ -55,6 +55,7 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         asks=record.asks,
         asks_people=record.people,
         asks_until=record.until,
+        asked_at=record.at,
         approvers=(),
         approved_until=0,
         edited=None,

@@ -67,6 +67,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     asks: str = ""
     due_ms: int | None = None
     times: int = 0  # how many attempts it had: asked again after another one is asked anew
+    at_ms: int = 0  # when it was asked: an approval that ended is asked for anew
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +84,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def identity(self) -> str:
         """One name for one piece of news: the same wait, come to rest on twice, is told once."""
-        asked = ",".join(sorted(f"{wait.kind} {wait.step} {wait.times}" for wait in self.waits))
+        asked = ",".join(sorted(f"{wait.kind} {wait.step} {wait.times} {wait.at_ms}" for wait in self.waits))
         return f"{self.run}\0{self.kind}\0{asked or self.turn}"
 
 

@@ -21,7 +21,7 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
 from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
 from holdfast.interfaces.looking import Looking
-from holdfast.model.webhooks import AGENT as WEBHOOK
+from holdfast.model.system import is_system
 
 __all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember", "tools_at_hand"]
 
@@ -69,7 +69,7 @@ async def agents_for(call: Call, looking: Looking, run: str, targets: tuple[str,
     """
     wanted = (await looking.row(run)).agent
     agents = load_agents(targets or project_targets())
-    if wanted == WEBHOOK or any(agent.name == wanted for agent in agents):
+    if is_system(wanted) or any(agent.name == wanted for agent in agents):
         return agents
     if targets:
         known = ", ".join(agent.name for agent in agents)

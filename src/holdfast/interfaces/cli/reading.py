@@ -18,7 +18,6 @@ from holdfast.interfaces.states import state_at
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.situation import Now
-from holdfast.model.webhooks import AGENT as WEBHOOK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,9 +48,8 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option("--all", "everything", is_flag=True, help="List runs that send webhooks, too.")
 async def ps(call: Call, status: RunStatus | None, limit: int, after: str, everything: bool) -> None:
     """List the runs by name: their state, and what they wait for."""
-    hidden = "" if everything else WEBHOOK
     async with call.looking() as looking:
-        rows = await looking.page(status, limit + 1, after, without=hidden)
+        rows = await looking.page(status, limit + 1, after, everything=everything)
         abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
     more, rows = len(rows) > limit, rows[:limit]
     if call.screen.as_json:

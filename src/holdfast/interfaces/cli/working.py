@@ -16,7 +16,7 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.interfaces.cli.words import count
 from holdfast.journal.port import RunRow, RunStatus
-from holdfast.model.webhooks import AGENT as WEBHOOK
+from holdfast.model.system import is_system
 
 _PAGE: Final = 1000
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
@@ -76,8 +76,8 @@ class Shift:
             self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
 
     def _has_room(self, agent: str) -> bool:
-        """Whether one more may be driven. Webhooks take a quarter of the room: a slow receiver keeps no run waiting."""
-        if agent == WEBHOOK and len(self._notices) >= max(1, self._concurrency // 4):
+        """Whether one more may be driven. Notices take a quarter of the room: a slow receiver keeps no run waiting."""
+        if is_system(agent) and len(self._notices) >= max(1, self._concurrency // 4):
             return False
         return len(self.tasks) < self._concurrency
 
@@ -87,7 +87,7 @@ class Shift:
             looking = self.tasks[run] = loop.create_task(look_again(engine, run))
             looking.add_done_callback(lambda done: self._ended(run, done))
             return
-        if row.agent == WEBHOOK:
+        if is_system(row.agent):
             self._notices.add(run)
         driving = self.tasks[run] = loop.create_task(drive_run(engine, run))
         driving.add_done_callback(lambda done: self._ended(run, done))

@@ -7,16 +7,17 @@ import msgspec
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
 from holdfast.journal.port import RunRow
+from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
-from holdfast.model.webhooks import AGENT
 
 
 class Item(msgspec.Struct, frozen=True):
     """One thing that a person is asked. `due_ms`: the wall clock at which it ends by itself, if it does.
 
     `answers` are the commands that answer it. `to` and `queue` say who is to look at it, `rests_ms` until which wall
-    clock somebody lets it rest, and `escalated` how often somebody made it urgent.
+    clock somebody lets it rest, and `escalated` how often somebody made it urgent. `asked_ms` is when it
+    was asked, by the records; 0 where an older release asked it.
     """
 
     kind: Kind
@@ -31,6 +32,7 @@ class Item(msgspec.Struct, frozen=True):
     queue: str = ""
     rests_ms: int = 0
     escalated: int = 0
+    asked_ms: int = 0
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     found = [
         _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY), now_ms)
         async for row in looking.every_run(status="suspended")
-        if row.agent != AGENT
+        if not is_system(row.agent)
         for wait in waits_of(row)
         if wait.kind in PEOPLE
     ]
@@ -70,8 +72,9 @@ def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
     name = f"{row.run}/{wait.step}".rstrip("/")
     asks = wait.asks.removeprefix(f"{row.run}/{wait.step}: ")
     return Item(
-        PEOPLE[wait.kind], name, row.run, row.agent, asks, wait.due, row.updated_ms, answers_to(row.run, wait),
-        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
+        PEOPLE[wait.kind], name, row.run, row.agent, asks, wait.due,
+        wait.at or row.updated_ms, answers_to(row.run, wait),
+        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated, wait.at,
     )  # fmt: skip
 
 

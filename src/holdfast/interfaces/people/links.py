@@ -1,0 +1,171 @@
+"""Signed links into the inbox: for one item as it was asked, for one recipient, until one moment, for one answer.
+
+A link says where to look. It is no identity: whoever opens it signs in, and an answer is never given by opening it, so
+that a mail scanner which fetches every link does no harm. Its first answer is recorded in the ledger; another one
+through the same link is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.journal.port import Journal, Post
+
+PATH: Final = "/links/"
+_SALT: Final = "holdfast.link.item.1"  # what a signature is for: no other text that the key signs is a link
+_USED: Final = "links/"
+_KEPT: Final = 2
+_LONGEST: Final = 2048
+
+
+class LinkRefused(HoldfastError):
+    """A link that leads nowhere: forged, ended, used, or about something that has changed since."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """What a link says. `until_ms` is a wall clock; `id` names this link, so that its use can be recorded.
+
+    `digest` is of exactly what was asked when it was sent; `to` is whom it was sent to.
+    """
+
+    item: str
+    digest: str
+    to: str
+    until_ms: int
+    id: str
+
+
+class LinkKeys(msgspec.Struct, frozen=True):
+    """The keys that sign links, the newest first. The newest signs, each of them is believed."""
+
+    keys: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"LinkKeys({len(self.keys)} keys)"
+
+    def rotated(self, fresh: str) -> LinkKeys:
+        """The same with a new key first. Links under the last one are good until their end, older ones are not."""
+        return LinkKeys((fresh, *self.keys)[:_KEPT])
+
+
+def link_id(notice: str, item: str) -> str:
+    """The id of the link to this item in this notice: every try of the notice has the same."""
+    return hashlib.sha256(f"{notice}\0{item}".encode()).hexdigest()[:24]
+
+
+def make_link(base_url: str, keys: LinkKeys, link: Link) -> str:
+    """The address to send. Raises `UsageError` for a base address that is none."""
+    return f"{checked_base(base_url)}{PATH}{_signer(keys).dumps(msgspec.to_builtins(link))}"
+
+
+def read_link(token: str, keys: LinkKeys, *, now_ms: int) -> Link:
+    """What a link says. `token` is the last part of its path. Raises `LinkRefused` for one that is not good now.
+
+    To open the page of an item, this is enough; `use_link` comes with the answer.
+    """
+    from itsdangerous import BadData  # noqa: PLC0415 - an extra
+
+    if len(token) > _LONGEST or not token.isascii():
+        raise LinkRefused("this is no link of ours", next_step="open the inbox and look there")
+    try:
+        link = msgspec.convert(_signer(keys).loads(token), Link)
+    except (BadData, msgspec.ValidationError, ValueError) as error:
+        raise LinkRefused(
+            "this link was not signed by us, or with a key that is not used any more",
+            next_step="open the inbox and look there",
+        ) from error
+    if link.until_ms <= now_ms:
+        raise LinkRefused("this link has ended", next_step="open the inbox and look there")
+    return link
+
+
+async def use_link(journal: Journal, link: Link, *, by: str) -> None:
+    """Record that an answer is given through this link, before it is given. Raises `LinkRefused` the second time."""
+    if not by:
+        raise UsageError("an answer has a name", next_step="sign in first")
+    entry = await journal.post(Post(_USED + link.id, "used", msgspec.json.encode({"by": by, "item": link.item})))
+    if not entry.fresh:
+        first = msgspec.json.decode(entry.body, type=dict[str, str])["by"]
+        raise LinkRefused(
+            f"an answer was given through this link before, by {first}",
+            known="a link takes one answer",
+            next_step="open the inbox and look there",
+        )
+
+
+async def is_used(journal: Journal, link: Link) -> bool:
+    """Whether an answer was given through it."""
+    return bool(await journal.entries(_USED + link.id))
+
+
+def checked_base(base_url: str) -> str:
+    """The address of the inbox, without a slash at its end. Raises `UsageError`."""
+    plain = base_url.isascii() and base_url.isprintable() and not set(base_url) & set(" \"'<>#?@\\")
+    if not plain or not base_url.startswith(("https://", "http://")) or not base_url.partition("://")[2]:
+        raise UsageError(f"{base_url!r} is no address of an inbox", next_step="give one like https://desk.example.com")
+    return base_url.rstrip("/")
+
+
+# --- where the keys are kept -------------------------------------------------------------------------------
+
+
+def beside(journal: Path) -> Path:
+    """Where the keys of a journal lie unless they are given: beside it, for its owner alone."""
+    return journal.with_name(journal.name + ".linkkeys")
+
+
+def load_keys(path: Path) -> LinkKeys | None:
+    """The keys, or None where there are none yet. Raises `UsageError` for a file that holds something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LinkKeys)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path.name} holds no link keys", next_step="restore it, or take it away: then new ones are made"
+        ) from error
+
+
+def keep_keys(path: Path, keys: LinkKeys) -> None:
+    """Replace the file in one step, readable by its owner alone."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(keys))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def first_keys(path: Path, fresh: str) -> LinkKeys:
+    """The keys that lie there; where there are none, `fresh` is the first. Two processes agree on one."""
+    if (found := load_keys(path)) is not None:
+        return found
+    own = path.with_name(f"{path.name}.{os.getpid()}")
+    keep_keys(own, LinkKeys((fresh,)))
+    try:
+        os.link(own, path)  # fails where another process was faster, so nobody's key is replaced
+    except FileExistsError:
+        return load_keys(path) or LinkKeys((fresh,))
+    finally:
+        own.unlink(missing_ok=True)
+    return LinkKeys((fresh,))
+
+
+def _signer(keys: LinkKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's
+    try:
+        from itsdangerous import URLSafeSerializer  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "signed links need the package that signs them", next_step="pip install 'holdfast[notify]'"
+        ) from error
+    if not keys.keys:
+        raise UsageError(
+            "there is no key to sign links with", next_step="give one, or let it be made beside the journal"
+        )
+    return URLSafeSerializer([*reversed(keys.keys)], salt=_SALT, signer_kwargs={"digest_method": hashlib.sha256})

@@ -1,0 +1,100 @@
+"""Notices by Apprise: one address of any service that it knows, from Telegram and Matrix to a pager.
+
+Apprise says whether a notice was taken, and not why it was not: then nobody can tell, and it is not sent again on a
+guess. It makes its own connections. Where an address lets its writer choose the host, that host has to lead outside;
+unlike for the other channels it is not the checked address that is connected to.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.current import current_operation
+from holdfast.errors import Ambiguous, NotSent
+from holdfast.interfaces.reaching.channel import Outside, checked_name, hidden, revealed
+from holdfast.interfaces.reaching.mail import plain_text
+from holdfast.interfaces.reaching.words import Letter, title
+from holdfast.model.notices import Only, Pace
+from holdfast.model.secret import Secret
+from holdfast.model.webhooks import is_public
+
+_LATER_S: Final = 3600
+
+
+class Apprise(msgspec.Struct, frozen=True):
+    """Any service that Apprise reaches, by its address there (`tgram://...`), which is a secret."""
+
+    url: str | Secret
+    name: str = "apprise"
+    only: Only = Only()
+    pace: Pace = Pace()
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "url", hidden(self.url, f"{checked_name(self.name)}-url"))
+
+    def __repr__(self) -> str:
+        return f"Apprise({self.name!r})"
+
+    @property
+    def receiver(self) -> str:
+        """Where it goes."""
+        return f"Apprise {self.name}"
+
+    def send(self, letter: Letter, outside: Outside) -> str:
+        """One try."""
+        assert isinstance(self.url, Secret), "it was hidden when the channel was made"
+        try:
+            import apprise  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            raise NotSent(
+                "this channel needs Apprise", retry_after=_LATER_S, next_step="pip install 'holdfast[notify]'"
+            ) from error
+        with _silent():
+            service: Any = apprise.Apprise()
+            if not service.add(revealed(self.url)):
+                raise NotSent(f"Apprise does not know the address of {self.name}", retry_after=_LATER_S)
+            _check_hosts(service, private=outside.private)
+            current_operation().check_send()
+            try:
+                taken: object = service.notify(
+                    title=title(letter), body=plain_text(letter, outside), body_format=apprise.NotifyFormat.TEXT
+                )
+            except Exception as error:  # noqa: BLE001 - whatever ends the code of others is the end of this try
+                raise Ambiguous(f"Apprise ended with {type(error).__name__}") from None  # its text may hold the address
+        if taken is not True:
+            raise Ambiguous(f"Apprise says that {self.name} was not reached, and not why")
+        return "taken"
+
+
+def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
+    """Hosts that the address itself names have to lead outside. Raises `NotSent`."""
+    for plugin in () if private else service:
+        host = getattr(plugin, "host", None)
+        if not isinstance(host, str) or not host or not hasattr(plugin, "port"):
+            continue
+        try:
+            found = {str(where[4][0]) for where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        except (OSError, UnicodeError) as error:
+            raise NotSent("the host of an Apprise address is no known name") from error
+        if not all(is_public(address) for address in found):
+            raise NotSent(
+                "the host of an Apprise address leads inside", retry_after=_LATER_S,
+                next_step="Settings(private_webhooks=True)",
+            )  # fmt: skip
+
+
+@contextmanager
+def _silent() -> Generator[None]:
+    """Apprise's own remarks hold parts of addresses: they are not let through."""
+    logger = logging.getLogger("apprise")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -1,0 +1,113 @@
+"""What a notice says about an item, read from the records right before it is sent: nothing, once it is answered."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from holdfast.errors import HoldfastError
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.asked import ENDED, Asked, asked_in, split_item
+from holdfast.interfaces.reaching.words import Letter, Line, harmless
+from holdfast.interfaces.telling import plain_input, stored
+from holdfast.model.notices import About, Sent
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import Transaction
+from holdfast.model.waits import answer_with, question_of
+
+LISTED: Final = 50
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+
+
+async def compose(looking: Looking, sent: Sent, now_ms: int) -> Letter | None:
+    """The letter for a message; None where everything in it was answered meanwhile."""
+    if sent.test:
+        return Letter(now_ms, test=sent.test)
+    lines: list[Line] = []
+    looked = 0
+    for about in sent.abouts:
+        if len(lines) == LISTED:
+            break
+        looked += 1
+        if (line := await line_of(looking, about)) is not None:
+            lines.append(line)
+    return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
+
+
+async def still_asked(looking: Looking, sent: Sent) -> bool:
+    """Whether anybody is still asked anything that the message is about."""
+    if sent.test:
+        return True
+    for about in sent.abouts:
+        if await line_of(looking, about) is not None:
+            return True
+    return False
+
+
+async def line_of(looking: Looking, about: About) -> Line | None:
+    """What is asked; None where it is answered, or something newer is asked instead."""
+    run, step = split_item(about.item)
+    try:
+        history = await looking.history(run)
+        now = asked_in(history, step)
+    except HoldfastError:
+        return None  # the run is gone from this journal: nobody is asked
+    if not now.open or history.status in ENDED:
+        return None
+    line = _line(history, now, about)
+    return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
+
+
+def _line(history: RunHistory, now: Asked, about: About) -> Line:
+    match now.subject:
+        case OperationState() as operation:
+            asks, facts, due = question_of(operation), _of_operation(operation), _due(operation)
+            kind = "approval" if operation.wants_approval else "person"
+            answer = answer_with(now.run, kind, now.step, sent=bool(operation.attempts))
+            asked_ms = operation.asked_at
+        case Transaction() as one:
+            asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
+            facts, due, asked_ms = _of_transaction(one), 0, one.parked_at
+            answer = answer_with(now.run, "person", f"{now.step}/")
+        case _ as asked:
+            asks, facts, due, asked_ms = (
+                f"{asked.question.text} ({asked.question.expected})", (), asked.until, asked.at,
+            )  # fmt: skip
+            answer = answer_with(now.run, "question", now.step)
+    return Line(
+        about.item, now.kind, about.word, asks, now.digest, (*facts, *_of_run(history)), asked_ms, due or None,
+        _answer(answer, about.item),
+    )  # fmt: skip
+
+
+def _of_operation(operation: OperationState) -> Facts:
+    return (
+        ("Tool", operation.intent.tool),
+        ("Arguments", stored(operation.intent.arguments, 600)),
+        *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
+        *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
+    )
+
+
+def _due(operation: OperationState) -> int:
+    return operation.asks_until or (operation.wait.until if operation.wait is not None else 0)
+
+
+def _of_transaction(one: Transaction) -> Facts:
+    return (
+        ("Stuck at", ", ".join(one.stuck) or "nothing"),
+        ("Undone", ", ".join(one.undone) or "nothing"),
+        ("Still stands", ", ".join(one.still_standing) or "nothing"),
+    )
+
+
+def _of_run(history: RunHistory) -> Facts:
+    if history.started is None:
+        return ()
+    return (("Agent", history.started.agent), ("Run's input", plain_input(history.started.input)[:300]))
+
+
+def _answer(command: str, item: str) -> str:
+    """The command, where it can be copied as it stands: a name with odd signs is chosen from the inbox."""
+    odd = harmless(item, 400) != item or set(item) & set(" \t'\"`$&;|<>(){}[]*?!\\#~") - {"#", "~"}
+    return "holdfast inbox" if odd else command

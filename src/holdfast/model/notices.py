@@ -1,0 +1,202 @@
+"""Notices to people: who is told what, when, and when many things become one message. Pure.
+
+Everything is worked out from what waits now and from what was sent: there is no queue that could be lost. What was
+sent is one ledger stream for each channel, whose entries are numbered; the number is the entry's key, so of two
+processes that plan the same message one is refused and looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.model.waits import Item as Kind
+from holdfast.policies import milliseconds
+
+AGENT: Final = "holdfast:notice"  # the agent of the runs that reach people
+TOOL: Final = "notice:"
+NOTICES: Final = "notices/"
+HOUR: Final = timedelta(hours=1)
+QUARTER: Final = timedelta(minutes=15)
+AT_ONCE: Final = timedelta(0)
+
+Word = Literal["new", "reminder", "escalated"]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """What a notice is about: one thing that a person is asked. Moments are wall clocks in milliseconds.
+
+    `asked_ms` is when it was asked, as the records say; `rests_ms` until when somebody lets it rest; `urgent` how
+    often somebody made it urgent.
+    """
+
+    item: str
+    kind: Kind
+    asked_ms: int
+    due_ms: int | None = None
+    tool: str = ""
+    queue: str = ""
+    to: str = ""
+    rests_ms: int = 0
+    urgent: int = 0
+
+    @property
+    def identity(self) -> str:
+        """One name for one asking: the same step that asks again later is news."""
+        return f"{self.item}@{self.asked_ms}"
+
+
+class Only(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which items a channel is told about; what is left empty asks for nothing.
+
+    `due_within`: only items whose deadline is nearer than that, and those that somebody made urgent.
+    """
+
+    kinds: tuple[Kind, ...] = ()
+    tools: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    due_within: timedelta | None = None
+
+    def admits(self, one: Waiting, now_ms: int) -> bool:
+        """Whether a channel like this is told about that item now."""
+        asked = (
+            (self.kinds, one.kind),
+            (self.tools, one.tool),
+            (self.queues, one.queue),
+            (self.people, one.to),
+        )
+        if any(wanted and value not in wanted for wanted, value in asked):
+            return False
+        if self.due_within is None or one.urgent:
+            return True
+        return one.due_ms is not None and one.due_ms - now_ms <= milliseconds(self.due_within)
+
+
+class Pace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a channel is told. `after`: only of what nobody answered for so long: the next rung of a ladder.
+
+    `remind_before`: once more so long before the deadline. `remind_every`: again and again while nobody answers.
+    More than `most` messages within `window` become one that lists what waits.
+    """
+
+    after: timedelta = AT_ONCE
+    remind_before: timedelta = HOUR
+    remind_every: timedelta | None = None
+    most: int = 5
+    window: timedelta = QUARTER
+
+    def __post_init__(self) -> None:
+        if min(self.after, self.remind_before, self.window, self.remind_every or HOUR) < AT_ONCE:
+            raise ValueError("a pace is made of durations: they cannot be negative")
+        if self.remind_every == AT_ONCE:
+            raise ValueError("remind_every=0 would remind without end: leave it out, or give it some time")
+        if self.most < 1:
+            raise ValueError(f"most={self.most}: at least one message has to be allowed")
+
+
+class About(msgspec.Struct, frozen=True):
+    """Why one item is in a message."""
+
+    identity: str
+    word: Word
+
+    @property
+    def item(self) -> str:
+        """The item's name: RUN/STEP."""
+        return self.identity.rpartition("@")[0]
+
+
+class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message, as the ledger has it: decided upon, and sent by a run of its own."""
+
+    at_ms: int
+    abouts: tuple[About, ...] = ()
+    test: str = ""  # who asked for a test notice; then it is about nothing
+
+
+class Told(msgspec.Struct):
+    """What one channel was told so far: a fold of its messages."""
+
+    messages: int = 0
+    last_of: dict[str, int] = {}
+    recent: list[tuple[int, int]] = []
+
+    def add(self, sent: Sent) -> None:
+        """One more message."""
+        self.messages += 1
+        for about in sent.abouts:
+            self.last_of[about.identity] = sent.at_ms
+        if sent.abouts:
+            self.recent = [*self.recent[-99:], (sent.at_ms, len(sent.abouts))]
+
+
+def planned(only: Only, pace: Pace, told: Told, waiting: Iterable[Waiting], now_ms: int) -> list[Sent]:
+    """The messages that are to be sent to a channel now."""
+    due: list[tuple[Waiting, Word]] = [
+        (one, word)
+        for one in waiting
+        if one.rests_ms <= now_ms and only.admits(one, now_ms) and (word := _word(one, pace, told, now_ms)) is not None
+    ]
+    if not due:
+        return []
+    abouts = [About(one.identity, word) for one, word in due]
+    within = [(at, about) for at, about in told.recent if now_ms - at < milliseconds(pace.window)]
+    if len(within) + len(due) <= pace.most:
+        return [Sent(now_ms, (about,)) for about in abouts]
+    if _held(within, len(due), pace) and not _presses(due, within, pace):
+        return []
+    return [Sent(now_ms, tuple(abouts))]
+
+
+def _word(one: Waiting, pace: Pace, told: Told, now_ms: int) -> Word | None:
+    """Why the channel is told about it now, if it is."""
+    if one.due_ms is not None and one.due_ms <= now_ms:
+        return None  # it ends by itself before anybody could answer
+    last = told.last_of.get(one.identity)
+    if last is None:
+        if now_ms < one.asked_ms + milliseconds(pace.after):
+            return None
+        return "escalated" if pace.after else "new"
+    if one.due_ms is not None and last < one.due_ms - milliseconds(pace.remind_before) <= now_ms:
+        return "reminder"
+    every = pace.remind_every
+    return "reminder" if every is not None and now_ms - last >= milliseconds(every) else None
+
+
+def _held(within: Sequence[tuple[int, int]], due: int, pace: Pace) -> bool:
+    """Whether a message waits for the others that will come: many came one by one, or a list was sent just now."""
+    listed = any(about > 1 for _, about in within)
+    return bool(within) and (listed or due <= pace.most)
+
+
+def _presses(due: Sequence[tuple[Waiting, Word]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
+    """Whether something would be over before the end of the pause."""
+    until = max(at for at, _ in within) + milliseconds(pace.window)
+    return any(one.due_ms is not None and one.due_ms - milliseconds(pace.remind_before) // 2 <= until for one, _ in due)
+
+
+def stream_of(channel: str) -> str:
+    """The ledger stream of what one channel is told."""
+    return f"{NOTICES}{channel}"
+
+
+def run_of(channel: str, number: int) -> str:
+    """The run that sends the message of that number."""
+    return f"notice-{channel}-{number:06d}"
+
+
+def folded(entries: Iterable[bytes]) -> Told:
+    """What a channel was told, from the ledger entries in order."""
+    told = Told()
+    for body in entries:
+        told.add(msgspec.json.decode(body, type=Sent))
+    return told
+
+
+def by_identity(waiting: Iterable[Waiting]) -> Mapping[str, Waiting]:
+    """The items by their askings."""
+    return {one.identity: one for one in waiting}
