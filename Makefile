@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench examples sim mutants soak mutation docs fmt
+.PHONY: help demo test check bench examples sim mutants soak mutation year docs fmt
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -43,6 +43,9 @@ soak: ## the tests that grow with time, at full length (hours)
 
 mutation: ## mutate the decision and the transition table; fails on an unexplained survivor
 	$(IN) dev python scripts/mutation.py $(ARGS)
+
+year: ## live simulated years with reviewers who tire, and write the page about them (10 minutes)
+	$(IN) dev python scripts/year.py --write-docs $(ARGS)
 
 docs: ## build the documentation into site/; fails on a broken link
 	$(IN) docs zensical build --clean --strict $(ARGS)

@@ -8,7 +8,21 @@ from pathlib import Path
 
 from tests.tidy.tree import ROOT
 
-TARGETS = {"help", "demo", "test", "check", "bench", "sim", "mutants", "soak", "mutation", "docs", "examples", "fmt"}
+TARGETS = {
+    "help",
+    "demo",
+    "test",
+    "check",
+    "bench",
+    "sim",
+    "mutants",
+    "soak",
+    "mutation",
+    "year",
+    "docs",
+    "examples",
+    "fmt",
+}
 
 
 def run(*command: str | Path, **changed: str) -> subprocess.CompletedProcess[str]:

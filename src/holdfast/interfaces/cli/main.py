@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inbox": ("answering", "List what waits for a person."),
     "answer": ("answering", "Answer a question, or say yes or no to an operation."),
     "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
+    "figures": ("figures", "Show how often people overrule the agent."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
     "signal": ("ordering", "Give a run the event that it waits for."),
