@@ -153,6 +153,7 @@ def records() -> str:
         ("Of one operation", "records_operation"),
         ("Of the run", "records_run"),
         ("Of a transaction", "records_transaction"),
+        ("Of a message", "records_message"),
     )
     for title, inside in places:
         name = f"holdfast.model.{inside}"

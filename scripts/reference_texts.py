@@ -45,6 +45,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.run.Decide",
         "holdfast.agent.model_calls.ToolBox",
         "holdfast.model.outcome.Basis",
+        "holdfast.model.messages.Message",
     ),
     "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget", "holdfast.policies.Gate"),
     "`holdfast.plans`": (
@@ -191,6 +192,7 @@ NEXT: Final[dict[str, str]] = {
     "RunError": "See its kinds.",
     "RunSuspended": "Run the command in the message, or leave it to a worker.",
     "RunStopped": "`holdfast show RUN`; after a fix `holdfast resume RUN`. Never start it under a new id.",
+    "Interrupted": "Look at `facts` and `said`, and decide anew; nothing was sent. With `stop`, come to an end.",
     "RunBusy": "Wait for the process that drives it. Apps do this by themselves; commands tell you.",
     "ParameterMismatch": "Use another run id or business key, or the values that are on record.",
     "AmbiguousStep": "Start concurrent branches with `run.gather`, `run.map` or `run.task_group`.",

@@ -7,6 +7,7 @@ call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`, `Deferred`) sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -206,6 +207,23 @@ class RunStopped(RunError):
     def __init__(self, message: str, *, run: str, reason: str, known: str = "", next_step: str = "") -> None:
         super().__init__(message, run=run, known=known, next_step=next_step)
         self.reason = reason
+
+
+class Interrupted(RunError):
+    """A message came for the run, and what was about to be sent was not: its code hears it first.
+
+    `said` is the message, `by` whose it is, `facts` what was given with it: `run.facts` is corrected already. With
+    `stop` no new write of the run begins any more: each one raises this again.
+    """
+
+    def __init__(
+        self, said: str, *, run: str, by: str = "", facts: Mapping[str, object] | None = None, stop: bool = False
+    ) -> None:
+        super().__init__(f"{by or 'somebody'} told run {run}: {said}", run=run, known="nothing new was sent since")
+        self.said = said
+        self.by = by
+        self.facts = dict(facts or {})
+        self.stop = stop
 
 
 class RunBusy(RunError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.agent.hearing import heard, heard_reading
+from msgspec.structs import replace
+
+from holdfast.agent.hearing import heard, heard_reading, interruption_of
 from holdfast.agent.outcomes import outcome_from, read_outcome
-from holdfast.engine.scopes import SCOPE
-from holdfast.engine.steps import Call, operate, read
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.steps import Call, Told, operate, read
 from holdfast.errors import OutsideRun, UsageError
-from holdfast.model.outcome import Outcome
+from holdfast.model.outcome import INTERRUPTED, STOPPED, Basis, Outcome
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
@@ -28,8 +30,7 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
                 return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
             except ValueError:
                 pass  # a stored result that no longer fits is reported below
-        engine = scope.instance.engine
-        outcome = outcome_from(tool, arguments, told, scope.instance.run, engine.identity.namespace)
+        outcome = _told(tool, arguments, told, scope)
     else:
         outcome = await outcome_of(tool, arguments, step, at_once=at_once)
     if outcome.status == "succeeded" and not outcome.code:
@@ -61,4 +62,15 @@ async def outcome_of(
         return read_outcome(tool, arguments, record, scope.instance.run)
     told = await operate(scope, call)
     heard(scope, told)
-    return outcome_from(tool, arguments, told, scope.instance.run, scope.instance.engine.identity.namespace)
+    return _told(tool, arguments, told, scope)
+
+
+def _told(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, scope: Scope) -> Outcome[R]:
+    """The outcome as its caller is given it; where a message called it off, with what was said."""
+    instance = scope.instance
+    outcome = outcome_from(tool, arguments, told, instance.run, instance.engine.identity.namespace)
+    said = interruption_of(scope, told)
+    if said is None:
+        return outcome
+    basis, code = Basis("person", said.by, said.said), STOPPED if said.stop else INTERRUPTED
+    return replace(outcome, basis=basis, code=code, reason=said.message, facts=said.facts)

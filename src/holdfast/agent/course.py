@@ -21,12 +21,13 @@ from holdfast.agent.grounds import APPROVE, Grounds
 from holdfast.agent.transactions import on_commit
 from holdfast.engine import values
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
-from holdfast.errors import ArgumentError, NewPlanNeeded, PlanAborted, PlanStepFailed
+from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanStepFailed
 from holdfast.model.canonical import forms
 from holdfast.model.contract import Contract
 from holdfast.model.facts import Shaken
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
+from holdfast.model.reports import told_by
 from holdfast.model.values_planned import parse_planned
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
@@ -77,15 +78,23 @@ class Course:
         self._grounds.begin(self._scope.path)
         try:
             failure = await self._steps()
-            if failure is None or (isinstance(failure, NewPlanNeeded) and failure.corrected):
-                shaken = await self._grounds.shaken(self._scope)
-                failure = failure if shaken is None else self._new_plan(shaken)
+            if failure is None or isinstance(failure, Interrupted) or _corrected(failure):
+                failure = await self._whole(failure)
             if failure is not None:
                 raise failure
             self._grounds.kept(step.id for step in self._plan.steps if step.hold and step.id in self._results)
         finally:
             self._grounds.end()
         return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
+
+    async def _whole(self, failure: BaseException | None) -> BaseException | None:
+        """What corrections, also those that came with a message, did to the plan as a whole."""
+        shaken = await self._grounds.shaken(self._scope)
+        if shaken is None:
+            return failure
+        needed = self._new_plan(shaken)
+        needed.__cause__ = failure if isinstance(failure, Interrupted) else None
+        return needed
 
     async def _steps(self) -> BaseException | None:
         """Perform the steps; the first failure, if there is one."""
@@ -208,6 +217,9 @@ class Course:
     async def _call(self, step: PlanStep, tool: AnyTool, arguments: dict[str, Any]) -> Outcome[Any]:
         self._grounds.sending(step.id)
         outcome: Outcome[Any] = await outcome_of(tool, arguments, None)
+        if told_by(outcome) is not None:
+            self._grounds.sent(step.id, done=False, effect=False)
+            raise outcome.error()
         effect = tool.contract.effect == "write" and outcome.status not in {"failed", "cancelled"}
         self._grounds.sent(step.id, done=outcome.status == "succeeded", effect=effect)
         return outcome
@@ -282,6 +294,10 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
 async def approved(scope: Scope, key: str, what: str) -> bool:
     """A person's word on exactly this."""
     return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), Limit(), f"{APPROVE}-{key}"))
+
+
+def _corrected(failure: BaseException) -> bool:
+    return isinstance(failure, NewPlanNeeded) and bool(failure.corrected)
 
 
 def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:

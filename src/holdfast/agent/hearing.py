@@ -10,20 +10,36 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.engine.instance import Instance
+from holdfast.engine.interrupting import hear, interruption
+from holdfast.engine.learning import learned
 from holdfast.engine.scopes import Scope
 from holdfast.engine.steps import Told
+from holdfast.errors import Interrupted
 from holdfast.model import records as r
-from holdfast.model.facts import Correction, Fact
+from holdfast.model.facts import Fact
 from holdfast.model.ids import operation_id
+from holdfast.model.messages import was_interrupted
 
 
 def heard(scope: Scope, told: Told) -> None:
-    """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call."""
+    """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call.
+
+    A call that a message called off tells the message.
+    """
     operation = told.operation
+    if scope.instance.history.messages is not None and was_interrupted(operation):
+        hear(scope, told.step)
     for attempt in told.heard:
         if attempt.end is not None and attempt.end.facts:
             _learn(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
+
+
+def interruption_of(scope: Scope, told: Told) -> Interrupted | None:
+    """What its caller is told in place of an outcome, where a message called the operation off."""
+    messages = scope.instance.history.messages
+    if messages is None or not was_interrupted(told.operation):
+        return None
+    return interruption(scope.instance.run, messages.told_at(told.step))
 
 
 def heard_at_commit(scope: Scope, transaction: str) -> None:
@@ -47,22 +63,3 @@ def _learn(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Rep
     for fact in facts:
         value = msgspec.json.decode(fact.value)
         learned(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)
-
-
-def learned(instance: Instance, fact: Fact, by: str = "") -> Correction | None:
-    """Take a fact. Where it corrects what steps of a plan under way rely on, nothing more is sent for them.
-
-    That is on record: whoever recovers the run does not send it either.
-    """
-    known = instance.known
-    correction = known.learn(fact, by)
-    if correction is None:
-        return None
-    if correction != Correction(fact.name):
-        known.corrections.append(correction)
-    steps = {*correction.dropped, *correction.underway} & known.planned.keys() - instance.history.given_up
-    if steps:
-        why = f"{fact.name} was corrected"
-        instance.ride(r.StepsDropped(steps=tuple(sorted(steps)), why=why, **instance.stamp()))
-        instance.wake()
-    return correction

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.grounds import APPROVE
-from holdfast.agent.hearing import learned
 from holdfast.engine import values
 from holdfast.engine.instance import Instance
+from holdfast.engine.learning import learned
 from holdfast.engine.questions import answer_post
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring

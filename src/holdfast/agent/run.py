@@ -23,8 +23,10 @@ from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import timers, values
+from holdfast.engine.interrupting import look
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
+from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
 from holdfast.model.question import Scalar
@@ -174,6 +176,13 @@ class Run:
         the end of `timeout` the default stands in for it. Raises `TimeoutError` where there is no default.
         """
         return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
+
+    async def messages(self) -> tuple[Message, ...]:
+        """What was told to this run (`holdfast tell`) and was not heard yet, for code that looks by itself.
+
+        What is not looked at comes as `Interrupted`, where the next write would begin, or at a wait.
+        """
+        return tuple(message_of(record) for record in await look(self.scope()))
 
     def memory(self, user: str) -> UserMemory:
         """What is known about a user, across runs: `await run.memory("ann").recall()`."""

@@ -7,7 +7,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
-from holdfast.agent.hearing import heard, heard_at_commit
+from holdfast.agent.hearing import heard, heard_at_commit, interruption_of
 from holdfast.agent.outcomes import outcome_from
 from holdfast.agent.tool import Tool
 from holdfast.engine.scopes import SCOPE, Scope
@@ -71,6 +71,8 @@ async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any])
     """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
     told = await operate(scope, Call(tool, arguments, tool.step, hold=True))
     heard(scope, told)
+    if (interrupted := interruption_of(scope, told)) is not None:
+        raise interrupted
     return Held(tool, arguments, told, scope)
 
 

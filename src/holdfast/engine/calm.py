@@ -21,7 +21,9 @@ class Calm:
 def calm_of(instance: Instance, tool: ToolCode) -> Calm | None:
     """What holds for operations of this tool if nothing stands in the way of this run, else None."""
     engine, history = instance.engine, instance.history
-    if history.cancelled is not None or history.paused is not None or engine.pauses or engine.breakers.troubled:
+    if history.cancelled is not None or history.paused is not None or history.messages is not None:
+        return None
+    if engine.pauses or engine.breakers.troubled:
         return None
     return instance.calm.get(tool.digest) or _first_calm(instance, tool)
 

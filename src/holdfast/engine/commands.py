@@ -13,6 +13,7 @@ from holdfast.engine.approvals import VERDICTS, Codes, Verdict, verdict_of
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
+from holdfast.engine.learning import drop
 from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
 from holdfast.engine.tooling import ToolCode
@@ -31,10 +32,11 @@ _LOG: Final = logging.getLogger("holdfast")
 BROUGHT: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
 Word = Literal[
-    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "transaction",
-    "undo",
+    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "tell",
+    "transaction", "undo",
 ]  # fmt: skip
-About: TypeAlias = Verdict | r.Resolved | r.LateReport | r.TransactionResolved | r.TransactionAborting
+AboutMore: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
+About: TypeAlias = Verdict | r.Resolved | r.LateReport | AboutMore
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,8 +71,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return (replace(applied, note=f"refused: {command.after} answered first"),)
     if record is None:
         return (applied,)
-    if isinstance(record, (r.TransactionResolved, r.TransactionAborting)):
-        return _about_transaction(history, record, applied, stamp)
+    if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
+        return _about_more(history, record, applied, stamp)
     operation = history.operations.get(record.step)
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
@@ -107,10 +109,12 @@ def _reported(
     return (applied, _dated(report, stamp), *contradiction(operation, report, stamp))
 
 
-def _about_transaction(
-    history: RunHistory, record: r.TransactionResolved | r.TransactionAborting, applied: r.CommandApplied, stamp: Stamp
+def _about_more(
+    history: RunHistory, record: AboutMore, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
-    """A person's word on a parked transaction, or the order to call one off (the whole run is one, once it ended)."""
+    """A message, a word on a parked transaction, or the order to call one off (the whole run is one, once it ended)."""
+    if isinstance(record, r.MessageReceived):
+        return (replace(record, entry=applied.entry, **stamp),)
     before = history.transactions.get(record.transaction)
     phase: str = before.phase if before is not None else "new"
     possible = phase in TRANSACTION_MOVES[type(record)][0]
@@ -182,6 +186,7 @@ async def take_commands(instance: Instance) -> None:
 
 async def _take(instance: Instance, entry: Entry) -> None:
     await _recall(instance, entry)
+    await instance.room()
     codes = Codes(instance.engine.tools, instance.engine.identity.secret)
     records = records_for(instance.history, entry, instance.stamp(), codes)
     await instance.append(*records, posts=posts_for(instance.history, records))
@@ -190,6 +195,10 @@ async def _take(instance: Instance, entry: Entry) -> None:
             _act(instance, record)
         elif isinstance(record, (r.Resolved, r.LateReport, *VERDICTS)):
             instance.settled(record.step)
+        elif isinstance(record, r.MessageReceived):
+            for fact in record.facts:
+                drop(instance, instance.known.resting_on(fact.name, msgspec.json.decode(fact.value)), fact.name)
+            instance.stir()
         elif isinstance(record, r.TransactionAborting):
             now = instance.engine.seams.clock.wall_ms()
             instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))

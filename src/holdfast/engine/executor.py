@@ -18,6 +18,7 @@ from holdfast.engine.company import on_its_last_chance
 from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
+from holdfast.engine.interrupting import hearing, may_still_begin
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.owners import account_for_owners
 from holdfast.engine.parking import park, what_is_asked
@@ -31,7 +32,7 @@ from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.decide import proven_by
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL
+from holdfast.model.outcome import FINAL, INTERRUPTED
 from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
@@ -164,6 +165,9 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     recorded = flight.recorded
     started = _started(flight, operation, now, first=not recorded)
     engine.seams.crash.reached("before_intent")
+    others = flight.instance.log.alone is not None or flight.instance.history.messages is not None
+    if others and flight.journaled and not await may_still_begin(flight, operation, now):
+        return
     flight.started = started
     try:
         posts = taking_posts(flight) if operation.intent.meets_others else ()
@@ -301,16 +305,19 @@ async def _record_outcome(
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if operation.attempts or flight.recorded or not flight.journaled else (flight.planned(),)
+    heard = hearing(flight) if move.code == INTERRUPTED else ()
     if move.status == "succeeded" and (items := items_of(flight, operation, proof)):
         await note_with_items(flight, (*first, record), posts, items)
     else:
-        await flight.note(*first, record, ride=_rides(flight, move, operation, end), posts=posts)
+        await flight.note(*first, *heard, record, ride=_rides(flight, move, operation, end), posts=posts)
     flight.instance.settled(flight.step)
 
 
 def _rides(flight: Flight, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
     """Whether losing this record costs no more than asking the system again."""
     contract = flight.contract(operation)
+    if move.code == INTERRUPTED and move.status == "cancelled":
+        return True  # nothing was sent, and the message calls it off again
     if move.status != "succeeded" or not contract.rides:
         return False
     return contract.verifies or not (operation.key_unread or (end is not None and not end.key_read))

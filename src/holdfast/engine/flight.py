@@ -206,16 +206,29 @@ class Flight(msgspec.Struct, eq=False):
                 return "aborting"
             if intent.hold and any(one.phase != "open" for one in around(self.step, history.transactions)):
                 return ""
-        return stop_of(self.instance) or self._dropped()
+        return stop_of(self.instance) or self._dropped() or self._told(operation)
 
     def _dropped(self) -> Stop:
         """Whether this belongs to a step of a plan that rested on what was corrected."""
         return "corrected" if any(encloses(one, self.step) for one in self.instance.history.given_up) else ""
 
-    async def note(self, *records: r.OperationRecord, ride: bool = False, posts: tuple[Post, ...] = ()) -> None:
+    def _told(self, operation: OperationState) -> Stop:
+        """Whether a message stands in the way of a new write: nobody who began or waits for this one has heard it."""
+        messages = self.instance.history.messages
+        if messages is None or not self.journaled or operation.may_have_landed:
+            return ""
+        if self.step in messages.called_off:
+            return "told"
+        new = not operation.attempts and self.scope is not None
+        return "told" if new and self.scope is not None and news_for(self.scope) else ""
+
+    async def note(
+        self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = ()
+    ) -> None:
         """Record what happened to this operation. A read keeps it in memory."""
         if not self.journaled:
             for record in records:
+                assert not isinstance(record, r.MessageHeard), "a read is not called off by a message"
                 self.state = apply(self.state, record, self.instance.history.boot)
             return
         instance = self.instance
@@ -302,6 +315,12 @@ def flight_of(instance: Instance, step: str) -> Flight:
         return flight
     tool = instance.engine.tools.get(instance.history.operations[step].intent.tool)
     return Flight(instance, step, tool, None)
+
+
+def news_for(scope: Scope) -> bool:
+    """Whether the code of this branch has a message to hear before its next write, or was told to stop."""
+    messages = scope.instance.history.messages
+    return messages is not None and (messages.stop > 0 or messages.last > scope.host.heard)
 
 
 def stop_of(instance: Instance) -> Stop:

@@ -20,9 +20,10 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
 from holdfast.model import records as r
+from holdfast.model.deliveries import Delivery
 from holdfast.model.facts import Known
 from holdfast.model.operation import OperationState
-from holdfast.model.run import Delivery, RunHistory
+from holdfast.model.run import RunHistory
 from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 PASSES: Final = 24
+_STIRRED: Final = {"operation", "question", "event", "timer"}  # these look again, and wait on where nothing changed
 _MAY_TROUBLE: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 
@@ -93,6 +95,7 @@ class Instance:
         self.evicted: Sealed | None = None
         self.left: set[str] = set()  # transactions whose end code was told
         self.known: Final = Known()
+        self.learned: Final[set[int]] = set()  # messages whose facts the run knows
         self._skip_taken()
 
     # --- time and records ------------------------------------------------------------------------------
@@ -134,6 +137,11 @@ class Instance:
         """The journal refused an attempt of `step`, so there is none: the history is as it was before."""
         self.history.withdraw(step, before)
         self._stored_contracts &= self.history.contracts.keys()
+
+    async def room(self) -> None:
+        """Return when no append is under way that the ledger may still refuse: what is recorded next is in order."""
+        while self._checking is not None and not self._checking.done():
+            await asyncio.wait({self._checking})
 
     async def settle_writes(self) -> None:
         """Return when everything that this instance has recorded is durable."""
@@ -321,6 +329,13 @@ class Instance:
         for name, waker in list(self.wakers.items()):
             if (step is None or name == step) and not waker.done():
                 waker.set_result(None)
+
+    def stir(self) -> None:
+        """Something came that everybody has to know of: let whoever waits look at his situation again."""
+        self.wake()
+        for waiting, pause in list(self.pauses.items()):
+            if pause.kind in _STIRRED:
+                ring(waiting)
 
     def settled(self, step: str) -> None:
         """Tell whoever waits for this operation that something about it is final."""

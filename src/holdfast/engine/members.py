@@ -9,8 +9,9 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.tooling import ToolCode
 from holdfast.model.boundaries import members_of
 from holdfast.model.closing import CONFIRM, UNDO, Member, serving
+from holdfast.model.deliveries import Span
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory, Span
+from holdfast.model.run import RunHistory
 from holdfast.model.situation import Reading
 from holdfast.model.transactions import Transaction
 

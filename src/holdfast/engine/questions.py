@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
+from holdfast.engine.interrupting import interruption_at, interrupts
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
@@ -35,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 @sealing
 async def ask(scope: Scope, question: Question, wanted: Wanted, step: str | None = None) -> Answered:
-    """The first answer, or what the deadline gave. The same on replay."""
+    """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came."""
     instance = scope.instance
     instance.check()
     name = scope.step("ask", step)
@@ -43,12 +44,14 @@ async def ask(scope: Scope, question: Question, wanted: Wanted, step: str | None
         if instance.history.transactions:
             await may_begin(scope, name)
         _put(instance, name, question, wanted)
-        while not await _answered(instance, name):
+        while not await _answered(instance, name) and not interrupts(scope, name):
             await _pause(scope, name)
     _same(instance, name, question)
     await instance.take_turn(scope, name)
-    answer = instance.history.answers[name]
+    answer, interrupted = instance.history.answers[name], interruption_at(scope, name)
     instance.forget(name)
+    if interrupted is not None:
+        raise interrupted
     assert isinstance(answer, r.EventReceived), answer
     return msgspec.json.decode(answer.payload, type=Answered)
 

@@ -16,12 +16,14 @@ from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
 from holdfast.model.ids import NAME_LIMIT, can_name
-from holdfast.model.transactions import named
+from holdfast.model.transactions import base_of, named
 
 if TYPE_CHECKING:
     from holdfast.engine.instance import Instance
     from holdfast.engine.timers import TimeLimit
 
+_AGAIN: Final = "~"
+"""Marks, among the counts of a branch, how often a step that code named may come again; no step is named like that."""
 SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=None)
 
 
@@ -30,12 +32,13 @@ class Scope:
 
     `host` is the branch whose task this is: itself, except in a section. Only a host has children, time
     limits and a say in whether the run rests: `working` is set while the runtime does something for its
-    task, `waiting` while that (or the task) only waits.
+    task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: its own
+    code was told, or that of the branch which began it, or of one that it began and that has ended.
     """
 
     __slots__ = (
-        "alive", "children", "counts", "host", "instance", "limits", "parent", "path", "started", "task", "waiting",
-        "working",
+        "alive", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "started", "task",
+        "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
@@ -51,6 +54,7 @@ class Scope:
         self.alive = True
         self.waiting = 0
         self.working = 0
+        self.heard = 0
 
     def step(self, name: str, explicit: str | None = None) -> str:
         """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
@@ -67,14 +71,22 @@ class Scope:
         if explicit is None:
             return f"{base}#{count}"
         if count > 1:
+            if count <= self.counts.get(base + _AGAIN, 0) + 1:
+                return named(base, count)
             raise UsageError(
                 f"the step {base!r} is named twice in one run", next_step="give every explicit step its own name"
             )
         return base
 
+    def again(self, step: str) -> None:
+        """The step was called off before anything was sent: code may take one of that name again."""
+        base = base_of(step)
+        self.counts[base + _AGAIN] = self.counts.get(base + _AGAIN, 0) + 1
+
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
         scope = Scope(self.instance, self._path_of(name), self.host)
+        scope.heard = self.host.heard
         self.host.children[scope] = None
         return scope
 
@@ -112,6 +124,7 @@ class Scope:
         """Branches that outlive this one belong to the one above."""
         self.alive = False
         if self.parent is not None:
+            self.parent.heard = max(self.parent.heard, self.heard)
             for child in self.children:
                 child.parent = self.parent
             self.parent.children |= self.children

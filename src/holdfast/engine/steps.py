@@ -15,7 +15,7 @@ import msgspec
 from holdfast.engine.boundary import sealing
 from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
-from holdfast.engine.flight import Flight, flight_of
+from holdfast.engine.flight import Flight, flight_of, news_for
 from holdfast.engine.instance import Instance
 from holdfast.engine.members import parts_of
 from holdfast.engine.rest import Ending, Pause
@@ -25,9 +25,10 @@ from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
+from holdfast.model.deliveries import Delivery
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.run import PENDING, Delivery
+from holdfast.model.run import PENDING
 from holdfast.model.transactions import around
 
 
@@ -197,9 +198,12 @@ def _not_a_read(instance: Instance, step: str) -> None:
 
 
 async def _clear(scope: Scope) -> None:
-    """A new write waits while another one is unknown, or was left by its caller in mid-flight."""
+    """A new write waits while another one is unknown, or was left by its caller in mid-flight.
+
+    Where a message has to be heard first nothing will be sent, and there is nothing to wait for.
+    """
     instance = scope.instance
-    while (blocker := instance.blocker()) is not None:
+    while (blocker := instance.blocker()) is not None and not news_for(scope):
         await instance.wait(scope, instance.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 

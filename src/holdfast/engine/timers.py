@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
+from holdfast.engine.interrupting import interruption_at, interrupts
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
@@ -38,12 +39,14 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
         if instance.history.transactions:
             await may_begin(scope, name)
         await _set_timer(instance, name, ms, event)
-        while not await _rings(instance, name, event):
+        while not await _rings(instance, name, event) and not interrupts(scope, name):
             timer = instance.history.timers[name]
             await _pause(scope, name, timer, event)
     await instance.take_turn(scope, name)
-    answer = instance.history.answers[name]
+    answer, interrupted = instance.history.answers[name], interruption_at(scope, name)
     instance.forget(name)
+    if interrupted is not None:
+        raise interrupted
     return answer if isinstance(answer, r.EventReceived) else None
 
 

@@ -10,6 +10,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.closing import call_off, start_closing
 from holdfast.engine.ends import describe
 from holdfast.engine.instance import Instance
+from holdfast.engine.interrupting import before_commit
 from holdfast.engine.members import Members
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
@@ -49,6 +50,8 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if gone is not None and gone.name != name and exit_of(name) not in history.exits:
         raise await aborted(section, gone) from error
     state = history.transactions[name]
+    if error is None and history.messages is not None:
+        error = await before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
     if state.phase == "open":
         await _close(section, name, error)
     elif error is not None and not state.backward:
@@ -58,6 +61,15 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     state = history.exits[exit_of(name)]
     if state.backward:
         raise _error(instance, state) from error
+
+
+def _sends(section: Scope, name: str) -> bool:
+    """Whether something leaves when this boundary commits: what is held in it, or a confirmation."""
+    instance = section.instance
+    if any(one.name != name and not one.over for one in around(name, instance.history.transactions)):
+        return False  # that is for the outer one
+    state = instance.history.transactions[name]
+    return not isinstance(close(state, Members(instance, name).now()), Finish)
 
 
 async def _close(section: Scope, name: str, error: BaseException | None) -> None:

@@ -120,6 +120,8 @@ class Looking:
             )
         if history.status in {"completed", "stopped", "undone"}:
             raise UsageError(f"run {run} is {history.status}: nobody waits for an answer")
+        if isinstance(history.answers.get(step), r.MessageHeard):
+            raise UsageError(f"{name} was called off: a message came for the run", next_step=f"holdfast show {run}")
         return history.questions[step]
 
     async def has_used(self, tool: str, *, runs: int = 200) -> bool:

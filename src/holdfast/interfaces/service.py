@@ -32,6 +32,7 @@ from holdfast.interfaces.approving import (
     refusal_of,
     stand_in_of,
 )
+from holdfast.interfaces.interrupting import checked_hears, message_from
 from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
@@ -188,6 +189,29 @@ class Service:
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
         """Call the run off: nothing more is sent; what is unsent is cancelled."""
         return await self._order(run, "cancel", by, why)
+
+    async def tell(
+        self,
+        run: str,
+        text: str,
+        *,
+        by: str,
+        facts: Mapping[str, Any] | None = None,
+        stop: bool = False,
+        once: str = "",
+    ) -> Applied:
+        """Tell a run something: no new write of it begins before its code has heard that, or at all with `stop`.
+
+        `facts` correct what it knows. `once` names the message: telling it again changes nothing. It is durable on
+        return, and wakes a run that rests. Raises `UsageError` where the run has ended, or for another message of
+        that name.
+        """
+        message = message_from(text, by, facts or {}, stop=stop)
+        checked_hears(await self.row(run))
+        entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
+        if not entry.fresh and msgspec.json.decode(entry.body, type=Command).record != message:
+            raise UsageError(f"run {run} was told something else under the name {once}")
+        return await self._apply(run)
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
         """Let the run rest before its next step."""

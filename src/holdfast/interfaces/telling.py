@@ -160,6 +160,12 @@ def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
     return [*notes, ("model", ", ".join(facts))] if facts else notes
 
 
+def message_text(record: r.MessageReceived) -> str:
+    """Who told a run what."""
+    facts = ", ".join(f"{fact.name} is {stored(fact.value, 100)}" for fact in record.facts)
+    return f"{record.by}: {record.text}" + (f" ({facts})" if facts else "") + (", and to stop" if record.stop else "")
+
+
 def answered_text(answer: Answered) -> str:
     """Who gave which answer to a question."""
     if answer.by:
@@ -248,6 +254,8 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
     match record:
         case r.RunSuspended():
             return "suspended", record.reason
+        case r.MessageReceived():
+            return "told", message_text(record)
         case r.StepsDropped():
             return "dropped", f"{', '.join(record.steps)}: {record.why}"
         case r.RunUndone():

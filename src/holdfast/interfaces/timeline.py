@@ -15,6 +15,7 @@ from holdfast.interfaces.telling import (
     answered_text,
     decision_notes,
     end_text,
+    message_text,
     moment,
     read_text,
     record_note,
@@ -89,6 +90,7 @@ class _Teller:
         self.entries: list[Entry] = []
         self.steps: dict[str, Entry] = {}
         self.calls: dict[tuple[str, int], Note] = {}
+        self.messages: dict[int, Entry] = {}
 
     def hear(self, record: r.Record) -> None:
         self.history.add(record)
@@ -99,6 +101,7 @@ class _Teller:
 
     def told(self) -> Timeline:
         started = self.history.started
+        self._unheard()
         for step, operation in {**self.history.former, **self.history.operations}.items():
             self._finish(self.steps[step], operation)
         return Timeline(
@@ -185,6 +188,8 @@ class _Teller:
                 self._asked(record)
             case r.Delivered() | r.CallerLeft():
                 self._delivery(record)
+            case r.MessageHeard():
+                self._heard(record)
             case _:
                 self._of_run(record)
 
@@ -233,8 +238,30 @@ class _Teller:
         )
         self._entry(record.step, record.at, "write").notes.append(note)
 
+    def _heard(self, record: r.MessageHeard) -> None:
+        messages = self.history.messages
+        said = " and ".join(message_text(one) for one in messages.told_at(record.step)) if messages is not None else ""
+        if not said:
+            return
+        if (entry := self.steps.get(record.step)) is None:
+            entry = self._entry(record.step, record.at, "event")
+            entry.status, entry.text = "heard", said
+            return
+        if record.step not in self.history.operations:
+            entry.mark, entry.status = "off", "called off"
+        entry.notes.append(Note(record.at, "heard", said))
+
+    def _unheard(self) -> None:
+        """Say of what the run was told and its code was not."""
+        for message in () if self.history.messages is None else self.history.messages.unheard:
+            self.messages[message.entry].notes.append(Note(message.at, "unheard", "its code has not heard it"))
+
     def _of_run(self, record: r.RunRecord) -> None:
         label, text = record_note(record)
+        if isinstance(record, r.MessageReceived):
+            self.messages[record.entry] = entry = Entry(record.at, "run", label, text=text, notes=[])
+            self.entries.append(entry)
+            return
         if isinstance(record, r.Claimed):
             claims = len(self.history.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")

@@ -17,7 +17,7 @@ from holdfast.model.case import EVIDENCE, RULE, Case, Rule
 from holdfast.model.contract import Contract
 from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import EXPIRED, FINAL, RETURNED
+from holdfast.model.outcome import EXPIRED, FINAL, INTERRUPTED, RETURNED
 from holdfast.model.proving import (
     next_reading,
     nothing_landed,
@@ -166,7 +166,7 @@ def _conflict(case: Case) -> Move | None:
 
 
 def _sending_ended(case: Case) -> Move | None:
-    """Cancel, deadline, budget, a correction, an aborting transaction, a stop, or a refusal after an ambiguous one."""
+    """Cancel, deadline, budget, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
     reason = _stop_reason(case)
     if not reason:
         return None
@@ -175,10 +175,11 @@ def _sending_ended(case: Case) -> Move | None:
         return Wait("the run has stopped", why="person", until_woken=True)
     if weight.column == "read":
         return Settle("sending ended", "failed", RULE, reason)
-    if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected"}:
-        return Settle("called off before it was sent", "cancelled", RULE, reason)
+    code = INTERRUPTED if case.situation.stop == "told" else ""
+    if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
+        return Settle("called off before it was sent", "cancelled", RULE, reason, code)
     if not weight.ambiguous:
-        return Settle("sending ended, nothing landed", "failed", RULE, reason)
+        return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
     return verify_or_unknown(case, reason)
 
 
@@ -212,6 +213,7 @@ _STOPS: Final = {
     "budget": "the budget is spent",
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
+    "told": "a message came for the run",
     "stopped": "the run has stopped",
 }
 

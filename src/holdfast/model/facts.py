@@ -134,6 +134,14 @@ class Known:
         dropped = tuple(step for step in leaning if step not in self.executed | self.underway)
         return Correction(fact.name, gone, dropped, executed, underway)
 
+    def resting_on(self, name: str, value: Any) -> set[str]:
+        """The steps of plans under way that rely on another value of this fact, or on what was inferred from it."""
+        before = self.facts.get(name)
+        if before is None or before.value == value:
+            return set()
+        wrong = {name, *self.inferred_from(name)}
+        return {step for step in self.planned if self.reliance.get(step, frozenset()) & wrong}
+
     def _same_plan(self, step: str, operation: str) -> bool:
         return step in self.planned and encloses(self.planned[step], operation)
 

@@ -98,6 +98,10 @@ ASKED_BACK: Final = "asked_back"
 """The code of an operation that a person asked something about instead of saying yes: the agent may propose it anew."""
 REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired"})
 """The codes of what was never sent because people did not say yes."""
+INTERRUPTED: Final = "interrupted"
+"""The code of an operation that was called off before anything landed, since a message came for its run."""
+STOPPED: Final = "stopped"
+"""As `interrupted`, where the message said to stop."""
 EXPIRED: Final = "expired"
 """The code of an operation that nobody said yes to in time."""
 

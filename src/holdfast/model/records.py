@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from holdfast.model.records_common import NOTHING, Raw
+from holdfast.model.records_message import MessageHeard, MessageReceived, MessageRecord
 from holdfast.model.records_operation import (
     ApprovalGranted,
     ApprovalRefused,
@@ -96,6 +97,9 @@ __all__ = [
     "HoldReleased",
     "Intent",
     "LateReport",
+    "MessageHeard",
+    "MessageReceived",
+    "MessageRecord",
     "OperationDeferred",
     "OperationHeld",
     "OperationParked",

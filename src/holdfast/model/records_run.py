@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
+from holdfast.model.records_message import MessageRecord
 from holdfast.model.records_operation import Reported
 from holdfast.model.records_transaction import TransactionRecord
 
@@ -211,4 +212,5 @@ RunRecord: TypeAlias = (
     | RunStopped
     | RunUndone
     | TransactionRecord
+    | MessageRecord
 )

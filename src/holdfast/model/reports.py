@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.errors import (
     Declined,
+    Interrupted,
     OperationCancelled,
     OperationFailed,
     OutcomeUnknown,
@@ -16,7 +17,7 @@ from holdfast.errors import (
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import ASKED_BACK, MISMATCH, REFUSALS, Outcome
+from holdfast.model.outcome import ASKED_BACK, INTERRUPTED, MISMATCH, REFUSALS, STOPPED, Basis, Outcome
 
 LOST = "result lost"
 
@@ -37,6 +38,9 @@ def error_of(outcome: Outcome[Any]) -> Exception:
             known="intent and attempt are recorded, the outcome is not",
             next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen",
         )
+    if (told := told_by(outcome)) is not None:
+        run, stop = outcome.operation.partition("/")[0], outcome.code == STOPPED
+        return Interrupted(told.note, run=run, by=told.name, facts=outcome.facts, stop=stop)
     if outcome.status == "cancelled":
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
     if outcome.code == MISMATCH:
@@ -66,7 +70,16 @@ def text_of(outcome: Outcome[Any]) -> str:
     return "\n".join(lines)
 
 
+def told_by(outcome: Outcome[Any]) -> Basis | None:
+    """Who said what, where a message came for the run and called this off."""
+    told = outcome.code in {INTERRUPTED, STOPPED} and outcome.basis is not None and outcome.basis.by == "person"
+    return outcome.basis if told else None
+
+
 def _said(outcome: Outcome[Any]) -> str:
+    if (told := told_by(outcome)) is not None:
+        do = "Do not call tools that change anything any more" if outcome.code == STOPPED else "Decide again"
+        return f"Not sent: {told.name or 'somebody'} says: {told.note}. {do}."
     match outcome.status:
         case "succeeded":
             shown = _shown(outcome.value)

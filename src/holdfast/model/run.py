@@ -8,11 +8,14 @@ out, and settled steps are then forgotten, so that a long run needs no more memo
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
+from functools import partial
+from typing import Final, Literal, TypeAlias, TypeGuard, get_args
 
 import msgspec
 
 from holdfast.model import records as r
+from holdfast.model.deliveries import Delivery, Span, turned_out_otherwise
+from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
 from holdfast.model.records_transaction import TransactionRecord
@@ -21,7 +24,9 @@ from holdfast.model.transactions import WHOLE_RUN, Transaction, around, base_of,
 from holdfast.model.transitions import MOVES, apply
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
-Answer: TypeAlias = r.ReadRecorded | r.DecisionRecorded | r.ValueRecorded | r.TimerFired | r.EventReceived
+Answer: TypeAlias = (
+    r.ReadRecorded | r.DecisionRecorded | r.ValueRecorded | r.TimerFired | r.EventReceived | r.MessageHeard
+)
 
 _ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived)
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
@@ -37,37 +42,9 @@ def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
     return type(record) in MOVES
 
 
-def _turned_out_otherwise(before: OperationState | None, after: OperationState) -> bool:
-    """Whether there is an effect that was not counted on, or none that was."""
-    if before is None:
-        return False
-    found = after.phase == "succeeded" and (before.phase == "unknown" or bool(after.overtaken))
-    return before.contradicted != after.contradicted or (found and not before.final)
-
-
 def exit_of(transaction: str) -> str:
     """The name under which code is told how a boundary ended; no step ends like that."""
     return transaction + "/"
-
-
-class Delivery(msgspec.Struct, gc=False):
-    """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`.
-
-    `attempts` is how many there were where it was told something before its outcome.
-    """
-
-    index: int
-    step: str
-    told: str = "outcome"
-    detail: str = ""
-    attempts: int = 0
-
-
-class Span(NamedTuple):
-    """From which record of the run to which one an operation went; `ended` is 0 while it goes on."""
-
-    begun: int
-    ended: int = 0
 
 
 class RunHistory:
@@ -116,6 +93,7 @@ class RunHistory:
         """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
         self.exits: dict[str, Transaction] = {}
         """Each boundary as it stood at its first end: what code is told about it, whatever is learned later."""
+        self.messages: Messages | None = None
         self.claims_without_progress = 0
         self.entry_seen = 0
         self.forked_from = ""
@@ -221,12 +199,12 @@ class RunHistory:
         self.operations[step] = operation
         if self.transactions or self.whole:
             self._measure(step, operation)
-            if _turned_out_otherwise(before, operation):
+            if turned_out_otherwise(before, operation):
                 self._raise(operation)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
-        if before is None and operation.intent.completes:
-            self.partial.add(operation.intent.completes)
+        if before is None and (operation.intent.completes or self.messages is not None):
+            self._begin(operation)
         if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
             return
         if self.told_unknown or self.left or self.transactions or operation.intent.serves:
@@ -235,6 +213,13 @@ class RunHistory:
             if operation.intent.serves or self.called_off(step) is not None:
                 return
         self._deliver(step)
+
+    def _begin(self, operation: OperationState) -> None:
+        """The first record of an operation that is a part of another, or that a message may stand in the way of."""
+        if operation.intent.completes:
+            self.partial.add(operation.intent.completes)
+        if self.messages is not None:
+            self.messages.begin(operation)
 
     def _raise(self, news: OperationState) -> None:
         """There is news: about an operation of code, or about a part of one after its compensation had begun."""
@@ -309,6 +294,8 @@ class RunHistory:
             for step in [step for step in self.deliveries if encloses(name, step)]:
                 self.dropped.add(self.deliveries.pop(step).index)
             self.former.update({step: one for step, one in self.operations.items() if encloses(name, step)})
+            if self.messages is not None:
+                self.messages.forget_those(partial(encloses, name))
             for steps in (self.operations, self.answers, self.timers, self.questions, self.decisions_begun):
                 for step in [step for step in steps if encloses(name, step)]:
                     del steps[step]
@@ -336,6 +323,8 @@ class RunHistory:
                 self._left(record.step)
             case r.StepsDropped():
                 self.given_up.update(record.steps)
+            case r.MessageReceived() | r.MessageHeard():
+                self._message(record)
             case r.CommandApplied():
                 self._command(record)
             case _:
@@ -367,8 +356,21 @@ class RunHistory:
                 assert isinstance(record, r.RunUndone), record
                 self.status, self.reason = "undone", f"undone by {record.by}"
 
+    def _message(self, record: r.MessageRecord) -> None:
+        messages = self.messages = self.messages or Messages()
+        if isinstance(record, r.MessageReceived):
+            self.entry_seen = max(self.entry_seen, record.entry)
+            messages.receive(record, self.operations.values())
+            return
+        messages.hear(record)
+        if record.step not in self.operations:  # an operation's outcome is what its code is told
+            self.answers[record.step] = record
+            self._deliver(record.step)
+
     def _left(self, step: str) -> None:
         self.left.add(step)
+        if self.messages is not None:
+            self.messages.forget(step)
         if step in self.deliveries:
             self.deliveries[step].told = "left"  # the outcome was there, the caller was not
         else:

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.contract import Contract, Repeat
 
-Stop = Literal["", "cancel", "deadline", "budget", "aborting", "corrected", "stopped"]
+Stop = Literal["", "cancel", "deadline", "budget", "aborting", "corrected", "told", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 

@@ -277,6 +277,7 @@ def test_a_pause_comes_before_the_breaker():
         ("budget", "the budget is spent"),
         ("aborting", "the transaction was called off"),
         ("corrected", "what it relied on was corrected"),
+        ("told", "a message came for the run"),
         ("stopped", "the run has stopped"),
     ],
 )
@@ -307,6 +308,15 @@ def test_what_landed_nowhere_is_left_to_the_reopening_of_a_stopped_run(story):
 @pytest.mark.parametrize("stop", ["cancel", "aborting", "corrected"])
 def test_what_was_never_sent_is_called_off_as_cancelled(stop):
     assert Story().sent("not_sent").says(stop=stop) == "cancelled: called off before it was sent"
+
+
+@pytest.mark.parametrize(("stop", "code"), [("cancel", ""), ("told", "interrupted")])
+def test_what_a_message_called_off_says_so(stop, code):
+    absent = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
+    for story in (Story().planned(), Story().sent("not_sent"), absent):
+        move = story.decide(stop=stop)
+        assert isinstance(move, m.Settle)
+        assert move.code == code
 
 
 def test_a_stop_stands_above_a_person_s_order():

@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "signal": ("ordering", "Give a run the event that it waits for."),
     "deliver": ("awaiting", "Bring the answer that an operation waits for."),
     "pending": ("awaiting", "List what is awaited, with deadlines."),
+    "tell": ("telling", "Say something to a run: its code hears it before it writes."),
     "cancel": ("ordering", "Call a run off: nothing more is sent."),
     "pause": ("ordering", "Let a run or a tool rest."),
     "unpause": ("ordering", "Let a paused run or tool go on."),

@@ -1,0 +1,105 @@
+"""What was said to a run, who of its code has heard it, and what was called off by it. A fold of records; pure.
+
+Each branch of code hears a message where it would begin its next write. What had been begun before the message came,
+and of which nothing can have landed, is called off by it: the code that waits for it hears there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import FINAL, INTERRUPTED
+from holdfast.model.records_message import MessageHeard, MessageReceived
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What somebody told a run: the text, whose it is, facts by name, whether to stop; `at_ms` is the wall clock."""
+
+    text: str
+    by: str
+    facts: Mapping[str, Any] = {}
+    stop: bool = False
+    at_ms: int = 0
+
+
+def message_of(record: MessageReceived) -> Message:
+    """The message as code reads it."""
+    facts = {fact.name: msgspec.json.decode(fact.value) for fact in record.facts}
+    return Message(record.text, record.by, facts, record.stop, record.at)
+
+
+class Messages:
+    """The messages of one run, by the ledger entries that they are; those entries rise with time."""
+
+    def __init__(self) -> None:
+        self.received: dict[int, MessageReceived] = {}
+        self.heard: dict[str, tuple[int, ...]] = {}
+        """What was told at which step."""
+        self.called_off: dict[str, int] = {}
+        """Operations that were open, with nothing landed, when that message came."""
+        self.stop = 0
+        """The first message that said to stop."""
+
+    @property
+    def last(self) -> int:
+        """The newest message."""
+        return max(self.received)
+
+    @property
+    def unheard(self) -> tuple[MessageReceived, ...]:
+        """Those that no code was told of, in order."""
+        told = {entry for entries in self.heard.values() for entry in entries}
+        return tuple(message for entry, message in sorted(self.received.items()) if entry not in told)
+
+    def receive(self, record: MessageReceived, operations: Iterable[OperationState]) -> None:
+        """A message came while these operations were on record."""
+        self.received[record.entry] = record
+        if record.stop and not self.stop:
+            self.stop = record.entry
+        for operation in operations:
+            if _of_code(operation) and operation.phase not in FINAL and not operation.may_have_landed:
+                self.called_off.setdefault(operation.step, record.entry)
+
+    def begin(self, operation: OperationState) -> None:
+        """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either."""
+        waiting = self.unheard
+        if _of_code(operation) and (waiting or self.stop):
+            self.called_off[operation.step] = waiting[0].entry if waiting else self.stop
+
+    def hear(self, record: MessageHeard) -> None:
+        """Code was told, at this step."""
+        self.heard[record.step] = record.messages
+
+    def forget(self, step: str) -> None:
+        """Whoever heard this is gone, or its way is not taken any more: it was not heard there."""
+        self.heard.pop(step, None)
+
+    def forget_those(self, gone: Callable[[str], bool]) -> None:
+        """As `forget`, for every such step."""
+        for step in [step for step in self.heard if gone(step)]:
+            del self.heard[step]
+
+    def told_at(self, step: str) -> tuple[MessageReceived, ...]:
+        """What code was told at this step."""
+        return tuple(self.received[entry] for entry in self.heard.get(step, ()))
+
+    def since(self, entry: int) -> tuple[int, ...]:
+        """The messages after this one; where there are none, that which said to stop."""
+        found = tuple(one for one in sorted(self.received) if one > entry)
+        return found or ((self.stop,) if self.stop else ())
+
+
+def was_interrupted(operation: OperationState) -> bool:
+    """Whether a message called it off: its caller is told the message, rather than an outcome."""
+    return operation.code == INTERRUPTED and operation.basis is not None and operation.basis.by == "rule"
+
+
+def _of_code(operation: OperationState) -> bool:
+    """Whether code waits for it: not what serves another operation, and not what is held for a commit."""
+    return not (
+        operation.intent.serves or operation.intent.completes or operation.released or operation.phase == "held"
+    )

@@ -1,0 +1,80 @@
+"""`holdfast tell`: a person changes their mind, and the run hears it before it writes."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+DESK = '''
+from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.errors import Interrupted
+
+
+@tool(gate="true", idempotency=Key.forever())
+def book(airport: str) -> str:
+    """Book a flight."""
+    return f"{airport} {len(current_operation().key) > 0}"
+
+
+@agent(run_id="trip-{name}", tools=[book])
+async def desk(run: Run, name: str) -> str:
+    """Fly to Kennedy, if nobody wants anything else."""
+    await run.facts.learn("airport", "JFK", source="the request")
+    while True:
+        try:
+            return await book(run.facts.values()["airport"])
+        except Interrupted as told:
+            if told.stop:
+                return f"{told.by} said {told.said}"
+'''
+
+
+@pytest.fixture
+def asked(holdfast: Lab) -> Lab:
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
+    return holdfast
+
+
+def test_a_fact_changes_what_is_asked_and_sent(asked: Lab):
+    said = asked("tell", "trip-ann", "I wanted LaGuardia", "--fact", "airport=LGA", "--by", "ann")
+    assert said.lines == [
+        "trip-ann is told. Its code hears it before its next write.",
+        "Next: holdfast resume trip-ann",
+    ]
+    assert "its code has not heard it" in asked("show", "trip-ann").words
+    assert asked("resume", "trip-ann").status == 3
+    (item,) = asked("inbox", "--json").json
+    assert (item["item"], "LGA" in item["asks"]) == ("trip-ann/book#2", True)
+    shown = asked("show", "trip-ann").words
+    assert 'told ann: I wanted LaGuardia (airport is "LGA")' in shown
+    assert 'heard ann: I wanted LaGuardia (airport is "LGA")' in shown
+    assert "its code has not heard it" not in shown
+    assert asked("answer", "trip-ann/book#2", "yes", "--by", "bea").status == 0
+    assert asked("resume", "trip-ann").out == '"LGA True"\n'
+
+
+def test_to_stop_is_told_as_json(asked: Lab):
+    told = asked("tell", "trip-ann", "--stop", "--by", "ann", "--once", "m1", "--fact", "seats=2", "--json").json
+    assert (told["text"], told["stop"], told["facts"], told["applied"]) == ("", True, {"seats": 2}, True)
+    assert asked("resume", "trip-ann").out == '"ann said stop"\n'
+    late = asked("tell", "trip-ann", "after all, go", "--by", "ann")
+    assert (late.status, "nobody hears" in late.err) == (2, True)
+
+
+def test_what_says_nothing_is_refused(asked: Lab):
+    for given, why in ((("--fact", "airport"), "NAME=VALUE"), ((), "says nothing"), (("--fact", "=1"), "NAME=VALUE")):
+        refused = asked("tell", "trip-ann", *given)
+        assert (refused.status, why in refused.err) == (2, True), refused.err
+    assert asked("tell", "trip-bob", "hello").status == 2
+
+
+def test_a_message_that_nobody_heard_is_shown(holdfast: Lab):
+    holdfast.directory.joinpath("desk.py").write_text(
+        DESK.replace("while True", "await run.wait_for('go')\n    while True")
+    )
+    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
+    assert holdfast("tell", "trip-ann", "hello", "--by", "ann").status == 0
+    assert holdfast("resume", "trip-ann").status == 1
+    shown = holdfast("show", "trip-ann").words
+    assert "heard ann: hello" in shown
+    assert "stopped error: Interrupted: ann told run trip-ann: hello" in shown

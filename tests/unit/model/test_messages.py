@@ -1,0 +1,130 @@
+"""Messages to a run, folded from its records: who has heard which, and what was called off by them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model import records as r
+from holdfast.model.messages import Messages, message_of, was_interrupted
+from holdfast.model.outcome import INTERRUPTED, Basis
+from holdfast.model.run import RunHistory
+
+INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
+STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")
+
+
+def history(*records: r.Record) -> RunHistory:
+    told = RunHistory("desk")
+    for record in (STARTED, *records):
+        told.add(record)
+    return told
+
+
+def messages(told: RunHistory) -> Messages:
+    assert told.messages is not None
+    return told.messages
+
+
+def came(entry: int, text: str = "", *, stop: bool = False) -> r.MessageReceived:
+    return r.MessageReceived(text=text or f"message {entry}", by="ann", stop=stop, entry=entry)
+
+
+def planned(step: str = "charge#1", **intent: str) -> r.OperationPlanned:
+    return r.OperationPlanned(step=step, intent=msgspec.structs.replace(INTENT, **intent))
+
+
+def heard(step: str, *entries: int) -> r.MessageHeard:
+    return r.MessageHeard(step=step, messages=entries)
+
+
+def ended(kind: r.EndKind) -> tuple[r.AttemptStarted, r.AttemptEnded]:
+    return r.AttemptStarted(step="charge#1", number=1, token=1, intent=INTENT), r.AttemptEnded(
+        step="charge#1", number=1, end=r.End(kind)
+    )
+
+
+def test_a_message_is_unheard_until_code_is_told():
+    told = history(came(7), came(9))
+    assert told.entry_seen == 9
+    assert [one.entry for one in messages(told).unheard] == [7, 9]
+    told.add(heard("sleep#1", 7))
+    assert [one.entry for one in messages(told).unheard] == [9]
+    assert messages(told).told_at("sleep#1") == (came(7),)
+    assert (told.deliveries["sleep#1"].index, told.answers["sleep#1"]) == (0, heard("sleep#1", 7))
+
+
+def test_a_message_calls_off_what_cannot_have_landed():
+    told = history(planned(), came(7))
+    assert messages(told).called_off == {"charge#1": 7}
+    told.add(came(8))
+    assert messages(told).called_off == {"charge#1": 7}, "the first one did"
+    assert messages(history(*ended("not_sent"), came(7))).called_off == {"charge#1": 7}
+
+
+def test_it_does_not_call_off_what_may_have_landed_or_is_over():
+    assert messages(history(*ended("ambiguous"), came(7))).called_off == {}
+    done = r.OperationSettled(step="charge#1", status="cancelled", basis=Basis("rule"))
+    assert messages(history(planned(), done, came(7))).called_off == {}
+
+
+def test_it_does_not_call_off_what_nobody_waits_for():
+    held = (planned(hold="trip"), r.OperationHeld(step="charge#1", transaction="trip"))
+    assert messages(history(r.TransactionOpened(transaction="trip"), *held, came(7))).called_off == {}
+    released = (*held, r.HoldReleased(step="charge#1"))
+    assert messages(history(r.TransactionOpened(transaction="trip"), *released, came(7))).called_off == {}
+    for serves in ("compensates", "confirms"):
+        assert messages(history(planned(**{serves: "charge#1"}), came(7))).called_off == {}
+    assert messages(history(came(7), planned("charge#1/undo", compensates="charge#1"))).called_off == {}
+    part = (
+        planned(),
+        r.AttemptStarted(step="charge#1", number=1, token=1),
+        planned("charge#1/eve", completes="charge#1"),
+    )
+    assert messages(history(*part, came(7))).called_off == {}
+
+
+def test_what_is_recorded_while_nobody_has_heard_is_called_off_as_well():
+    told = history(came(7), planned())
+    assert messages(told).called_off == {"charge#1": 7}
+    told.add(heard("charge#1", 7))
+    assert "charge#1" not in told.answers, "its outcome is what its code is told"
+    told.add(planned("charge#2"))
+    assert messages(told).called_off == {"charge#1": 7}
+
+
+def test_after_a_stop_everything_new_is_called_off():
+    told = history(came(7, stop=True), came(8, stop=True), heard("sleep#1", 7, 8), planned())
+    assert (messages(told).stop, messages(told).called_off) == (7, {"charge#1": 7})
+    assert messages(told).since(8) == (7,), "it is told again"
+    assert messages(told).since(6) == (7, 8)
+    assert messages(history(came(7))).since(7) == ()
+
+
+def test_whoever_left_has_heard_nothing():
+    told = history(planned(), came(7), heard("charge#1", 7), r.CallerLeft(step="charge#1"))
+    assert [one.entry for one in messages(told).unheard] == [7]
+
+
+def test_what_was_heard_in_a_transaction_that_begins_anew_is_heard_again():
+    told = history(
+        r.TransactionOpened(transaction="trip"), came(7), came(8), heard("sleep#1", 8), heard("trip/sleep#1", 7),
+        r.TransactionAborting(transaction="trip", reason="r"), r.TransactionAborted(transaction="trip"),
+        r.RunStopped(reason="error", renews=("trip",)), r.RunReopened(by="bea"),
+    )  # fmt: skip
+    assert [one.entry for one in messages(told).unheard] == [7]
+
+
+def test_a_message_as_code_reads_it():
+    record = r.MessageReceived(text="there", by="ann", facts=(r.Reported("city", r.Raw(b'"LGA"')),), stop=True, at=5)
+    message = message_of(record)
+    assert (message.text, message.by, message.facts, message.stop) == ("there", "ann", {"city": "LGA"}, True)
+    assert message.at_ms == 5
+
+
+def test_a_refusal_that_has_the_same_code_is_none_of_a_message():
+    for basis, interrupted in ((Basis("rule"), True), (Basis("returned"), False)):
+        told = history(
+            planned(), r.OperationSettled(step="charge#1", status="cancelled", basis=basis, code=INTERRUPTED)
+        )
+        assert was_interrupted(told.operations["charge#1"]) is interrupted
+    assert not was_interrupted(history(planned()).operations["charge#1"])
