@@ -34,8 +34,8 @@ class AccountNote(msgspec.Struct, frozen=True, omit_defaults=True):
 class Account(msgspec.Struct, frozen=True):
     """Somebody, after all that was noted.
 
-    `hash` is empty where there is no password. `since` is the ledger entry after which sessions have to have begun: an
-    account that was disabled, or whose password changed, is signed out everywhere.
+    `hash` is empty where there is no password. `since` is the ledger entry that last ended all sessions: who was
+    disabled, or has another password, is signed out everywhere.
     """
 
     name: str

@@ -82,7 +82,7 @@ class Entrance:
         await self._limits.give_back(name, address, now_ms)
         if old:
             await self.sessions.end(old)
-        secret = await self.sessions.begin(account.name, "password", now_ms, self._engine.seams.rng)
+        secret = await self.sessions.begin(account, "password", now_ms, self._engine.seams.rng)
         return await self._begun(secret, address)
 
     async def vouch(self, account: Account, address: str, *, old: str = "") -> Begun:
@@ -92,7 +92,7 @@ class Entrance:
             raise SignInRefused("this account is closed", next_step="ask an admin")
         if old:
             await self.sessions.end(old)
-        secret = await self.sessions.begin(account.name, "oidc", self.now_ms, self._engine.seams.rng)
+        secret = await self.sessions.begin(account, "oidc", self.now_ms, self._engine.seams.rng)
         return await self._begun(secret, address)
 
     async def sign_out(self, secret: str, principal: Principal) -> None:

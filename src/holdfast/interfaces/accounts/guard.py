@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotAllowed
+from holdfast.interfaces.accounts.bodies import FORM, JSON, read_body, replayed
 from holdfast.interfaces.accounts.crossing import SAFE, UNSAFE, Crossing, refusal
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.log import Access
@@ -108,7 +109,28 @@ class Guard:
         if isinstance(judged, Refused):
             await answer(judged, guarded, as_json=str(scope["path"]).startswith(API), head=scope["method"] == "HEAD")
             return
-        await self._app(scope, _replayed(judged, receive), guarded)
+        await self._inside(scope, replayed(judged, receive), guarded)
+
+    async def _inside(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Ask the app. What it lets slip is answered here, under our headers and without a word of what went wrong."""
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except NotAllowed as no:
+            refused = Refused(403, no.message, no.next_step)
+        except Exception as error:
+            LOG.exception("a request failed: %s", type(error).__name__)
+            refused = Refused(500, "something went wrong here; what was recorded stands")
+        else:
+            return
+        if not begun:
+            await answer(refused, send, as_json=scope["path"].startswith(API), head=scope["method"] == "HEAD")
 
     async def _judged(self, scope: Message, receive: Receive) -> bytes | Refused:
         """The body, read to its end, where the app may be asked; it finds `principal`, `origin`, `address` in scope."""
@@ -128,7 +150,8 @@ class Guard:
         scope["principal"], scope["origin"], scope["address"] = principal, asking.origin, asking.address
         if asking.method in SAFE:
             return b""
-        return await _body(asking, receive, LARGEST if principal is not None else LARGEST_OF_STRANGERS)
+        expected = JSON if asking.is_api else FORM
+        return await read_body(asking.headers, receive, expected, LARGEST if principal else LARGEST_OF_STRANGERS)
 
     # --- who asks, and for what ------------------------------------------------------------------------------
 
@@ -160,12 +183,12 @@ class Guard:
                 return found
             await self._note(asking, "no such token")
             return Refused(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
-        if self._proxy is not None:
+        if self._proxy is not None and self._proxy.header:
             return await self._named(self._proxy, scope, asking)
         return await self._entrance.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
 
     async def _named(self, proxy: TrustedProxy, scope: Message, asking: Asking) -> Principal | None:
-        """Behind a proxy nobody else says who somebody is, and there are no sessions."""
+        """Behind a proxy that names people nobody else says who somebody is, and there are no sessions."""
         peer = str((scope.get("client") or ("",))[0])
         name = proxy.named(peer, list(scope["headers"]))
         if name is None and proxy.header in asking.headers:
@@ -192,40 +215,3 @@ def _crossing(asking: Asking) -> Crossing:
     said = asking.headers.get
     site, mode, dest = said("sec-fetch-site"), said("sec-fetch-mode"), said("sec-fetch-dest")
     return Crossing(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)
-
-
-# --- bodies ----------------------------------------------------------------------------------------------------------
-
-
-async def _body(asking: Asking, receive: Receive, largest: int) -> bytes | Refused:
-    """The whole body. The API takes JSON and pages take their own forms: neither can be sent by a page elsewhere."""
-    wanted = "application/json" if asking.is_api else "application/x-www-form-urlencoded"
-    too_large = Refused(413, f"a body has {largest} bytes at most")
-    declared = asking.headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        return Refused(400, "this is no length")
-    if len(declared) > 12 or int(declared) > largest:
-        return too_large
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return Refused(400, "it ended before it was whole")
-        body += message.get("body", b"")
-        if len(body) > largest:
-            return too_large
-        more = message.get("more_body", False)
-    kind = asking.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and kind != wanted:
-        return Refused(415, f"a body is {wanted} here")
-    return bytes(body)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Give the app the body that was read, and after it what the server has to say."""
-    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_message() -> Message:
-        return given.pop() if given else await receive()
-
-    return next_message

@@ -40,12 +40,14 @@ def argon2id() -> Hasher:
 def checked_password(password: str, name: str) -> str:
     """The password as it is hashed. Raises `UsageError` for one that is easy to guess; the text never repeats it."""
     plain = normal(password)
-    if len(plain) < SHORTEST or len(plain.encode()) > LONGEST:
+    if len(plain) < SHORTEST or len(plain.encode(errors="replace")) > LONGEST:
         raise UsageError(
             f"a password has {SHORTEST} characters or more, and {LONGEST} bytes at most", next_step="take a longer one"
         )
     if len(set(plain)) < 5 or plain.casefold() in {name * times for times in range(1, LONGEST // len(name))}:
         raise UsageError("this password would be the first to be guessed", next_step="take another one")
+    if any("\ud800" <= sign <= "\udfff" for sign in plain):
+        raise UsageError("this password is no text", next_step="take another one")
     return plain
 
 

@@ -16,6 +16,8 @@ SHORTEST_SECRET: Final = 24
 class TrustedProxy:
     """Names come in `header`, from these peers only (addresses or networks). Raises `UsageError`.
 
+    With an empty `header` it only says who stands behind it (`X-Forwarded-For`), and people sign in here.
+
     On loopback every program of this machine is a peer, so there the proxy has to show a `secret` as well, in
     `X-Holdfast-Proxy`. It has to remove both headers from what comes from outside.
     """
@@ -39,7 +41,7 @@ class TrustedProxy:
 
     def named(self, peer: str, headers: list[tuple[bytes, bytes]]) -> str | None:
         """Whom the proxy names. None: this is not the proxy. Empty: it is, and names nobody, or more than one."""
-        if not self._is_proxy(peer, headers):
+        if not self.header or not self._is_proxy(peer, headers):
             return None
         names = _values(headers, self.header)
         return names[0] if len(names) == 1 else ""
@@ -49,7 +51,10 @@ class TrustedProxy:
         if not self._is_proxy(peer, headers):
             return peer
         said = ",".join(_values(headers, "x-forwarded-for")).rpartition(",")[2].strip()
-        return said or peer
+        try:
+            return str(ipaddress.ip_address(said))
+        except ValueError:
+            return peer
 
     def _is_proxy(self, peer: str, headers: list[tuple[bytes, bytes]]) -> bool:
         try:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.engine.seams import Rng
-from holdfast.interfaces.accounts.book import Accounts
+from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.roles import Principal, Via
 from holdfast.journal.port import Identity, Journal, Post
 
@@ -21,10 +21,14 @@ _SECRET: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class SessionNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One word about a session: whose it is, how they came in and until when (wall clock); or that it ended."""
+    """One word about a session: whose it is, how they came in and until when (wall clock); or that it ended.
+
+    `since` is that of the account as it was when they proved who they are.
+    """
 
     word: Literal["begin", "end"]
     account: str
+    since: int = 0
     via: Via = "password"
     ends_ms: int = 0
     proven_ms: int = 0
@@ -42,10 +46,11 @@ class Sessions:
         self._salt: Final = f"holdfast session\0{identity.incarnation}\0".encode()
         self._accounts: Final = accounts
 
-    async def begin(self, account: str, via: Via, now_ms: int, rng: Rng) -> str:
+    async def begin(self, account: Account, via: Via, now_ms: int, rng: Rng) -> str:
         """A new session, and the secret that opens it. What a browser brings along is never made one."""
         secret = rng.token() + rng.token()
-        note = SessionNote("begin", account, via, now_ms + LASTS_MS, now_ms if via == "password" else 0)
+        proven_ms = now_ms if via == "password" else 0
+        note = SessionNote("begin", account.name, account.since, via, now_ms + LASTS_MS, proven_ms)
         entry = await self._journal.post(Post(self._stream(secret), "begin", msgspec.json.encode(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret
@@ -54,27 +59,29 @@ class Sessions:
         """It opens nothing any more. One that was never begun is not noted."""
         found = await self._note(secret)
         if found is not None:
-            note = SessionNote("end", found[0].account)
+            note = SessionNote("end", found.account)
             await self._journal.post(Post(self._stream(secret), "end", msgspec.json.encode(note)))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
-        """Who is in this session; None where it is unknown or over, or its account was disabled or changed since."""
-        found = await self._note(secret)
-        if found is None:
+        """Who is in this session; None where it is unknown or over, or its account was disabled or changed since.
+
+        Since they proved who they are, that is, and not since the session began: in between a password may be changed.
+        """
+        note = await self._note(secret)
+        if note is None:
             return None
-        note, number = found
         account = await self._accounts.find(note.account)
-        if note.ends_ms <= now_ms or account is None or account.disabled or account.since > number:
+        if note.ends_ms <= now_ms or account is None or account.disabled or account.since != note.since:
             return None
         return account.principal(note.via, proven_ms=note.proven_ms, session=self._digest(secret)[:SHOWN])
 
-    async def _note(self, secret: str) -> tuple[SessionNote, int] | None:
-        """What an open session began with, and the number of that entry."""
+    async def _note(self, secret: str) -> SessionNote | None:
+        """What an open session began with."""
         if not _SECRET.fullmatch(secret):
             return None
         entries = await self._journal.entries(self._stream(secret))
         notes = [msgspec.json.decode(entry.body, type=SessionNote) for entry in entries]
-        return (notes[0], entries[0].id) if len(notes) == 1 else None
+        return notes[0] if len(notes) == 1 else None
 
     def _stream(self, secret: str) -> str:
         return STREAM + self._digest(secret)

@@ -124,7 +124,8 @@ async def password(call: Call, name: str, piped: bool, by: str) -> None:
 
 def _typed_password(*, piped: bool) -> str:
     if piped:
-        return sys.stdin.readline().rstrip("\r\n")
+        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")  # what is no text is refused as such
+        return line.rstrip("\r\n")
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for a password", next_step="pipe it in with --stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

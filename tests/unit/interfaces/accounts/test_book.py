@@ -103,7 +103,10 @@ def test_a_book_is_not_hashed_for_a_stranger():
     assert house.hasher.compared == 1
 
 
-@pytest.mark.parametrize("weak", ["", "short", "a" * SHORTEST, "abababababababab", "benjaminbenjamin", "é" * 1024])
+@pytest.mark.parametrize(
+    "weak",
+    ["", "short", "a" * SHORTEST, "abababababababab", "benjaminbenjamin", "é" * 1024, "not text \udc80\udc81 at all"],
+)
 def test_a_password_that_is_soon_guessed_is_refused_without_being_repeated(weak: str):
     with pytest.raises(UsageError) as refused:
         House().passwords.hashed(weak, "benjamin")

@@ -238,4 +238,11 @@ def test_only_the_proxy_says_who_stands_behind_it():
     assert proxy.address("192.0.2.1", forwarded) == "198.51.100.9"
     assert proxy.address("192.0.2.1", [*forwarded, (b"x-forwarded-for", b"203.0.113.5")]) == "203.0.113.5"
     assert proxy.address("203.0.113.7", forwarded) == "203.0.113.7"
-    assert proxy.address("192.0.2.1", []) == "192.0.2.1"
+    for nonsense in (b"", b"unknown", b"198.51.100.9:4711", b"<script>" * 99):
+        assert proxy.address("192.0.2.1", [(b"x-forwarded-for", nonsense)]) == "192.0.2.1"
+
+
+def test_a_proxy_that_names_nobody_still_says_who_stands_behind_it():
+    proxy = TrustedProxy("", ("192.0.2.1",))
+    assert proxy.named("192.0.2.1", [*NAMED, (b"", b"anna")]) is None
+    assert proxy.address("192.0.2.1", [(b"x-forwarded-for", b"198.51.100.9")]) == "198.51.100.9"

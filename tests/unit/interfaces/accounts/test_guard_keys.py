@@ -1,5 +1,6 @@
 """The guard in front of a real server on loopback: sessions, tokens, a proxy, bodies, and when nothing can be known."""
 
+import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import NotAllowed
+from holdfast.interfaces.accounts import bodies
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.guard import LARGEST, LARGEST_OF_STRANGERS, Guard
 from holdfast.interfaces.accounts.proxy import TrustedProxy
@@ -196,6 +199,67 @@ def test_without_the_journal_nobody_comes_in():
         assert (await stand.client.get("/api/x", headers=browser)).json()["error"]["error"] == "Refused"
         assert stand.inside.reached == []
         await stand.house.journal.open()
+
+    attacked(told)
+
+
+async def called(guard: Guard, stand: Stand, messages: list[dict[str, Any]], **headers: str) -> list[dict[str, Any]]:
+    """What one POST is answered with, whose body comes in these messages and then no further."""
+    sent = list[dict[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0) if messages else await asyncio.get_running_loop().create_future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    given = {"host": f"127.0.0.1:{stand.port}", **stand.own, **FORM, **headers}
+    pairs = [(name.encode(), value.encode()) for name, value in given.items()]
+    scope = {"type": "http", "method": "POST", "path": "/sign-in", "headers": pairs, "client": ("192.0.2.7", 1)}
+    await guard(scope, receive, send)
+    return sent
+
+
+def test_a_body_that_breaks_off_or_never_ends_reaches_nobody():
+    async def told(stand: Stand) -> None:
+        guard = Guard(stand.inside, stand.entrance, loopback(stand.port))
+        begun = {"type": "http.request", "body": b"name=ben", "more_body": True}
+        broken = await called(guard, stand, [begun, {"type": "http.disconnect"}])
+        assert broken[0]["status"] == 400
+        for length in ("-1", "1_0", "\u0661", "0x10", "9" * 5000):
+            odd = await called(guard, stand, [begun], **{"content-length": length})
+            assert odd[0]["status"] in (400, 413), length
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patched:
+            patched.setattr(bodies, "PATIENCE_S", 0)
+            assert (await called(guard, stand, [begun]))[0]["status"] == 408
+        assert stand.inside.reached == []
+
+    attacked(told)
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError("canary"), 500), (NotAllowed("ben may not"), 403)])
+def test_what_the_app_lets_slip_is_answered_under_our_headers_and_says_nothing(error: Exception, status: int):
+    async def told(stand: Stand) -> None:
+        async def slips(scope: Any, receive: Any, send: Any) -> None:
+            raise error
+
+        sent = await called(Guard(slips, stand.entrance, loopback(stand.port)), stand, [{"type": "http.request"}])
+        assert sent[0]["status"] == status
+        assert b"content-security-policy" in dict(sent[0]["headers"])
+        assert b"canary" not in sent[1]["body"]
+
+    attacked(told)
+
+
+def test_an_answer_that_broke_off_is_not_answered_twice():
+    async def told(stand: Stand) -> None:
+        async def breaks(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise ValueError("in the middle")
+
+        sent = await called(Guard(breaks, stand.entrance, loopback(stand.port)), stand, [{"type": "http.request"}])
+        assert [message["type"] for message in sent] == ["http.response.start"]
 
     attacked(told)
 

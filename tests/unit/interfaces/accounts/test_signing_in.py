@@ -238,6 +238,21 @@ def test_what_changes_an_account_ends_its_sessions(word: str):
     inside(told)
 
 
+def test_a_password_that_changes_while_the_old_one_is_compared_ends_that_session_too():
+    async def told(house: House, entrance: Entrance, password: str) -> None:
+        verify, loop = house.hasher.verify, asyncio.get_running_loop()
+
+        def slow(hash: str, given: str) -> bool:  # noqa: A002 - the library's own name
+            new = house.set_password("ben", secrets.token_hex(12))
+            asyncio.run_coroutine_threadsafe(new, loop).result()
+            return verify(hash, given)
+
+        house.hasher.verify = slow  # type: ignore[method-assign]  # what happens meanwhile
+        assert (await refused(entrance, "ben", password)).message == WRONG
+
+    inside(told)
+
+
 def test_a_role_that_changed_counts_at_once():
     async def told(house: House, entrance: Entrance, password: str) -> None:
         begun = await entrance.sign_in("ben", password, HERE)
