@@ -70,7 +70,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
-        self.agent: Final[Agent[Message, str]] = agent(name=AGENT, tools=())(self._notify)
+        self.agent: Final[Agent[Message, str]] = notify
 
     def tool_for(self, name: str) -> Tool[[str], int]:
         """The tool that sends to one endpoint: each has a breaker and a retry budget of its own."""
@@ -102,42 +102,45 @@ class Notifier:
         answered = post(endpoint.url, body.encode(), headers, private=engine.settings.private_webhooks)
         return _taken(answered, at)
 
-    async def _notify(self, run: Run, message: Message) -> str:
-        """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
-        scope, engine = run.scope(), self._open_engine()
-        await engine.outbox.refresh()
-        webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `tool_for`
-        outcome = await webhook.outcome(message.body)
-        if outcome.status == "succeeded":
-            await engine.outbox.taken(message.endpoint)
-            return f"taken: {outcome.value}"
-        gone = outcome.code == str(GONE)
-        why = "it answered 410 Gone" if gone else f"given up: {outcome.reason}"
-
-        async def fresh() -> str:
-            if gone or await engine.outbox.silent(message.endpoint, since=_began(run)):
-                await self._disable(message.endpoint, why)
-            return why
-
-        said = await values.value(scope, "give up", fresh)
-        if outcome.status == "unknown":
-            return f"not taken in all its time: {said}"  # the run rests until somebody orders one more try
-        raise NotDelivered(f"{message.endpoint} was not told: {said}")
-
-    async def _disable(self, name: str, why: str) -> None:
-        """Once for each time that it was enabled."""
-        engine = self._open_engine()
-        await engine.outbox.refresh()
-        endpoint = engine.outbox.endpoints.get(name)
-        if endpoint is None or not endpoint.open:
-            return
-        note = Note("disable", name, "holdfast", why)
-        await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", msgspec.json.encode(note)))
-        await engine.outbox.refresh()
-
     def _open_engine(self) -> Engine:
         assert self.engine is not None, "an app gives its engine before anything is driven"
         return self.engine
+
+
+@agent(name=AGENT, tools=())
+async def notify(run: Run, message: Message) -> str:
+    """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
+    scope = run.scope()
+    engine = scope.instance.engine
+    await engine.outbox.refresh()
+    webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `tool_for`
+    outcome = await webhook.outcome(message.body)
+    if outcome.status == "succeeded":
+        await engine.outbox.taken(message.endpoint)
+        return f"taken: {outcome.value}"
+    gone = outcome.code == str(GONE)
+    why = "it answered 410 Gone" if gone else f"given up: {outcome.reason}"
+
+    async def fresh() -> str:
+        if gone or await engine.outbox.silent(message.endpoint, since=_began(run)):
+            await _disable(engine, message.endpoint, why)
+        return why
+
+    said = await values.value(scope, "give up", fresh)
+    if outcome.status == "unknown":
+        return f"not taken in all its time: {said}"  # the run rests until somebody orders one more try
+    raise NotDelivered(f"{message.endpoint} was not told: {said}")
+
+
+async def _disable(engine: Engine, name: str, why: str) -> None:
+    """Once for each time that it was enabled."""
+    await engine.outbox.refresh()
+    endpoint = engine.outbox.endpoints.get(name)
+    if endpoint is None or not endpoint.open:
+        return
+    note = Note("disable", name, "holdfast", why)
+    await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", msgspec.json.encode(note)))
+    await engine.outbox.refresh()
 
 
 def _began(run: Run) -> int:

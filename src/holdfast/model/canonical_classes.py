@@ -8,6 +8,7 @@ import inspect
 import typing
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -21,7 +22,7 @@ Classes: TypeAlias = Mapping[str, "type | None"]
 def classes_of(annotation: object) -> Classes:
     """All records and enums in reach of `annotation`: its parts, their fields, and subclasses of them.
 
-    Not cached: classes may still be defined while a program runs, and restoring is rare.
+    The whole is not kept: a subclass may still be defined while a program runs.
     """
     classes: dict[str, type | None] = {}
     seen: set[int] = set()
@@ -60,6 +61,19 @@ def _annotations_of_fields(kind: Any) -> list[object]:
         return [field.annotation for field in kind.__pydantic_fields__.values()]
     if not (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")):
         return []
+    try:
+        return _resolved(kind)
+    except (NameError, TypeError):
+        return _resolved_in_part(kind)
+
+
+@lru_cache(maxsize=1024)
+def _resolved(kind: Any) -> list[object]:
+    """Kept once every name leads somewhere, as evaluating them is slow. Raises `NameError` where one does not (yet)."""
+    return list(typing.get_type_hints(kind).values())
+
+
+def _resolved_in_part(kind: Any) -> list[object]:
     try:
         return list(typing.get_type_hints(kind, localns=_Names(kind)).values())
     except TypeError:  # an annotation that means something to a type checker only

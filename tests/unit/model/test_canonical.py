@@ -10,12 +10,14 @@ import json
 import pickle
 import secrets
 import string
+import sys
 from collections import OrderedDict
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from pathlib import Path, PureWindowsPath
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, NewType, TypeVar
 from uuid import UUID
 
@@ -280,6 +282,17 @@ def test_what_was_stored_comes_back(value, annotation):
     back = restore(kept, {"value": annotation})["value"]
     assert back == value
     assert type(back) is type(value)
+
+
+def test_a_class_that_is_defined_later_is_found_from_then_on(monkeypatch: pytest.MonkeyPatch):
+    early = ModuleType("early")
+    monkeypatch.setitem(sys.modules, early.__name__, early)
+    holder = dataclass(type("Holder", (), {"__annotations__": {"line": "Line"}, "__module__": early.__name__}))
+    kept, _ = stored({"value": holder(Line(Decimal(2)))})  # type: ignore[call-arg]  # made at run time
+    with pytest.raises(ArgumentError, match="Line"):
+        restore(kept, {"value": holder})
+    early.Line = Line  # type: ignore[attr-defined]  # as above
+    assert restore(kept, {"value": holder})["value"].line == Line(Decimal(2))  # type: ignore[attr-defined]  # as above
 
 
 def test_a_model_remembers_which_fields_were_given():

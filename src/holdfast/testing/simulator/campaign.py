@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from holdfast.agent.conditions import checked
 from holdfast.testing.simulator.draw import draw
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.world import Journal, Report, simulate
 
 BATCH = 20
-BATCHES_PER_PROCESS = 50
+BATCHES_PER_PROCESS = 5
 FULL = 2_000
 """From so many seeds on a campaign has to have reached everything; fewer cannot be expected to."""
 
@@ -87,22 +88,35 @@ def run(
 
 
 def _parts(batches: list[range], jobs: int, journal: Journal) -> Iterator[Part]:
-    work = functools.partial(batch, journal=journal)
     if jobs == 1:
-        yield from map(work, batches)
+        yield from map(functools.partial(_swept, journal=journal), batches)
         return
-    # What a killed process leaves in memory is as dead as the process: a fresh one now and then gives it back.
-    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(work, batches)
+    _warm_up()
+    # What dead processes leave behind is full of cycles, and to look for them takes a quarter of the time. Here nobody
+    # does: a worker simulates for a few seconds, and its end gives everything back at once.
+    with multiprocessing.get_context("fork").Pool(jobs, gc.disable, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
+        yield from pool.imap_unordered(functools.partial(batch, journal=journal), batches)
+
+
+def _warm_up() -> None:
+    """What is imported, compiled and kept by the first simulations is there before the first worker is forked."""
+    checked("true", ())
+    simulate(draw(0))
 
 
 def batch(seeds: range, journal: Journal = "memory") -> Part:
-    """Some seeds, one after the other. Garbage is collected between them only."""
+    """Some seeds, one after the other."""
     part = Part()
+    for seed in seeds:
+        _count(part, seed, simulate(draw(seed), journal=journal))
+    return part
+
+
+def _swept(seeds: range, journal: Journal) -> Part:
+    """A batch in a process that lives on: garbage is collected, once the batch is done."""
     gc.disable()
     try:
-        for seed in seeds:
-            _count(part, seed, simulate(draw(seed), journal=journal))
+        part = batch(seeds, journal)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
             gc.collect()

@@ -27,6 +27,31 @@ class Stuck(AssertionError):
     """The simulation cannot go on: nothing is scheduled, or more steps or time passed than it was given."""
 
 
+class _Turn:
+    """One callback that waits for its turn: all of asyncio's `Handle` that anybody asks for, and cheap to make."""
+
+    __slots__ = ("args", "at", "callback", "context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...], context: Context, at: float) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
+        self.at = at
+
+    def cancel(self) -> None:
+        """It never runs."""
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        """Whether somebody cancelled it."""
+        return self.callback is None
+
+    def when(self) -> float:
+        """The time of the loop for which it was scheduled."""
+        return self.at
+
+
 class Actor:
     """One simulated process, or the world outside of them."""
 
@@ -35,7 +60,7 @@ class Actor:
     def __init__(self, name: str) -> None:
         self.name = name
         self.context = contextvars.copy_context()
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Turn] = deque()
         self.alive = True
         self.paused = False
         self.priority = 0.0
@@ -60,7 +85,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.halted = False
         self.accidents: list[str] = []
         self._now = now_s
-        self._timers: list[tuple[float, int, asyncio.TimerHandle, Actor]] = []
+        self._timers: list[tuple[float, int, _Turn, Actor]] = []
         self._scheduled_so_far = 0
         self._pick = pick
         self._actors = [self.world]
@@ -76,32 +101,32 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]  # the generic signature of the base adds nothing here
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> _Turn:
         """Schedule for the process that calls."""
         context = contextvars.copy_context() if context is None else context
-        handle = asyncio.Handle(callback, args, self, context)
+        turn = _Turn(callback, args, context, self._now)
         actor = context.get(ACTOR, self.world)
         if actor.alive:
-            actor.ready.append(handle)
-        return handle
+            actor.ready.append(turn)
+        return turn
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there are no threads here
 
     def call_later(  # type: ignore[override]  # as above
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Turn:
         """Schedule for the process that calls, `delay` seconds from now."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # as above
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Turn:
         """Schedule for the process that calls, at a time of this loop."""
         context = contextvars.copy_context() if context is None else context
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        turn = _Turn(callback, args, context, when)
         self._scheduled_so_far += 1
-        heapq.heappush(self._timers, (when, self._scheduled_so_far, handle, context.get(ACTOR, self.world)))
-        return handle
+        heapq.heappush(self._timers, (when, self._scheduled_so_far, turn, context.get(ACTOR, self.world)))
+        return turn
 
     def run_in_executor(  # type: ignore[override]  # as above
         self, executor: object, func: Callable[..., T], *args: Any
@@ -157,26 +182,33 @@ class SimLoop(asyncio.BaseEventLoop):
             self._advance(until)
             return
         actor = runnable[0] if len(runnable) == 1 else self._pick(runnable)
-        handle = actor.ready.popleft()
+        turn = actor.ready.popleft()
         self.steps += 1
         if self.steps > self._most_steps:
             raise Stuck(f"{self._most_steps} steps were taken at {self._now:.1f} s, and no end is in sight")
-        if not handle.cancelled():
-            handle._run()  # noqa: SLF001 - what the base loop does with a handle
+        if turn.callback is None:
+            return
+        try:
+            turn.context.run(turn.callback, *turn.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio does: the loop goes on
+            self.call_exception_handler({"message": f"a callback failed: {turn.callback}", "exception": error})
 
     def _advance(self, until: float) -> None:
         """Let everything that is due next become ready."""
-        while self._timers and (self._timers[0][2].cancelled() or not self._timers[0][3].alive):
-            heapq.heappop(self._timers)
-        if not self._timers:
+        timers = self._timers
+        while timers and (timers[0][2].callback is None or not timers[0][3].alive):
+            heapq.heappop(timers)
+        if not timers:
             raise Stuck(f"nothing is scheduled any more at {self._now:.1f} s")
-        self._now = max(self._now, self._timers[0][0])
+        self._now = max(self._now, timers[0][0])
         if self._now > until:
             raise Stuck(f"{until:.0f} s passed, and the simulation has not come to rest")
-        while self._timers and self._timers[0][0] <= self._now:
-            _, _, handle, actor = heapq.heappop(self._timers)
-            if actor.alive and not handle.cancelled():
-                actor.ready.append(handle)
+        while timers and timers[0][0] <= self._now:
+            _, _, turn, actor = heapq.heappop(timers)
+            if actor.alive and turn.callback is not None:
+                actor.ready.append(turn)
 
     def _bury(self) -> None:
         """Close what never ended, in a fixed order, where nothing hears it any more. Cleanup may begin tasks."""
