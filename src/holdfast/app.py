@@ -202,21 +202,24 @@ class Holdfast:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> R:
+    async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
         """Run the agent on one input, or join or report the run of that id; call it as often as you like.
+
+        `by` names who asks for it, where that is a person: somebody else approves what the run asks about.
 
         Raises `RunSuspended` where it waits for a person, an event or a distant time, `RunStopped` where
         it stopped earlier, `ParameterMismatch` where the id exists with another input, and whatever the
         agent itself raised.
         """
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
-        conclusion = await self._conclude(name, agent, agent.stored_input(given, self.engine.identity.secret))
+        stored = agent.stored_input(given, self.engine.identity.secret)
+        conclusion = await self._conclude(name, agent, msgspec.structs.replace(stored, by=by))
         return self._result(agent, conclusion)
 
-    def start(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> RunHandle[R]:
+    def start(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> RunHandle[R]:
         """Start it in the background."""
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
-        return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name)))
+        return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
 
     async def map(
         self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20

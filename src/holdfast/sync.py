@@ -42,9 +42,9 @@ class SyncHoldfast:
         finally:
             self._stop()
 
-    def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> R:
+    def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
         """As `Holdfast.run`."""
-        return self._wait(self._app.run(agent, given, run_id=run_id))
+        return self._wait(self._app.run(agent, given, run_id=run_id, by=by))
 
     def resume(self, run_id: str) -> Any:
         """As `Holdfast.resume`."""

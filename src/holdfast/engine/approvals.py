@@ -16,6 +16,8 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
+YES: Final = (r.ApprovalGranted, r.ArgumentsEdited, r.ResultGiven)
+"""Words by which something goes ahead: nobody says them about what that person asked for."""
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.approvals import VERDICTS, Codes, Verdict, verdict_of
+from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, verdict_of
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
@@ -79,6 +79,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
     if isinstance(record, r.LateReport):
         return _reported(operation, record, applied, entry, codes)
+    if history.started is not None and isinstance(record, YES) and record.by == history.started.by:
+        return (replace(applied, note=f"refused: {record.by} asked for this run"),)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)

@@ -25,6 +25,7 @@ from holdfast.engine.parking import park, what_is_asked
 from holdfast.engine.parts import items_of, note_with_items
 from holdfast.engine.promises import hold
 from holdfast.engine.readings import observe, verify
+from holdfast.engine.standing import counted, permitted
 from holdfast.engine.waiting import wait
 from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
@@ -126,6 +127,8 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await hold(flight)
         case _:
             assert isinstance(move, m.Gate), "a final outcome ends the loop"
+            if await permitted(flight):
+                return
             await park(flight, what_is_asked(flight, move), move.rule, asks=flight.asks)
 
 
@@ -162,6 +165,10 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     if flight.journaled and not engine.lease_is_fresh(now.up):
         await engine.renew_lease(flight.instance)
         now = flight.instance.now()
+    allowed = None
+    if flight.permit is not None and (allowed := await counted(flight, flight.permit)) is None:
+        flight.permit = None  # it does not cover this any more: a person is asked
+        return
     recorded = flight.recorded
     started = _started(flight, operation, now, first=not recorded)
     engine.seams.crash.reached("before_intent")
@@ -171,7 +178,8 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     flight.started = started
     try:
         posts = taking_posts(flight) if operation.intent.meets_others else ()
-        await flight.note(started, posts=posts)
+        await flight.note(started, posts=posts if allowed is None else (*posts, allowed))
+        flight.permit = None
     except LedgerTaken:
         flight.started = None
         await look_elsewhere(flight)
@@ -208,7 +216,8 @@ def _started(flight: Flight, operation: OperationState, now: Now, *, first: bool
         send_by=send_by,
         intent=intent if first or flight.taking is not None else None,
         observed=r.NOTHING if first else flight.observed,
-        approval=operation.approval,
+        approval=operation.approval if flight.permit is None else flight.asks,
+        standing="" if flight.permit is None else flight.permit.standing.id,
         at=now.wall,
         up=now.up,
     )

@@ -12,6 +12,7 @@ from holdfast.engine.current import CurrentOperation
 from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
 from holdfast.engine.scopes import Scope
+from holdfast.engine.standing import Permit
 from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
@@ -56,6 +57,7 @@ class Flight(msgspec.Struct, eq=False):
     after: int | None = None  # how many writes with the same words were known when a model chose this one
     gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was looked at
+    permit: Permit | None = None  # what a person allowed beforehand, and covers this
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
 
@@ -140,7 +142,7 @@ class Flight(msgspec.Struct, eq=False):
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
             began_doubtful=engine.identity.trust == "doubtful" and not operation.may_have_landed,
             stop=self._stop(operation),
-            gate="wanted" if self._gated(contract) else "",
+            gate="wanted" if self._gated(contract) and self.permit is None else "",
             asks=self.asks,
             hold="" if operation.released else operation.intent.hold,
             paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),

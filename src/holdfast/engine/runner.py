@@ -51,10 +51,11 @@ from holdfast.model.transactions import WHOLE_RUN
 
 
 class Input(msgspec.Struct, frozen=True):
-    """What a run is started with: the stored form and its keyed digest."""
+    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
 
     stored: bytes
     digest: str
+    by: str = ""
 
 
 class Conclusion(msgspec.Struct, frozen=True):
@@ -152,7 +153,12 @@ async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last
     if history.started is None:
         assert given is not None, instance.run
         started = r.RunStarted(
-            agent=agent.name, input=r.Raw(given.stored), digest=given.digest, version=agent.version, **instance.stamp()
+            agent=agent.name,
+            input=r.Raw(given.stored),
+            digest=given.digest,
+            version=agent.version,
+            by=given.by,
+            **instance.stamp(),
         )
         instance.ride(started, claim)
     else:

@@ -51,6 +51,15 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
     return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
+def checked_other(history: RunHistory, by: str) -> None:
+    """Refuse a yes of whoever asked for the run. Raises `UsageError`."""
+    if history.started is not None and by and history.started.by == by:
+        raise UsageError(
+            f"{by} asked for run {history.run}, and so cannot approve what it does",
+            next_step="another person has to say yes",
+        )
+
+
 def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
     """Refuse an approval that ends, early by the error of the clocks, before it can be used. Raises `UsageError`."""
     if milliseconds(lasts) <= clock_error_ms:

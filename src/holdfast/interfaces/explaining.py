@@ -11,7 +11,7 @@ from holdfast.engine.breaker import wait_ms
 from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.telling import basis_text, end_text, moment, stored, verdict_text
+from holdfast.interfaces.telling import basis_text, end_text, moment, standing_text, stored, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -153,7 +153,7 @@ def _attempted(state: OperationState) -> Answer:
     if not state.attempts:
         return Answer("no", "its intent is recorded, nothing was ever sent")
     times = len(state.attempts)
-    return Answer("yes", "once" if times == 1 else f"{times} times")
+    return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing))
 
 
 def _acknowledged(state: OperationState) -> Answer:

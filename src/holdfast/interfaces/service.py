@@ -28,6 +28,7 @@ from holdfast.interfaces.approving import (
     asked_about,
     checked_asked,
     checked_lasts,
+    checked_other,
     edit_of,
     refusal_of,
     stand_in_of,
@@ -124,7 +125,7 @@ class Service:
         Where anything that the person was shown changes before it is sent, or `lasts` pass, a person is asked again.
         Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by)
+        history, state = await self._asked(operation, by, yes=True)
         return await self._decide(history, approval_of(state, self._granted(by, note, lasts)), state)
 
     async def edit(
@@ -135,13 +136,13 @@ class Service:
         They have to fit the tool's parameters, and are judged by its gate like any others; the agent goes on as it
         called, and is told what was really sent. What names the effect cannot be changed. Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by)
+        history, state = await self._asked(operation, by, yes=True)
         written = r.Raw(msgspec.json.encode(changes))
         return await self._decide(history, edit_of(state, written, self._granted(by, note, lasts), self._codes), state)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, note: str = "") -> Applied:
         """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
-        history, state = await self._asked(operation, by)
+        history, state = await self._asked(operation, by, yes=True)
         written = r.Raw(msgspec.json.encode(result))
         return await self._decide(history, stand_in_of(state, written, Granted(by, note), self._codes), state)
 
@@ -160,9 +161,11 @@ class Service:
         history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
 
-    async def _asked(self, operation: str, by: str) -> tuple[RunHistory, OperationState]:
+    async def _asked(self, operation: str, by: str, *, yes: bool = False) -> tuple[RunHistory, OperationState]:
         run, step = split_operation_id(operation)
         history = await self.history(run)
+        if yes:
+            checked_other(history, by)
         return history, asked_about(history, step, by)
 
     def _granted(self, by: str, note: str, lasts: timedelta) -> Granted:

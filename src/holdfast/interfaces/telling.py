@@ -183,7 +183,7 @@ def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tup
         case r.Reobserved():
             return "observed", f"the preconditions are {record.reading}: {stored(record.observed, 100)}"
         case r.OperationHeld():
-            return "held", f"until {record.transaction} commits"
+            return "held", f"until {record.transaction} commits{standing_text(record.standing)}"
         case r.HoldReleased():
             return "released", "the transaction commits"
         case r.OperationDeferred():
@@ -196,6 +196,11 @@ def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tup
             return "amends", f"made by {record.by}"
         case _:
             return transaction_note(record) or _person_note(record) or _run_note(record)
+
+
+def standing_text(permission: str) -> str:
+    """That something left on a standing permission, if it did."""
+    return f", on the standing permission {permission}" if permission else ""
 
 
 def transaction_note(record: r.Record) -> tuple[str, str] | None:

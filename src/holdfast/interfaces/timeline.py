@@ -123,6 +123,8 @@ class _Teller:
             case r.AttemptStarted():
                 note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
                 entry.notes.append(note)
+                if record.standing:
+                    entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
             case r.AttemptEnded() | r.LateReport():
                 self._ended(record.step, record.number, record.end, record.at)
             case r.OperationSettled():

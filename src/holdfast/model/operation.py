@@ -123,6 +123,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     approvers: tuple[str, ...] = ()
     approval: str = ""
     approved_until: int = 0
+    standing: str = ""
     called: Intent | None = None
     editor: str = ""
     edited: Edited | None = None

@@ -103,6 +103,7 @@ class AttemptStarted(Stamped, frozen=True):
     intent: Intent | None = None
     observed: Raw = NOTHING
     approval: str = ""
+    standing: str = ""  # the standing permission that this uses
 
 
 class AttemptEnded(Stamped, frozen=True):
@@ -218,6 +219,8 @@ class OperationHeld(Stamped, frozen=True):
     step: str
     transaction: str
     intent: Intent | None = None  # with the generation of the business key that it took now
+    approval: str = ""
+    standing: str = ""  # the standing permission that this uses
 
 
 class HoldReleased(Stamped, frozen=True):

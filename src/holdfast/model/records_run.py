@@ -12,12 +12,13 @@ from holdfast.model.records_transaction import TransactionRecord
 
 
 class RunStarted(Stamped, frozen=True):
-    """The run exists: its agent, its input, and which version of the agent's code began it."""
+    """The run exists: its agent, its input, which version of the agent's code began it, and who asked for it."""
 
     agent: str
     input: Raw
     digest: str
     version: str = ""
+    by: str = ""
 
 
 class Claimed(Stamped, frozen=True):

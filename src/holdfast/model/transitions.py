@@ -113,6 +113,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
             (attempt,),
             observed=intent.observed,
             approval=record.approval,
+            standing=record.standing,
         )
     return replace(
         operation,
@@ -122,6 +123,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         attempts=(*operation.attempts, attempt),
         observed=operation.observed if record.observed == r.NOTHING else record.observed,
         approval=record.approval or operation.approval,
+        standing=record.standing or operation.standing,
         checked_since=0,
         believable_checks=0,
         shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
@@ -197,7 +199,10 @@ def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> Ope
     intent = record.intent or operation.intent
     observed = intent.observed if intent.observed != r.NOTHING else operation.observed
     waits_for = f"the commit of {record.transaction}"
-    return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for)
+    return replace(
+        operation, intent=intent, observed=observed, phase="held", waits_for=waits_for,
+        approval=record.approval or operation.approval, standing=record.standing or operation.standing,
+    )  # fmt: skip
 
 
 def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:

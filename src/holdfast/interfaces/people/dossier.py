@@ -16,6 +16,7 @@ from holdfast.interfaces.people.asked import Asked, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
+from holdfast.interfaces.people.standing import list_standing
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.telling import end_text, moment, stored, verdict_text
 from holdfast.interfaces.undoing import contract_of
@@ -61,7 +62,8 @@ class Dossier(msgspec.Struct, frozen=True):
 
     `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
     `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
-    for the answer, and `recommended` an answer with its reason, where there is one.
+    for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
+    for its tool that do not cover it, and why.
     """
 
     item: str
@@ -89,6 +91,7 @@ class Dossier(msgspec.Struct, frozen=True):
     default: str
     handed: Handed
     answers: tuple[str, ...]
+    standing: tuple[str, ...] = ()
     choices: tuple[Scalar, ...] = ()
     expected: str = ""
 
@@ -159,9 +162,16 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
         answers=_commands(about, listed),
+        standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
     )
+
+
+async def _standing(looking: Looking, about: Asked, at_ms: int) -> tuple[str, ...]:
+    """The permissions for this tool, and why each did not cover it when it was asked about."""
+    listed = await list_standing(looking, at_ms, about.tool)
+    return tuple(f"{one.standing.id} of {one.standing.by}: {one.ended or 'it does not fit'}" for one in listed)
 
 
 def step_of(record: r.Record) -> str:

@@ -1,0 +1,109 @@
+"""`holdfast standing`: permissions given beforehand, what is spent of them, and their end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.people.standing import Listed, add_standing, list_standing, revoke_standing
+from holdfast.interfaces.telling import moment
+from holdfast.model.standing import Standing
+
+
+@click.group("standing")
+def standing() -> None:
+    """Permissions given beforehand: calls that need no word of a person."""
+
+
+@command(
+    "add",
+    examples=(
+        """holdfast standing add --tool refund --where 'cents <= 5000 && customer == "anna"' --until 7d --times 20""",
+        "holdfast standing add --tool refund --until 7d --amount cents --total 50000",
+    ),
+)
+@click.option("--tool", required=True, metavar="NAME", help="The tool whose calls it covers.")
+@click.option("--where", default="true", metavar="CEL", help="A condition over the parameters. Default: every call.")
+@click.option("--until", required=True, metavar="TIME", help="When it ends: a date, a time in UTC, or 12h, 7d.")
+@click.option("--times", default=0, type=click.IntRange(min=0), metavar="N", help="How often it may be used.")
+@click.option("--amount", default="", metavar="NAME", help="The parameter that --total adds up.")
+@click.option("--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="What all uses may come to.")
+@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def add(call: Call, tool: str, until: str, times: int, total: float, **said: str) -> None:
+    """Allow calls of a tool beforehand: where its gate would ask a person, they leave.
+
+    Each use is counted in the commit that lets the call leave, so that no two processes
+    overspend it. It never stands for a second person, where two have to say yes.
+    """
+    now_ms = SystemClock().wall_ms()
+    wanted = Standing(
+        "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["note"]
+    )
+    async with call.serving() as service:
+        given = await add_standing(service.engine, wanted)
+    if call.screen.as_json:
+        call.screen.document(given)
+        return
+    call.screen.line(f"{given.id} is given by {safe(given.by)}, until {moment(given.until_ms)}.")
+    call.screen.line(("Revoke it: ", "dim"), f"holdfast standing revoke {given.id}")
+
+
+@command("list", examples=("holdfast standing list", "holdfast standing list --tool refund --json"))
+@click.option("--tool", default="", metavar="NAME", help="Only those for this tool.")
+async def listed(call: Call, tool: str) -> None:
+    """List every permission that was given, with what is spent of it."""
+    async with call.looking() as looking:
+        found = await list_standing(looking, SystemClock().wall_ms(), tool)
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    for one in found:
+        _show(call, one)
+    if not found:
+        call.screen.line("Nothing is allowed beforehand.")
+
+
+def _show(call: Call, one: Listed) -> None:
+    given, spent = one.standing, one.spent
+    call.screen.line((given.id, "cyan"), f"  {safe(given.tool)} where {safe(given.where)}", (f"  {one.ended}", "red"))
+    times = f"{spent.times} of {given.times}" if given.times else f"{spent.times}"
+    total = f", {spent.sum:g} of {given.total:g} {safe(given.amount)}" if given.total else ""
+    note = f": {safe(given.note)}" if given.note else ""
+    call.screen.line(f"  by {safe(given.by)} until {moment(given.until_ms)}, used {times} times{total}{note}")
+
+
+@command("revoke", examples=("holdfast standing revoke s-1a2b3c4d --by anna --note 'enough'",))
+@click.argument("permission")
+@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def revoke(call: Call, permission: str, note: str, by: str) -> None:
+    """End PERMISSION: nothing more leaves on it from now on."""
+    async with call.serving() as service:
+        spent = await revoke_standing(service.engine, permission, by=by, note=note)
+    if call.screen.as_json:
+        call.screen.document(spent)
+        return
+    call.screen.line(f"{permission} is revoked; it was used {spent.times} times.")
+
+
+standing.add_command(add)
+standing.add_command(listed)
+standing.add_command(revoke)
+
+
+def read_moment(text: str, now_ms: int) -> int:
+    """A wall clock in milliseconds: from now (`90m`, `12h`, `7d`), or a date or time, in UTC where none is said."""
+    unit = {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1:])
+    try:
+        if unit is not None:
+            return now_ms + timedelta(**{unit: float(text[:-1])}) // timedelta(milliseconds=1)
+        then = datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{text!r} is no time", next_step="write 12h, 7d, 2027-01-31 or 2027-01-31T12:00") from error
+    return int((then if then.tzinfo is not None else then.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,68 @@
+"""`holdfast standing`: what is allowed beforehand, what is spent of it, and several processes that spend it at once."""
+
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.standing import read_moment
+from tests.cli.lab import Lab
+from tests.cli.test_inbox import DESK
+
+
+def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    holdfast("run", "desk.py:desk", '"0"')
+    given = holdfast(
+        "standing", "add", "--tool", "refund", "--where", 'cents <= 9000 && customer == "1"', "--until", "7d",
+        "--times", "3", "--amount", "cents", "--total", "20000", "--by", "bea", "--note", "known", "--json",
+    ).json  # fmt: skip
+    assert (given["tool"], given["by"], given["times"]) == ("refund", "bea", 3)
+    assert holdfast("run", "desk.py:desk", '"1"').out == '"paid 9000 under True"\n'
+    assert f"on the standing permission {given['id']}" in holdfast("show", "refund-1").out
+    assert f"on the standing permission {given['id']}" in holdfast("why", "refund-1/refund#1").out
+    assert holdfast("run", "desk.py:desk", '"2"').status == 3
+    lines = holdfast("standing", "list").lines
+    assert lines[0] == f'{given["id"]}  refund where cents <= 9000 && customer == "1"'
+    assert "used 1 of 3 times, 9000 of 20000 cents: known" in lines[1]
+    assert holdfast("standing", "list", "--tool", "other").lines == ["Nothing is allowed beforehand."]
+    assert holdfast("standing", "revoke", given["id"], "--by", "cid").lines == [
+        f"{given['id']} is revoked; it was used 1 times."
+    ]
+    assert "it was revoked by cid" in holdfast("standing", "list").out
+    again = holdfast("standing", "revoke", given["id"])
+    assert (again.status, "was revoked by cid already" in again.err) == (2, True)
+    bad = holdfast("standing", "add", "--tool", "refund", "--until", "soon")
+    assert (bad.status, "'soon' is no time" in bad.err) == (2, True)
+
+
+def test_processes_that_spend_it_at_once_never_overspend_it(holdfast: Lab):
+    """Three processes, twelve refunds of 9000, and permission for 40,000 in all: four leave."""
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    holdfast("run", "desk.py:desk", '"first"')
+    holdfast(
+        "standing", "add", "--tool", "refund", "--until", "1d", "--amount", "cents", "--total", "40000", "--by", "bea"
+    )
+    workers: list[subprocess.Popen[bytes]] = []
+    for number in range(3):
+        names = "".join(f'"{number}-{one}"\n' for one in range(4))
+        holdfast.directory.joinpath(f"inputs-{number}.jsonl").write_text(names)
+        command = [sys.executable, "-m", "holdfast", "run", "desk.py:desk", "--inputs", f"inputs-{number}.jsonl"]
+        workers.append(
+            subprocess.Popen(command, cwd=holdfast.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )
+    for worker in workers:
+        worker.wait(timeout=60)
+    (listed,) = holdfast("standing", "list", "--json").json
+    assert (listed["spent"]["times"], listed["spent"]["sum"]) == (4, 36_000)
+    assert len(holdfast("inbox", "--json").json) == 1 + 12 - 4
+
+
+def test_times_are_read_as_people_write_them():
+    assert read_moment("90m", 0) == 5_400_000
+    assert read_moment("1d", 1) == 86_400_001
+    assert read_moment("1970-01-02", 0) == 86_400_000
+    assert read_moment("1970-01-01T01:00+01:00", 0) == 0
+    with pytest.raises(UsageError, match="is no time"):
+        read_moment("xd", 0)

@@ -1,0 +1,232 @@
+"""Standing permissions: a yes given beforehand, counted where something leaves on it, and never overspent."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import Key, Run, agent, tool
+from holdfast.errors import RunSuspended, UsageError
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
+from holdfast.interfaces.timeline import timeline
+from holdfast.model import records as r
+from holdfast.model.standing import Spent, Standing, Use, spent_by, why_not
+from holdfast.policies import Gate
+from holdfast.testing.clock import EPOCH_MS
+from tests.unit.engine.lab import Lab, virtual
+
+HOUR_MS = 3_600_000
+UNTIL = EPOCH_MS + 24 * HOUR_MS
+
+
+def wish(**more: Any) -> Standing:
+    return msgspec.structs.replace(Standing("", "refund", "bea", UNTIL, 'cents <= 9000 && customer == "ann"'), **more)
+
+
+def desk_of(lab: Lab, cents: int = 9000, gate: Any = "cents > 5000", **clauses: Any) -> Any:
+    @tool(gate=gate, idempotency=Key.forever(), **clauses)
+    async def refund(customer: str, cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund("ann", cents)
+
+    return desk
+
+
+@virtual
+async def test_what_is_allowed_beforehand_leaves_and_is_counted_with_its_intent(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        given = await add_standing(app.engine, wish(times=2, amount="cents"))
+        assert await app.run(desk, "one") == "paid 9000"
+        assert await app.run(desk, "two") == "paid 9000"
+        with pytest.raises(RunSuspended, match="the contract asks for a person"):
+            await app.run(desk, "three")
+        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        assert listed.spent == Spent(2, 2, 18_000, "", ("r-one/refund#1", "r-two/refund#1"))
+        assert listed.ended == "it was used 2 times"
+        assert (await dossier(app.service, "r-three/refund#1")).standing == (f"{given.id} of bea: it was used 2 times",)
+    (attempt,) = lab.of("r-one", r.AttemptStarted)
+    assert (attempt.standing, len(attempt.approval)) == (given.id, 32)
+    assert not lab.of("r-one", r.OperationParked)
+    notes = [note.text for one in timeline("r-one", lab.records("r-one")).entries for note in one.notes]
+    assert f"on the standing permission {given.id}" in notes
+
+
+@pytest.mark.parametrize(
+    ("change", "cents"),
+    [
+        ({"where": "cents <= 8000"}, 9000),
+        ({"tool": "other"}, 9000),
+        ({"where": "nothing > 5"}, 9000),
+        ({"total": 8000, "amount": "cents"}, 9000),
+        ({"amount": "customer"}, 9000),
+        ({"amount": "euros"}, 9000),
+        ({"amount": "cents"}, -9000),
+    ],
+    ids=[
+        "too much",
+        "another tool",
+        "no such parameter",
+        "over the total",
+        "no amount",
+        "none of that name",
+        "negative",
+    ],
+)
+@virtual
+async def test_what_does_not_fit_is_asked(lab: Lab, change: dict[str, Any], cents: int):
+    desk = desk_of(lab, cents, gate="true")
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(**change))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert lab.sent == []
+
+
+@virtual
+async def test_it_ends_early_by_the_error_of_the_clocks(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(until_ms=EPOCH_MS + HOUR_MS))
+        await lab.pass_time(hours=1, seconds=-30)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        with pytest.raises(UsageError, match="that time is over"):
+            await add_standing(app.engine, wish(until_ms=EPOCH_MS))
+
+
+@virtual
+async def test_it_replaces_neither_two_people_nor_whoever_asked_for_the_run(lab: Lab):
+    both, own = desk_of(lab, gate=Gate("true", people=2)), desk_of(lab)
+    async with lab.app(both) as app:
+        await add_standing(app.engine, wish())
+        with pytest.raises(RunSuspended):
+            await app.run(both, "ann")
+    async with lab.app(own) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(own, "bob", by="bea")
+        with pytest.raises(UsageError, match="bea asked for run r-bob"):
+            await app.service.approve("r-bob/refund#1", by="bea")
+        await app.service.approve("r-bob/refund#1", by="cid")
+        assert await app.run(own, "bob") == "paid 9000"
+
+
+@virtual
+async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        given = await add_standing(app.engine, wish())
+        await app.service.pause_tool("refund", by="ops")
+        with pytest.raises(RunSuspended, match="paused"):
+            await app.run(desk, "ann")
+        assert await revoke_standing(app.engine, given.id, by="cid", note="enough") == Spent()
+        with pytest.raises(UsageError, match="was revoked by cid already"):
+            await revoke_standing(app.engine, given.id, by="cid")
+        await app.service.unpause_tool("refund", by="ops")
+        with pytest.raises(RunSuspended, match="the contract asks for a person"):
+            await app.run(desk, "ann")
+        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        assert listed.ended == "it was revoked by cid"
+        with pytest.raises(UsageError, match=f"there are: {given.id}"):
+            await revoke_standing(app.engine, "s-0", by="cid")
+    assert lab.sent == []
+
+
+@virtual
+async def test_of_many_at_once_only_as_many_leave_as_are_allowed(lab: Lab):
+    """Processes that all saw the same number: the ledger lets one of them take it, and the others look again."""
+    lab.lag_s = 0.01
+    desks = [desk_of(lab) for _ in range(4)]
+    async with lab.app(desks[0]) as app:
+        await add_standing(app.engine, wish(total=27_500, amount="cents"))
+
+    async def process(number: int) -> list[str]:
+        async with lab.app(desks[number]) as app:
+            names = [f"{number}-{one}" for one in range(3)]
+            told = await asyncio.gather(*(app.run(desks[number], name) for name in names), return_exceptions=True)
+            return [str(one) for one in told]
+
+    told = [one for some in await asyncio.gather(*map(process, range(4))) for one in some]
+    assert len(lab.sent) == 3
+    assert sum(one == "paid 9000" for one in told) == 3
+    async with lab.app(desks[0]) as app:
+        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        assert (listed.spent.times, listed.spent.sum) == (3, 27_000)
+
+
+@virtual
+async def test_what_is_held_uses_it_with_the_hold_and_leaves_at_the_commit(lab: Lab):
+    @tool(gate="true", idempotency=Key.forever())
+    async def mail(cents: int) -> str:
+        lab.sent.append(f"mail {cents}")
+        return "mailed"
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip") as trip:
+            promises = [await trip.on_commit(mail.options(step=f"m{one}"), one) for one in (1, 2)]
+        return ", ".join(one.result for one in promises)
+
+    async with lab.app(desk) as app:
+        given = await add_standing(app.engine, wish(tool="mail", where="true", times=1))
+        with pytest.raises(RunSuspended, match="mail"):
+            await app.run(desk, "ann")
+        (held,) = lab.of("r-ann", r.OperationHeld)
+        assert held.standing == given.id
+        await revoke_standing(app.engine, given.id, by="cid")
+        await app.service.approve("r-ann/trip/m2", by="bea")
+        assert await app.run(desk, "ann") == "mailed, mailed"
+    assert lab.sent == ["mail 1", "mail 2"]
+
+
+@virtual
+async def test_what_is_not_stored_cannot_be_judged_beforehand(lab: Lab):
+    @tool(gate="true", redact=["card"])
+    async def refund(card: str, cents: int) -> str:
+        lab.sent.append("paid")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund("4242", 1)
+
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(where="true"))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"by": ""}, "a permission has a name"),
+        ({"times": -1}, "a bound is not negative"),
+        ({"total": 5}, "of what"),
+        ({"where": "cents <="}, "cents <=|Syntax|syntax|parse"),
+    ],
+)
+@virtual
+async def test_what_could_never_be_used_is_refused(lab: Lab, change: dict[str, Any], says: str):
+    async with lab.app() as app:
+        with pytest.raises(UsageError, match=says):
+            await add_standing(app.engine, wish(**change))
+        assert await list_standing(app.service.looking, EPOCH_MS) == []
+
+
+def test_uses_are_numbered_and_carry_the_sum():
+    uses = [Use("r/a", 5, 5), Use("r/b", 7, 12)]
+    assert spent_by(uses) == Spent(2, 2, 12, "", ("r/a", "r/b"))
+    ended = spent_by([*uses, Use(sum=12, revoked_by="cid")])
+    assert (ended.number, ended.times, ended.sum, ended.revoked_by) == (3, 2, 12, "cid")
+    permission = wish(total=20, amount="cents")
+    assert why_not(permission, spent_by(uses), 8, EPOCH_MS) == ""
+    assert why_not(permission, spent_by(uses), 9, EPOCH_MS) == "12 of 20 are spent"
+    assert why_not(permission, Spent(), -1, EPOCH_MS) == "cents is negative"
+    assert why_not(permission, ended, 0, EPOCH_MS) == "it was revoked by cid"
+    assert why_not(permission, Spent(), 0, UNTIL) == "it has expired"
