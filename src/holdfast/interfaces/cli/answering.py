@@ -12,6 +12,8 @@ import msgspec
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.health import show_health
+from holdfast.interfaces.cli.status import DONE
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.people.items import Item, Wanted, items
 from holdfast.interfaces.service import Service
@@ -90,17 +92,23 @@ def _yes_or_no(value: str) -> bool:
 )
 @click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
 @click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
-async def inbox(call: Call, limit: int, mine: str, queue: str) -> None:
+@click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
+async def inbox(call: Call, limit: int, mine: str, queue: str, *, health: bool) -> int:
     """List what waits for a person: what is urgent, then the nearest deadline first.
 
     Approvals of operations, questions of agents, and reviews: effects that nobody knows
     about, and transactions that cannot end by themselves. What somebody lets rest comes last.
+
+    With --health how people keep up with it, over the last week; the exit status is then
+    1 where something rings, for a monitor.
     """
+    if health:
+        return await show_health(call)
     async with call.looking() as looking:
         found = await items(looking, Wanted(mine, queue), now_ms=SystemClock().wall_ms())
     if call.screen.as_json:
         call.screen.document(found)
-        return
+        return DONE
     for one in found[:limit]:
         _show(call, one)
     if len(found) > limit:
@@ -108,6 +116,7 @@ async def inbox(call: Call, limit: int, mine: str, queue: str) -> None:
     kinds = Counter(one.kind for one in found)
     summary = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
     call.screen.line(summary or "Nobody is asked anything.")
+    return DONE
 
 
 def _show(call: Call, one: Item) -> None:

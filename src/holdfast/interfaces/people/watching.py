@@ -1,0 +1,67 @@
+"""How people keep up, read from a journal: what waits, what was said, and what waits behind what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.gathering import gather
+from holdfast.interfaces.people.items import Item, items
+from holdfast.model.health import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
+
+NEXT: Final = 10
+"""How many of the most urgent things are shown, with what is blocked behind them."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One of the things to look at next, `given` to somebody, or for `by` to take; empty: nobody is known."""
+
+    item: str
+    asks: str
+    waited_ms: int
+    due_ms: int | None
+    blocked: int
+    by: str
+    given: bool
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """The health of people's work, what should not be so, and what comes next."""
+
+    health: Health
+    alarms: tuple[Alarm, ...]
+    next: tuple[Turn, ...]
+
+
+async def watch(looking: Looking, now_ms: int, days: float = 7.0, limits: Limits | None = None) -> Watch:
+    """The figures of the last `days`, and the alarms by these limits."""
+    limits = limits or Limits()
+    found = {one.item: one for one in await items(looking, now_ms=now_ms)}
+    waiting = [_asked(one) for one in found.values() if not one.rests_ms]
+    said = await gather(looking, now_ms - int(days * DAY_MS))
+    now = health(waiting, said.looks, now_ms, days)
+    urgent = [await _with_blocked(looking, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
+    turns = suggested([*urgent, *waiting[NEXT:]], now, limits)
+    return Watch(
+        now,
+        alarms(now, limits),
+        tuple(_turn(found[one.item], one, turns.get(one.item, ""), now_ms) for one in by_urgency(urgent)),
+    )
+
+
+def _asked(item: Item) -> Asked:
+    return Asked(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
+
+
+async def _with_blocked(looking: Looking, item: Item, one: Asked) -> Asked:
+    """The same with what is open in its run besides: it all waits behind this."""
+    history = await looking.history(item.run)
+    return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
+
+
+def _turn(item: Item, one: Asked, suggestion: str, now_ms: int) -> Turn:
+    return Turn(
+        item.item, item.asks, now_ms - one.asked_ms, one.due_ms, one.blocked, one.to or suggestion, bool(one.to)
+    )
