@@ -79,6 +79,11 @@ class Accounts:
         found = (folded(name, entries[name]) for name in sorted(entries))
         return [account for account in found if account is not None]
 
+    async def by_subject(self, subject: str) -> Account | None:
+        """The one account that is this subject elsewhere; None where there is none, or more than one."""
+        found = [account for account in await self.every() if subject and account.subject == subject]
+        return found[0] if len(found) == 1 else None
+
     async def add(self, name: str, grants: Sequence[Grant], *, by: str, subject: str = "") -> Account:
         """A new account, without a password yet. A name is given once and never again. Raises `UsageError`."""
         if not _NAME.fullmatch(name):

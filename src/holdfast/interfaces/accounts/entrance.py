@@ -23,6 +23,8 @@ AT_ONCE: Final = 2
 WAITING: Final = 32
 """How many wait for that. More are turned away at once: they are no people."""
 RECENT_MS: Final = 15 * 60_000
+NAMELESS: Final = "-"
+"""What tries without a name are counted under; no account is called that."""
 WRONG: Final = "the name or the password is wrong"
 
 
@@ -68,28 +70,34 @@ class Entrance:
         ends. Signing in again also proves a password anew, for what `checked_recent` guards.
         """
         now_ms = self.now_ms
-        try:
-            await self._limits.take(name, address, now_ms)
-        except SignInRefused:
-            refused = Access("sign in", allowed=False, why="too many tries", address=address)
-            await self.log.note_hourly(refused, now_ms)
-            raise
+        await self.count(name or NAMELESS, address)
         account = await self.accounts.find(name)
         if not await self._fits(account, password) or account is None or account.disabled:
             who = account.name if account is not None else ""
             await self.log.note(Access("sign in", allowed=False, who=who, why="not accepted", address=address))
             raise SignInRefused(WRONG, next_step="try again, or ask an admin for a new password")
-        await self._limits.give_back(name, address, now_ms)
+        await self._limits.give_back(name or NAMELESS, address, now_ms)
         if old:
             await self.sessions.end(old)
         secret = await self.sessions.begin(account, "password", now_ms, self._engine.seams.rng)
         return await self._begun(secret, address)
 
-    async def vouch(self, account: Account, address: str, *, old: str = "") -> Begun:
-        """Begin a session for somebody whom an OpenID provider vouches for. Raises `SignInRefused`."""
-        if account.disabled:
-            await self.log.note(Access("sign in", allowed=False, who=account.name, via="oidc", address=address))
-            raise SignInRefused("this account is closed", next_step="ask an admin")
+    async def count(self, name: str, address: str) -> None:
+        """Count one try to come in. Raises `SignInRefused` where there were too many."""
+        try:
+            await self._limits.take(name, address, self.now_ms)
+        except SignInRefused:
+            refused = Access("sign in", allowed=False, why="too many tries", address=address)
+            await self.log.note_hourly(refused, self.now_ms)
+            raise
+
+    async def vouch(self, subject: str, address: str, *, old: str = "") -> Begun:
+        """Begin a session for the account of a `subject` that a provider vouches for. Raises `SignInRefused`."""
+        account = await self.accounts.by_subject(subject)
+        if account is None or account.disabled:
+            who, why = (account.name, "closed") if account is not None else ("", f"no account is {subject}")
+            await self.log.note(Access("sign in", allowed=False, who=who, via="oidc", why=why, address=address))
+            raise SignInRefused("no account here is yours", next_step="ask an admin, who finds you in the record")
         if old:
             await self.sessions.end(old)
         secret = await self.sessions.begin(account, "oidc", self.now_ms, self._engine.seams.rng)

@@ -62,7 +62,10 @@ class Limits:
         self._key: Final = identity.secret
 
     async def take(self, name: str, address: str, now_ms: int) -> None:
-        """Count one try. Raises `SignInRefused` with the time to wait; the name need not be anybody's."""
+        """Count one try. Raises `SignInRefused` with the time to wait.
+
+        The name need not be anybody's; empty where only a provider knows it yet.
+        """
         for hint, rate in self._counted(name, address):
             wait_ms = await self._move(hint, rate, now_ms)
             if wait_ms:
@@ -73,9 +76,9 @@ class Limits:
         for hint, rate in self._counted(name, address):
             await self._move(hint, rate, now_ms, back=True)
 
-    def _counted(self, name: str, address: str) -> tuple[tuple[str, Rate], tuple[str, Rate]]:
-        by_address = self._hint("address", network(address))
-        return (by_address, PER_ADDRESS), (self._hint("name", name), PER_NAME)
+    def _counted(self, name: str, address: str) -> list[tuple[str, Rate]]:
+        by_address = (self._hint("address", network(address)), PER_ADDRESS)
+        return [by_address, (self._hint("name", name), PER_NAME)] if name else [by_address]
 
     def _hint(self, kind: str, who: str) -> str:
         """Keyed, so that nobody can choose a name that shares the count of somebody else's."""

@@ -81,38 +81,38 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# --- the cookie ------------------------------------------------------------------------------------------------------
+# --- cookies ---------------------------------------------------------------------------------------------------------
 
 
-def cookie_name(origin: str) -> str:
+def cookie_name(origin: str, use: str = "") -> str:
     """With TLS the browser itself holds that no other host set it (`__Host-`).
 
-    Without, on loopback, it is named after the port: cookies are not kept apart by port.
+    Without, on loopback, it is named after the port: cookies are not kept apart by port. `use`: one beside the session.
     """
-    if origin.startswith("https://"):
-        return "__Host-holdfast"
-    return f"holdfast-{urlsplit(origin).port or 80}"
+    own = "__Host-holdfast" if origin.startswith("https://") else f"holdfast-{urlsplit(origin).port or 80}"
+    return f"{own}-{use}" if use else own
 
 
 def session_cookie(origin: str, secret: str) -> str:
     """The `Set-Cookie` header that begins a session."""
-    return _cookie(origin, secret, LASTS_MS // 1000)
+    return cookie_for(origin, "", secret, LASTS_MS // 1000)
 
 
-def ended_cookie(origin: str) -> str:
+def ended_cookie(origin: str, use: str = "") -> str:
     """The `Set-Cookie` header that makes a browser forget it."""
-    return _cookie(origin, "", 0)
+    return cookie_for(origin, use, "", 0)
 
 
-def _cookie(origin: str, value: str, max_age: int) -> str:
+def cookie_for(origin: str, use: str, value: str, max_age_s: int) -> str:
+    """A `Set-Cookie` header; no script and no form of another site reaches what it sets."""
     secure = "; Secure" if origin.startswith("https://") else ""
-    return f"{cookie_name(origin)}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}"
+    return f"{cookie_name(origin, use)}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}"
 
 
-def presented(cookies: str, origin: str) -> str:
-    """The session that a `Cookie` header presents; empty where there is none, or more than one (somebody added one)."""
+def presented(cookies: str, origin: str, use: str = "") -> str:
+    """What a `Cookie` header presents; empty where there is none of the name, or more than one (somebody added one)."""
     pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
-    found = [value for name, _, value in pairs if name == cookie_name(origin)]
+    found = [value for name, _, value in pairs if name == cookie_name(origin, use)]
     return found[0] if len(found) == 1 else ""
 
 

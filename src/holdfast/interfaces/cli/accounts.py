@@ -61,7 +61,7 @@ def _places(function: Any) -> Any:
 )
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What they may do.")
-@click.option("--subject", default="", metavar="TEXT", help="Who they are at the OpenID provider: its `sub`.")
+@click.option("--subject", default="", metavar="TEXT", help="Who they are at an OpenID provider: ISSUER#SUB.")
 @_places
 @by_option
 async def add(call: Call, name: str, role: Role, subject: str, by: str, **places: tuple[str, ...]) -> None:
@@ -102,6 +102,26 @@ async def role_(call: Call, name: str, role: Role, also: bool, by: str, **places
         book = Accounts(service.engine.journal)
         kept = (await book.known(name)).grants if also else ()
         made = await book.change(name, AccountNote("role", by, grants=(*kept, grant)))
+    _say(call, made)
+
+
+@command("subject", examples=("holdfast accounts subject ben 'https://id.example.com#248289761001'",))
+@click.argument("name")
+@click.argument("subject")
+@by_option
+async def subject_(call: Call, name: str, subject: str, by: str) -> None:
+    """Say who NAME is at an OpenID provider: ISSUER#SUB. It ends their sessions.
+
+    `holdfast accounts audit -` shows who came from there without an account.
+    """
+    async with call.serving() as service:
+        book = Accounts(service.engine.journal)
+        known = await book.by_subject(subject)
+        if known is not None and known.name != name:
+            raise UsageError(
+                f"{known.name} is {subject} already", next_step=f"holdfast accounts subject {known.name} ''"
+            )
+        made = await book.change(name, AccountNote("subject", by, subject=subject))
     _say(call, made)
 
 
@@ -177,5 +197,5 @@ def _line(call: Call, account: Account) -> None:
     call.screen.line((account.name, "bold"), f"  {safe(grants)}", ("".join(f"  {state}" for state in states), "dim"))
 
 
-for _command in (add, listing, role_, password, *map(_declared, _WORDS), token, audit):
+for _command in (add, listing, role_, password, subject_, *map(_declared, _WORDS), token, audit):
     accounts.add_command(_command)

@@ -343,17 +343,3 @@ def test_what_is_dear_takes_a_password_that_was_proven_lately():
         await entrance.checked_recent(token, "tune", About("policy"))
 
     inside(told)
-
-
-def test_a_provider_vouches_for_an_account_that_is_open():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        ben = await house.accounts.known("ben")
-        begun = await entrance.vouch(ben, HERE)
-        assert (begun.principal.via, begun.principal.proven_ms) == ("oidc", 0)
-        await house.accounts.change("ben", AccountNote("disable", "anna"))
-        with pytest.raises(SignInRefused):
-            await entrance.vouch(await house.accounts.known("ben"), HERE)
-        with pytest.raises(SignInRefused, match="wrong"):
-            await entrance.vouch(ben, HERE)  # disabled since it was looked up
-
-    inside(told)
