@@ -12,7 +12,8 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, waits_of
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Post, RunRow
-from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Note, endpoints, is_public
+from holdfast.model.system import is_system
+from holdfast.model.webhooks import ENDPOINTS, TOOL, Endpoint, Note, endpoints, is_public
 
 PAGE: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
@@ -62,7 +63,7 @@ class Webhooks:
             raise UsageError(
                 f"{name} is disabled, so nothing is sent to it", next_step=f"holdfast webhooks enable {name}"
             )
-        given_up = [row.run for row in await _runs(self._service.looking, _prefix(name)) if _is_parked(row)]
+        given_up = [row.run for row in await runs_named(self._service.looking, _prefix(name)) if is_parked(row)]
         for run in given_up:
             await self._service.resolve(f"{run}/{TOOL}{name}#1", "retry", by=by, evidence="sent again")
         return len(given_up)
@@ -93,10 +94,10 @@ async def told(looking: Looking) -> list[Told]:
 
 async def _told(looking: Looking, one: Endpoint) -> Told:
     delivered, waiting, given_up = 0, list[str](), list[str]()
-    for row in await _runs(looking, _prefix(one.name)):
+    for row in await runs_named(looking, _prefix(one.name)):
         if row.status == "completed":
             delivered += 1
-        elif row.status in {"stopped", "undone"} or _is_parked(row):
+        elif row.status in {"stopped", "undone"} or is_parked(row):
             given_up.append(row.run)
         else:
             waiting.append(row.run)
@@ -108,15 +109,17 @@ def _prefix(name: str) -> str:
     return f"webhook-{name}-"
 
 
-def _is_parked(row: RunRow) -> bool:
+def is_parked(row: RunRow) -> bool:
+    """Whether it rests until a person says what became of what it sent."""
     return row.status == "suspended" and any(wait.kind == "person" for wait in waits_of(row))
 
 
-async def _runs(looking: Looking, prefix: str) -> list[RunRow]:
+async def runs_named(looking: Looking, prefix: str) -> list[RunRow]:
+    """The runs of the system itself whose names begin like that, in order."""
     found: list[RunRow] = []
     after = prefix
     while rows := await looking.runs(limit=PAGE, after=after):
-        found.extend(row for row in rows if row.run.startswith(prefix) and row.agent == AGENT)
+        found.extend(row for row in rows if row.run.startswith(prefix) and is_system(row.agent))
         if not rows[-1].run.startswith(prefix):
             break
         after = rows[-1].run

@@ -7,7 +7,7 @@ processes that plan the same message one is refused and looks again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -19,11 +19,13 @@ from holdfast.policies import milliseconds
 AGENT: Final = "holdfast:notice"  # the agent of the runs that reach people
 TOOL: Final = "notice:"
 NOTICES: Final = "notices/"
+MISSED: Final = "notices-missed/"
 HOUR: Final = timedelta(hours=1)
 QUARTER: Final = timedelta(minutes=15)
 AT_ONCE: Final = timedelta(0)
+AGAIN_AT_MOST: Final = 2
 
-Word = Literal["new", "reminder", "escalated"]
+Word = Literal["new", "reminder", "escalated", "again"]
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -118,11 +120,23 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     test: str = ""  # who asked for a test notice; then it is about nothing
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """Nobody can tell whether a message about these askings has arrived."""
+
+    at_ms: int
+    identities: tuple[str, ...]
+
+
 class Told(msgspec.Struct):
-    """What one channel was told so far: a fold of its messages."""
+    """What one channel was told so far: a fold of its messages.
+
+    `last_of` is when it was told of an asking last; `missed` when it turned out, and how often, that nobody can tell
+    whether that arrived. `recent` are the last messages: when, and about how many.
+    """
 
     messages: int = 0
     last_of: dict[str, int] = {}
+    missed: dict[str, tuple[int, int]] = {}
     recent: list[tuple[int, int]] = []
 
     def add(self, sent: Sent) -> None:
@@ -132,6 +146,12 @@ class Told(msgspec.Struct):
             self.last_of[about.identity] = sent.at_ms
         if sent.abouts:
             self.recent = [*self.recent[-99:], (sent.at_ms, len(sent.abouts))]
+
+    def miss(self, missed: Missed) -> None:
+        """A message may not have arrived."""
+        for identity in missed.identities:
+            _, times = self.missed.get(identity, (0, 0))
+            self.missed[identity] = (missed.at_ms, times + 1)
 
 
 def planned(only: Only, pace: Pace, told: Told, waiting: Iterable[Waiting], now_ms: int) -> list[Sent]:
@@ -163,6 +183,9 @@ def _word(one: Waiting, pace: Pace, told: Told, now_ms: int) -> Word | None:
         return "escalated" if pace.after else "new"
     if one.due_ms is not None and last < one.due_ms - milliseconds(pace.remind_before) <= now_ms:
         return "reminder"
+    missed_at, times = told.missed.get(one.identity, (0, 0))
+    if times and times <= AGAIN_AT_MOST and last <= missed_at <= now_ms - milliseconds(pace.window):
+        return "again"
     every = pace.remind_every
     return "reminder" if every is not None and now_ms - last >= milliseconds(every) else None
 
@@ -184,19 +207,11 @@ def stream_of(channel: str) -> str:
     return f"{NOTICES}{channel}"
 
 
+def missed_stream(channel: str) -> str:
+    """The ledger stream of messages to a channel of which nobody can tell whether they arrived."""
+    return f"{MISSED}{channel}"
+
+
 def run_of(channel: str, number: int) -> str:
     """The run that sends the message of that number."""
     return f"notice-{channel}-{number:06d}"
-
-
-def folded(entries: Iterable[bytes]) -> Told:
-    """What a channel was told, from the ledger entries in order."""
-    told = Told()
-    for body in entries:
-        told.add(msgspec.json.decode(body, type=Sent))
-    return told
-
-
-def by_identity(waiting: Iterable[Waiting]) -> Mapping[str, Waiting]:
-    """The items by their askings."""
-    return {one.identity: one for one in waiting}

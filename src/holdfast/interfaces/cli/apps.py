@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import click
 import msgspec
 
 from holdfast.agent.agent import Agent
@@ -18,10 +20,13 @@ from holdfast.app import Holdfast
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalDistrusted, UnknownRun, UsageError
 from holdfast.interfaces.cli.common import Call
-from holdfast.interfaces.cli.place import existing_journal, journal_path, project_targets
+from holdfast.interfaces.cli.place import existing_journal, journal_path, project_reach, project_targets
 from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
 from holdfast.interfaces.looking import Looking
 from holdfast.model.system import is_system
+
+if TYPE_CHECKING:
+    from holdfast.interfaces.reaching.reach import Reach
 
 __all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember", "tools_at_hand"]
 
@@ -32,12 +37,17 @@ _REMEMBERED: Final = "target/"
 
 @asynccontextmanager
 async def app_of(
-    call: Call, agents: Iterable[AnyAgent], *, create: bool = False, private_webhooks: bool = False
+    call: Call,
+    agents: Iterable[AnyAgent],
+    *,
+    create: bool = False,
+    private_webhooks: bool = False,
+    reach: Reach | Path | None = None,
 ) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call. Raises `JournalDistrusted` before anything is driven."""
     path = journal_path(call.journal) if create else existing_journal(call.journal)
     settings = Settings(private_webhooks=private_webhooks)
-    async with Holdfast(path, agents=agents, settings=settings, recover=False) as app:
+    async with Holdfast(path, agents=agents, settings=settings, recover=False, reach=reach) as app:
         _check_trust(app)
         yield app
 
@@ -114,3 +124,17 @@ def ending_by_signal() -> Generator[asyncio.Event]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--reach PATH`: who is told when a person is asked."""
+    return click.option(
+        "--reach",
+        metavar="PATH",
+        help="Who is told when a person is asked: a reach.yaml. Default: as pyproject.toml says.",
+    )(function)
+
+
+def reach_of(option: str | None) -> Path | None:
+    """The file that says who is told: as named, else of pyproject.toml; None where nobody is."""
+    return Path(option) if option else project_reach()

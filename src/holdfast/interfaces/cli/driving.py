@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.apps import agents_for, app_of, remember
+from holdfast.interfaces.cli.apps import agents_for, app_of, reach_of, reach_option, remember
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
@@ -79,12 +81,13 @@ def _tell_one(call: Call, ended: Ended) -> int:
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--once", is_flag=True, help="Drive what is due now, and end.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
-async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, private_webhooks: bool) -> int:
+@reach_option
+async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
     """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
 
     TARGETs are the agents whose runs it drives; without any, those listed under
     [tool.holdfast] agents in pyproject.toml. Any number of workers may share one
-    journal on one machine.
+    journal on one machine. With --reach it also tells people when they are asked.
     """
     agents = load_agents(targets or project_targets())
     if not agents:
@@ -92,5 +95,6 @@ async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: b
             "a worker needs the code of the agents whose runs it drives",
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
-    async with app_of(call, agents, create=True, private_webhooks=private_webhooks) as app:
+    reach = reach_of(given["reach"])
+    async with app_of(call, agents, create=True, private_webhooks=given["private_webhooks"], reach=reach) as app:
         return await work(call, app, concurrency, once=once)

@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "figures": ("figures", "Show how often people overrule the agent."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
+    "notices": ("notices", "Show what people were told when they were asked."),
     "signal": ("ordering", "Give a run the event that it waits for."),
     "deliver": ("awaiting", "Bring the answer that an operation waits for."),
     "pending": ("awaiting", "List what is awaited, with deadlines."),

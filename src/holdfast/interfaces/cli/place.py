@@ -63,6 +63,12 @@ def project_targets() -> list[str]:
     return [_beside(directory, _text(one, "agents", directory)) for one in cast("list[object]", named)]
 
 
+def project_reach() -> Path | None:
+    """`[tool.holdfast] reach` of the nearest pyproject.toml: who is told when a person is asked."""
+    directory, settings = project_settings(Path.cwd())
+    return directory / _text(settings["reach"], "reach", directory) if "reach" in settings else None
+
+
 def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
     """The `[tool.holdfast]` table of the nearest pyproject.toml that has one, and its directory."""
     for directory in (start, *start.parents):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.errors import Ambiguous, NotSent, Rejected, UsageError
@@ -13,7 +13,7 @@ from holdfast.model.notices import Only, Pace
 from holdfast.model.secret import Secret, SecretUnavailableError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
-_CODE: Final = re.compile(r"\d{3}")
+_VARIABLE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class Outside(NamedTuple):
@@ -65,7 +65,15 @@ def checked_name(name: str) -> str:
 
 
 def hidden(value: str | Secret, name: str) -> Secret:
-    """A secret that was given as a name or as itself. One that is given as itself stays in memory."""
+    """A secret that was given as a name or as itself. One that is given as itself stays in memory.
+
+    Raises `UsageError` where a name looks like the secret itself, without repeating it.
+    """
+    if isinstance(value, Secret) and value.resolvable and not _VARIABLE.fullmatch(value.name):
+        raise UsageError(
+            f"the secret of the channel {name.rpartition('-')[0]} is not named, but spelled out",
+            next_step="put it into a variable such as SLACK_URL, and name that",
+        )
     return value if isinstance(value, Secret) else Secret.of(value, name=name)
 
 
@@ -100,10 +108,3 @@ def judged(status: int, retry_after: float | None, what: str) -> str:
     if 400 <= status < 500:
         raise Rejected(f"{what} answered {status}", code=str(status))
     raise Ambiguous(f"{what} answered {status}")
-
-
-def without(text: str, secrets: Mapping[str, str]) -> str:
-    """A text of somebody else's code without the values of secrets in it."""
-    for name, value in secrets.items():
-        text = text.replace(value, f"<{name}>") if value else text
-    return text

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.reaching.apprising import Apprise
-from holdfast.interfaces.reaching.channel import Channel
+from holdfast.interfaces.reaching.channel import Channel, hidden
 from holdfast.interfaces.reaching.chats import Slack, Teams
 from holdfast.interfaces.reaching.mail import Mail, Tls
 from holdfast.interfaces.reaching.reach import EVERY, Reach
@@ -78,7 +78,7 @@ def load_reach(path: Path) -> Reach:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         file = msgspec.convert(found, _File)
         channels = tuple(_channel(one, file.smtp) for one in file.channels)
-        link_key = Secret(file.link_key_env) if file.link_key_env else None
+        link_key = hidden(Secret(file.link_key_env), "link-key") if file.link_key_env else None
         return Reach(channels, file.base_url, link_key, _span(file.every, EVERY) or EVERY)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error

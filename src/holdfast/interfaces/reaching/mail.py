@@ -29,6 +29,7 @@ from holdfast.model.secret import Secret
 
 Tls = Literal["starttls", "implicit", "none"]
 STEP_S: Final = 20.0
+LATER_S: Final = 120.0  # servers that greylist want at least some minutes
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _SERVER: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?")
 _PORTS: Final[dict[Tls, int]] = {"starttls": 587, "implicit": 465, "none": 25}
@@ -173,7 +174,9 @@ class _Line:
             else:
                 self._smtp = smtplib.SMTP(self._host, self._port, timeout=timeout)
         except (OSError, smtplib.SMTPException) as error:
-            raise NotSent(f"the mail server {self._host} cannot be reached: {_said(error)}") from error
+            raise NotSent(
+                f"the mail server {self._host} cannot be reached: {_said(error)}", retry_after=LATER_S
+            ) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -194,7 +197,9 @@ class _Line:
                 f"the mail server {self._host} refused the password ({error.smtp_code})", retry_after=600
             ) from error
         except (OSError, smtplib.SMTPException) as error:
-            raise NotSent(f"the mail server {self._host} was left before a message: {_said(error)}") from error
+            raise NotSent(
+                f"the mail server {self._host} was left before a message: {_said(error)}", retry_after=LATER_S
+            ) from error
 
     def deliver(self, sender: str, to: str, message: bytes) -> str:
         """Hand the message over; the server's answer."""
@@ -203,7 +208,7 @@ class _Line:
             _agreed(*self._smtp.rcpt(to))
             _agreed(*self._smtp.docmd("DATA"))
         except (OSError, smtplib.SMTPException) as error:
-            raise NotSent(f"the line broke before the message: {_said(error)}") from error
+            raise NotSent(f"the line broke before the message: {_said(error)}", retry_after=LATER_S) from error
         current_operation().check_send()
         try:
             self._socket().settimeout(_step_s())
@@ -225,7 +230,7 @@ def _agreed(code: int, said: bytes) -> None:
         return
     why = f"the mail server answered {code} {harmless(said.decode('utf-8', 'replace'), 200)}".rstrip()
     if code < 500:
-        raise NotSent(why)
+        raise NotSent(why, retry_after=LATER_S)
     raise Rejected(why, code=str(code))
 
 

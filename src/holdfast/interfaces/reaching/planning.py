@@ -16,7 +16,18 @@ from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Message, Sender
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Post
-from holdfast.model.notices import AGENT, NOTICES, Sent, Told, Waiting, planned, run_of, stream_of
+from holdfast.model.notices import (
+    AGENT,
+    NOTICES,
+    Missed,
+    Sent,
+    Told,
+    Waiting,
+    missed_stream,
+    planned,
+    run_of,
+    stream_of,
+)
 from holdfast.policies import milliseconds
 
 
@@ -30,6 +41,7 @@ class Planner:
         self._cursor = Cursor(service.engine.journal, NOTICES)
         self._told: dict[str, Told] = {}
         self._read: dict[str, int] = {}
+        self._missed: dict[str, int] = {}
         self._tools: dict[str, str] = {}
         self._next_ms = 0
 
@@ -68,6 +80,9 @@ class Planner:
         for entry in entries:
             told.add(msgspec.json.decode(entry.body, type=Sent))
             self._read[channel] = entry.id
+        for entry in await self._service.engine.journal.entries(missed_stream(channel), self._missed.get(channel, 0)):
+            told.miss(msgspec.json.decode(entry.body, type=Missed))
+            self._missed[channel] = entry.id
         return told
 
     async def _hand_out(self) -> None:

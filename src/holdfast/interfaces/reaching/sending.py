@@ -1,7 +1,8 @@
 """The runs that send notices: the system's own agent, and one tool for each channel.
 
 A notice is a plain write: it is attempted again only where nothing can have been sent. What was sent and not answered
-is unknown, and says so; whoever was not reached by it is reached by the reminder.
+is unknown, and says so; what is still asked later on is then told by another notice, which says that it may be the
+second.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from holdfast.interfaces.people.links import Link, LinkKeys, link_id, make_link
 from holdfast.interfaces.reaching.channel import Channel, Outside
 from holdfast.interfaces.reaching.composing import compose, still_asked
 from holdfast.interfaces.reaching.words import Letter, Line
-from holdfast.model.notices import AGENT, TOOL, Sent, run_of, stream_of
+from holdfast.journal.port import Post
+from holdfast.model.notices import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
 from holdfast.model.view import Operation
 from holdfast.policies import Retry, milliseconds
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
 
-SCHEDULE: Final = Retry(attempts=16, elapsed=timedelta(days=1), base=timedelta(seconds=30), cap=timedelta(hours=2))
+SCHEDULE: Final = Retry(attempts=16, elapsed=timedelta(days=1), base=timedelta(minutes=1), cap=timedelta(hours=2))
 LINK_LASTS: Final = timedelta(days=7)
 ANSWERED: Final = "answered"
 STALE: Final = "stale"
@@ -115,8 +117,19 @@ class Sender:
         if outcome.code in {ANSWERED, STALE}:
             return "quiet: everything in it was answered before it could be sent"
         if outcome.status == "unknown":
+            await values.value(scope, "missed", lambda: self._missed(message, outcome.reason))
             return f"unknown: {outcome.reason}"
         raise NotReached(f"{message.channel} was not reached: {outcome.reason}")
+
+    async def _missed(self, message: Message, why: str) -> str:
+        """Nobody can tell whether it arrived: what is still asked is told once more later, and says so."""
+        engine = self._open_engine()
+        sent = await self._sent(message.channel, message.number)
+        missed = Missed(engine.seams.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
+        await engine.journal.post(
+            Post(missed_stream(message.channel), str(message.number), msgspec.json.encode(missed))
+        )
+        return why
 
     async def _sent(self, channel: str, number: int) -> Sent:
         entries = await self._open_engine().journal.entries(stream_of(channel))

@@ -23,7 +23,12 @@ _DOT_IN_NAME: Final = re.compile(rf"(?<=[\w\])-]){_DOTS}(?=[^\W\d_]|xn--|\d+{_DO
 _SCHEME: Final = re.compile(
     r"\b(mailto|tel|sms|callto|skype|xmpp|magnet|file|data|javascript|slack|msteams):", re.IGNORECASE
 )
-_WORDS: Final[dict[Word, str]] = {"new": "", "reminder": "Reminder: ", "escalated": "Nobody answered: "}
+_WORDS: Final[dict[Word, str]] = {
+    "new": "",
+    "reminder": "Reminder: ",
+    "escalated": "Nobody answered: ",
+    "again": "Perhaps once more: ",
+}
 _ASKED: Final[dict[Kind, str]] = {"approval": "approval", "question": "question", "review": "review"}
 
 

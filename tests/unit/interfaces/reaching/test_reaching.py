@@ -182,13 +182,27 @@ async def test_where_the_answer_was_lost_nobody_can_tell_and_nothing_is_sent_on_
         office.answers = [HANGS_UP]
         async with lab.app(desk, **CALM, reach=[mail(office)]) as app:
             await ask(app, "A-17")
-            await lab.pass_time(hours=6)
+            await lab.pass_time(minutes=10)
             _, state = await app.service.operation("notice-ann-000001/notice:ann#1")
             assert (len(office.box), state.phase) == (1, "unknown")
             assert [item.item for item in await items(app.service.looking)] == ["t-A-17/refund#1"]
             office.answers = ["250 OK"]
-            await lab.pass_time(hours=1, minutes=30)
-    assert [message["Subject"] for message in office.box[1:]] == ["Holdfast: Reminder: approval t-A-17/refund#1"]
+            await lab.pass_time(minutes=30)
+    subject = "approval t-A-17/refund#1"
+    assert [message["Subject"] for message in office.box] == [
+        f"Holdfast: {word}{subject}" for word in ("", "Perhaps once more: ")
+    ]
+    assert office.box[0]["Message-ID"] != office.box[1]["Message-ID"], "another notice, and not the same sent again"
+
+
+@virtual
+async def test_a_server_that_never_answers_is_not_sent_notices_without_end(lab: Lab):
+    with post_office() as office:
+        office.answers = [HANGS_UP]
+        async with lab.app(desk, **CALM, reach=[mail(office, pace=Pace(remind_before=timedelta(0)))]) as app:
+            await ask(app, "A-17")
+            await lab.pass_time(hours=7)
+    assert len(office.box) == 3
 
 
 @virtual
@@ -240,7 +254,7 @@ async def test_a_notice_survives_whoever_dies_on_the_way(lab: Lab):
         await lab.bury(second, process)
         assert len(office.box) == 1
         async with lab.app(desk, **CALM, reach=[mail(office)]) as app:
-            await lab.pass_time(hours=1)
+            await lab.pass_time(minutes=10)
             _, state = await app.service.operation("notice-ann-000001/notice:ann#1")
     assert (len(office.box), state.phase) == (1, "unknown")
 
@@ -299,7 +313,7 @@ def test_what_a_chat_answers_proves_what_it_proves(status: int, phase: str):
             slack.take = lambda headers, _body: (slack.came.append((headers, b"")), status)[1]  # type: ignore[method-assign]  # a receiver of its own kind
             async with lab.app(desk, **CALM, private_webhooks=True, reach=[Slack(slack.url)]) as app:
                 await ask(app, "A-17")
-                await lab.pass_time(hours=1)
+                await lab.pass_time(minutes=10)
                 _, state = await app.service.operation("notice-slack-000001/notice:slack#1")
         assert (state.phase, len(slack.came)) == (phase, 1)
 
