@@ -33,10 +33,11 @@ def checked_answerer(principal: Principal, about: About, proposer: str = "", dee
     """Refuse an answer of somebody who may not give it, or who proposed what is to be approved. Raises `NotAllowed`.
 
     `proposer` is the person on whose word the operation came about: who started the run, or edited its arguments.
-    Empty where no person did. It holds for every role: an admin does not approve their own proposal either.
+    Empty where no person did. It holds for every role: an admin does not approve their own proposal either. It does not
+    hold for a name that was only typed: whoever has the file could type another one.
     """
     checked_deed(principal, deed, about)
-    if proposer and same_person(principal.name, proposer):
+    if principal.via != "typed" and same_person(principal.name, proposer):
         raise NotAllowed(
             f"{principal.name} proposed {about.item} and cannot approve it",
             known="who proposes does not approve",

@@ -6,6 +6,7 @@ import hashlib
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
@@ -23,7 +24,8 @@ ENDED = {"completed", "stopped", "undone"}
 class Asked(msgspec.Struct, frozen=True):
     """What one item is about. `tool` is empty where no tool is; `open` is false once it is answered.
 
-    `digest` is of exactly what is asked: an answer that names another one is refused.
+    `digest` is of exactly what is asked: an answer that names another one is refused. `proposer` is who started the
+    run of an approval, empty where nobody said: over the network they do not approve what came of it.
     """
 
     item: str
@@ -34,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: str
     open: bool
     subject: Subject
+    proposer: str = ""
 
 
 def split_item(item: str) -> tuple[str, str]:
@@ -52,6 +55,11 @@ async def asked(looking: Looking, item: str) -> Asked:
 
 def asked_in(history: RunHistory, step: str) -> Asked:
     """The same, from the records of its run."""
+    found, started = _about(history, step), history.started
+    return found if started is None or found.kind != "approval" else replace(found, proposer=started.by)
+
+
+def _about(history: RunHistory, step: str) -> Asked:
     if (operation := history.operations.get(step)) is not None:
         return _about_operation(history, operation)
     if (question := history.questions.get(step)) is not None:

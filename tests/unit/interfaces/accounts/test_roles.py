@@ -111,6 +111,11 @@ def test_nobody_approves_what_they_proposed_however_their_name_is_spelled(role: 
         checked_answerer(someone(Grant(role), name=name), ITEM, "ben")
 
 
+def test_a_name_that_was_only_typed_is_no_proof_of_another_person():
+    checked_answerer(typed("ben"), ITEM, "ben")
+    checked_answerer(someone(Grant("answerer"), name="ben"), ITEM, "")
+
+
 def test_a_review_takes_a_role_of_its_own():
     with pytest.raises(NotAllowed, match="role operator"):
         checked_answerer(someone(Grant("answerer")), ITEM, deed="resolve")
