@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inbox": ("answering", "List what waits for a person."),
     "answer": ("answering", "Answer a question, or say yes or no to an operation."),
     "standing": ("standing", "Allow calls beforehand: add, list, revoke."),
+    "serve": ("serving", "Show the inbox in a browser, and serve the API."),
     "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
     "figures": ("figures", "Show how often people overrule the agent."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.handing import Handing, hand
 from holdfast.interfaces.service import Service
-from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -22,13 +22,16 @@ from holdfast.model.waits import Item as Kind
 
 HOURS: Final = 24.0
 """How long a yes holds where nothing else is said: nothing may have been sent by then."""
+Hours: TypeAlias = Annotated[float, Meta(gt=0, le=8784)]
+Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000)]
+"""A wall clock in milliseconds, up to the year 9999: what comes from outside has to be a date that can be shown."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
     """Yes, to exactly what is asked. It ends after `hours` if nothing was sent by then."""
 
     note: str = ""
-    hours: float = HOURS
+    hours: Hours = HOURS
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
@@ -36,7 +39,7 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
 
     arguments: dict[str, Any]
     note: str = ""
-    hours: float = HOURS
+    hours: Hours = HOURS
 
 
 class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
@@ -68,7 +71,7 @@ class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
     """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
 
     evidence: str = ""
-    result: r.Raw = r.NOTHING
+    result: Any = None
 
 
 class DidNotHappen(msgspec.Struct, frozen=True, tag="did_not_happen", omit_defaults=True):
@@ -88,7 +91,7 @@ class Compensate(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=Tr
     """It happened, and amends are to be made: the transaction around it is called off."""
 
     evidence: str = ""
-    result: r.Raw = r.NOTHING
+    result: Any = None
 
 
 class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
@@ -108,7 +111,7 @@ class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
 class Snooze(msgspec.Struct, frozen=True, tag="snooze", omit_defaults=True):
     """Not now. `until_ms` is a wall clock; its deadline stays where it is."""
 
-    until_ms: int
+    until_ms: Moment
     note: str = ""
 
 
@@ -193,7 +196,7 @@ async def _review(service: Service, now: Asked, given: Review, by: str) -> Appli
         return await _review_transaction(service, now, given, by)
     match given:
         case Happened():
-            return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=_value(given))
+            return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
         case DidNotHappen():
             word: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
             return await service.resolve(now.item, word, by=by, evidence=given.evidence)
@@ -254,12 +257,8 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
             now.run, inside[-1].name, by=by, why=given.evidence or f"{operation.step} is compensated"
         )
     return await service.resolve(
-        operation_id(now.run, operation.step), "happened", by=by, evidence=given.evidence, result=_value(given)
+        operation_id(now.run, operation.step), "happened", by=by, evidence=given.evidence, result=given.result
     )
-
-
-def _value(given: Happened | Compensate) -> object:
-    return None if given.result == r.NOTHING else msgspec.json.decode(given.result)
 
 
 # --- handing over --------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""The web face, whole: pages and API over one service, behind the guard."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.interfaces.accounts.entrance import Entrance
+from holdfast.interfaces.accounts.guard import API, SIGN_IN, Guard
+from holdfast.interfaces.accounts.proxy import TrustedProxy
+from holdfast.interfaces.accounts.site import Site
+from holdfast.interfaces.service import Service
+from holdfast.interfaces.web import api, openapi
+from holdfast.interfaces.web.assets import Assets
+from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.local import PATH as ENTER
+from holdfast.interfaces.web.local import Link
+from holdfast.interfaces.web.pages import Pages
+from holdfast.interfaces.web.problems import plain_problem, response_of
+from holdfast.interfaces.web.showing import Templates
+
+
+def web(
+    service: Service, entrance: Entrance, site: Site, *, proxy: TrustedProxy | None = None, link: Link | None = None
+) -> Guard:
+    """The ASGI app: nobody reaches a page or a call of it but through the guard.
+
+    `link` lets in whoever reads the terminal, where nobody has an account.
+    """
+    assets, desk = Assets(), Desk(service, entrance)
+    pages = Pages(desk, Templates(assets))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        status = int(getattr(error, "status_code", 500))
+        problem = plain_problem(status, _SAYS.get(status, "something went wrong on the server; its log says more"))
+        if request.url.path.startswith(API):
+            return response_of(problem, getattr(error, "headers", None))
+        return pages.trouble(request, problem)
+
+    routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *assets.routes()]
+    entering = link.routes(pages.guarded) if link is not None else []
+    inside = Starlette(routes=[*entering, *routes], exception_handlers={404: refused, 405: refused, 500: refused})
+    return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER}))
+
+
+_SAYS = {404: "there is nothing here", 405: "this cannot be done here"}

@@ -1,0 +1,111 @@
+"""What both faces do for somebody: list, show, answer. All of it in a principal's name, and judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.errors import NotAllowed, UsageError
+from holdfast.interfaces.accounts.entrance import Entrance
+from holdfast.interfaces.accounts.permitting import About
+from holdfast.interfaces.accounts.roles import Deed, Principal, may
+from holdfast.interfaces.applying import Applied
+from holdfast.interfaces.looking import Looking, Told
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.dossier import Dossier, dossier
+from holdfast.interfaces.people.handing import handed
+from holdfast.interfaces.service import Service
+from holdfast.interfaces.timeline import Timeline, timeline
+from holdfast.interfaces.web.listing import Asking, Listed, listed
+from holdfast.journal.port import RunRow, RunStatus
+from holdfast.model.transactions import Transaction
+
+
+class Desk:
+    """The use cases of the web face over one open service."""
+
+    def __init__(self, service: Service, entrance: Entrance) -> None:
+        self.service: Final = service
+        self.entrance: Final = entrance
+
+    @property
+    def looking(self) -> Looking:
+        """What can be read."""
+        return self.service.looking
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.entrance.now_ms
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    async def listed(self, who: Principal, asking: Asking) -> Listed:
+        """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
+        await self.entrance.require_somewhere(who, "look")
+        return await listed(self.looking, asking, self.now_ms, lambda item: may(who, "look", "", item.queue))
+
+    async def dossier(self, who: Principal, item: str) -> Dossier:
+        """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
+        found = await dossier(self.service, item)
+        await self.entrance.require(who, "look", About(found.item, found.tool, found.handed.queue))
+        return found
+
+    async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
+        """Runs by name, without those that only send notices."""
+        await self.entrance.require(who, "look", About("the runs"))
+        return await self.looking.page(status, limit, after, everything=False)
+
+    async def row(self, who: Principal, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        await self.entrance.require(who, "look", About(run))
+        return await self.looking.row(run)
+
+    async def timeline(self, who: Principal, run: str) -> Timeline:
+        """What happened in a run. Raises `UnknownRun`."""
+        await self.entrance.require(who, "look", About(run))
+        told: list[Told] = await self.looking.told(run)
+        return timeline(run, (record for _, record in told))
+
+    # --- answering -------------------------------------------------------------------------------------------
+
+    async def answer(self, who: Principal, item: str, given: a.Answer, shown: str) -> Applied:
+        """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`."""
+        now = await self._judged(who, item, given, shown)
+        return await a.answer(self.service, now.item, given, by=who.name, shown=shown)
+
+    async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
+        """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does."""
+        for item, shown in items:
+            await self._judged(who, item, given, shown)
+        return [await a.answer(self.service, item, given, by=who.name, shown=shown) for item, shown in items]
+
+    async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
+        now = await asked(self.looking, item)
+        a.checked_shown(now, shown)
+        step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+        queue = (await handed(self.looking.journal, now.run, step)).queue
+        about = About(now.item, now.tool, queue)
+        if not may(who, "look", about.tool, about.queue):
+            raise NotAllowed(f"{who.name} may not look at {now.item}")
+        await self.entrance.require(who, deed_of(given), about, proposer="")
+        return now
+
+
+def deed_of(given: a.Answer) -> Deed:
+    """What has to be allowed for this answer."""
+    match given:
+        case a.Delegate() | a.Snooze() | a.Escalate():
+            return "hand"
+        case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon():
+            return "resolve"
+        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply():
+            return "answer"
+
+
+def checked_limit(limit: int, largest: int) -> int:
+    """Refuse a page that nobody reads. Raises `UsageError`."""
+    if not 1 <= limit <= largest:
+        raise UsageError(f"a page has 1 to {largest} lines", next_step="ask for fewer, and for the next page")
+    return limit

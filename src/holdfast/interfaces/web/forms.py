@@ -1,0 +1,186 @@
+"""The forms of the page: one for each kind of answer, and from their fields back to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.dossier import Dossier
+from holdfast.interfaces.web.text import visible_json
+from holdfast.interfaces.web.values import pretty
+
+Input = Literal["line", "text", "json", "number", "choice", "moment"]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One input. `choices` are (value, label); `value` is what stands in it at first."""
+
+    name: str
+    label: str
+    input: Input = "line"
+    required: bool = False
+    value: str = ""
+    hint: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A form that gives one kind of answer. `title` opens it, `button` sends it; `tone` is how much it weighs."""
+
+    tag: str
+    title: str
+    button: str
+    says: str
+    tone: Literal["yes", "no", "plain"] = "plain"
+    fields: tuple[Field, ...] = ()
+
+
+_EVIDENCE: Final = Field("evidence", "How do you know?", "text", hint="It is recorded with your name.")
+_RESULT: Final = Field("result", "What it returned, as JSON", "json", hint="Leave it empty where nobody needs it.")
+_TO: Final = Field("to", "To whom", hint="A name, or empty.")
+_QUEUE: Final = Field("queue", "To which queue", hint="Or empty.")
+_NOTE: Final = Field("note", "Note", hint="It is recorded with your name.")
+_THEN: Final = (("give_up", "Give it up"), ("retry", "Send it once more"))
+_HOURS: Final = Field("hours", "Good for how many hours", "number", required=True, value="24")
+
+FORMS: Final = {
+    one.tag: one
+    for one in (
+        Form("approve", "Approve", "Approve", "Exactly this is sent, once.", "yes", (_NOTE, _HOURS)),
+        Form(
+            "edit", "Approve with changes", "Approve this instead",
+            "It is sent with these arguments, once they were checked.",
+            fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _NOTE, _HOURS),
+        ),
+        Form(
+            "decline", "Decline", "Decline", "Nothing is sent, and the agent is told why.", "no",
+            (Field("reason", "Why not?", "text", hint="The agent reads it."),),
+        ),
+        Form(
+            "ask_back", "Ask back", "Ask", "Nothing is sent. The agent reads your question and may propose anew.",
+            fields=(Field("question", "What do you want to know?", "text", required=True),),
+        ),
+        Form(
+            "stand_in", "Answer in its place", "Answer in its place",
+            "Nothing is sent. The agent gets this as the result.",
+            fields=(Field("result", "What it returns, as JSON", "json", required=True), _NOTE),
+        ),
+        Form("reply", "Answer", "Answer", "The agent goes on with it. The first answer is final.", "yes"),
+        Form("happened", "It happened", "It happened", "The call counts as done.", "yes", (_EVIDENCE, _RESULT)),
+        Form(
+            "did_not_happen", "It did not happen", "It did not happen",
+            "The call is made once more, or given up.", "no",
+            (
+                Field("then", "And now?", "choice", True, "give_up", "", _THEN),
+                _EVIDENCE,
+            ),
+        ),
+        Form(
+            "retry_same_key", "Send it again under the same key", "Send it again",
+            "Whether it happened or not: the other system does nothing twice under one key.", fields=(_EVIDENCE,),
+        ),
+        Form(
+            "compensate", "Make amends", "Make amends",
+            "It happened, and the transaction around it is called off.", fields=(_EVIDENCE, _RESULT),
+        ),
+        Form(
+            "abandon", "Leave it open", "Leave it open", "Nobody is asked any more. A run is called off.",
+            fields=(Field("reason", "Why?", "text"),),
+        ),
+        Form(
+            "delegate", "Give it to somebody", "Give it away", "The item moves, nothing else.",
+            fields=(_TO, _QUEUE, _NOTE),
+        ),
+        Form(
+            "snooze", "Not now", "Let it rest", "It comes back at that time. Its deadline stays where it is.",
+            fields=(Field("until_ms", "Until when (UTC)", "moment", True), _NOTE),
+        ),
+        Form("escalate", "It is urgent", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _NOTE)),
+    )
+}  # fmt: skip
+_PLAIN: Final = ("approve", "decline")
+HANDING: Final = ("delegate", "snooze", "escalate")
+
+
+def forms_for(found: Dossier) -> list[Form]:
+    """The forms that fit this item, the plain answers first. None where it is answered."""
+    if not found.open:
+        return []
+    own = {"reply": _reply, "edit": _edit}
+    plain_first = sorted(a.words_for(found.kind), key=lambda word: word not in _PLAIN)
+    return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
+
+
+def only_changed(given: a.Edit, found: Dossier) -> a.Edit:
+    """Of edited arguments those that are different: what was left alone keeps its stored form. Raises `UsageError`."""
+    before = msgspec.json.decode(found.arguments, type=dict[str, msgspec.Raw])
+    plain = {name: msgspec.json.encode(msgspec.json.decode(value)) for name, value in before.items()}
+    changed = {name: value for name, value in given.arguments.items() if msgspec.json.encode(value) != plain.get(name)}
+    if not changed:
+        raise UsageError(
+            "nothing is different in these arguments", next_step="change them, or approve them as they are"
+        )
+    return msgspec.structs.replace(given, arguments=changed)
+
+
+def _edit(found: Dossier) -> Form:
+    """The arguments as they are, to be changed."""
+    form = FORMS["edit"]
+    field = msgspec.structs.replace(form.fields[0], value=visible_json(pretty(found.arguments)))
+    return msgspec.structs.replace(form, fields=(field, *form.fields[1:]))
+
+
+def _reply(found: Dossier) -> Form:
+    """A question is answered by one of its choices, or by what it expects."""
+    choices = tuple((_text_of(choice), _text_of(choice)) for choice in found.choices)
+    if found.expected == "yes or no":
+        choices = (("yes", "yes"), ("no", "no"))
+    kind: Input = "choice" if choices else "text" if found.expected == "a text" else "line"
+    hint = "" if choices else f"It is read as {found.expected}."
+    field = Field("value", "Your answer", kind, True, "", hint, choices)
+    return msgspec.structs.replace(FORMS["reply"], fields=(field,))
+
+
+def _text_of(choice: object) -> str:
+    return ("yes" if choice else "no") if isinstance(choice, bool) else str(choice)
+
+
+def read(fields: Mapping[str, str]) -> tuple[a.Answer, str]:
+    """The answer that a form gives, and the digest of what it was shown with. Raises `UsageError`."""
+    form, shown = FORMS.get(fields.get("type", "")), fields.get("shown", "")
+    if form is None:
+        raise UsageError("this form gives no answer", next_step="open the item again")
+    if not shown:
+        raise UsageError("this form does not say what was shown", next_step="open the item again")
+    known = form.fields if form.tag != "reply" else (Field("value", "", required=True),)
+    said: dict[str, Any] = {"type": form.tag}
+    for field in known:
+        text = fields.get(field.name, "").replace("\r\n", "\n").strip()
+        if text:
+            said[field.name] = _value(field, text)
+        elif field.required:
+            raise UsageError(f"{field.label or 'the answer'} is missing", next_step="fill it in")
+    try:
+        return msgspec.convert(said, a.Answer), shown
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this answer does not fit: {error}") from error
+
+
+def _value(field: Field, text: str) -> object:
+    try:
+        match field.input:
+            case "json":
+                return msgspec.json.decode(text)
+            case "number":
+                return float(text)
+            case "moment":
+                return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+            case "line" | "text" | "choice":
+                return text
+    except (ValueError, msgspec.DecodeError) as error:
+        raise UsageError(f"{field.label}: {text!r} cannot be read", next_step="write it as it is asked for") from error

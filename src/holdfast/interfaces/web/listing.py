@@ -1,0 +1,100 @@
+"""The inbox as both faces list it: filtered, in order, a page at a time."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import UsageError
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.items import Item, items
+from holdfast.model.waits import Item as Kind
+
+PAGE: Final = 50
+LARGEST: Final = 500
+Place = tuple[int, int, bool, int, int, str]
+
+
+class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which items are wanted, and from where on: `after` is what the page before gave as its `next`.
+
+    `mine` are those that were given to that person; `text` stands in what is asked or in its name.
+    """
+
+    kind: Kind | None = None
+    queue: str = ""
+    agent: str = ""
+    mine: str = ""
+    text: str = ""
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=LARGEST)] = PAGE
+
+    def wants(self, item: Item) -> bool:
+        """Whether this item is one of them."""
+        text = self.text.casefold()
+        return (
+            self.kind in (None, item.kind)
+            and self.queue in ("", item.queue)
+            and self.agent in ("", item.agent)
+            and self.mine in ("", item.to)
+            and (not text or text in item.item.casefold() or text in item.asks.casefold())
+        )
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One page of the items that are wanted. `total` counts all of them, `before` those of earlier pages.
+
+    `next` names the next page; it is empty on the last one. `kinds`, `queues` and `agents` count what everybody waits
+    for, so that a page can offer them as filters.
+    """
+
+    items: list[Item]
+    total: int
+    before: int
+    next: str
+    kinds: dict[str, int]
+    queues: dict[str, int]
+    agents: dict[str, int]
+
+
+async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callable[[Item], bool]) -> Listed:
+    """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
+    found = [one for one in await items(looking, now_ms=now_ms) if may_see(one)]
+    start = _read(asking.after) if asking.after else None
+    wanted = [one for one in found if asking.wants(one)]
+    before = 0 if start is None else sum(place_of(one) <= start for one in wanted)
+    page = wanted[before : before + asking.limit]
+    more = before + len(page) < len(wanted)
+    return Listed(
+        page, len(wanted), before, _written(place_of(page[-1])) if more else "",
+        _counted([one.kind for one in found]), _counted([one.queue for one in found if one.queue]),
+        _counted([one.agent for one in found]),
+    )  # fmt: skip
+
+
+def place_of(one: Item) -> Place:
+    """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
+    return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
+
+
+def _counted(names: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def _written(place: Place) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def _read(after: str) -> Place:
+    try:
+        place: Place = msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=Place)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise UsageError("this names no page", next_step="begin at the first page") from error
+    return place

@@ -1,0 +1,87 @@
+"""Errors over HTTP: what happened, what is known and what to do next, in the form of RFC 9457."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from holdfast.errors import (
+    HoldfastError,
+    JournalError,
+    LeaseLost,
+    NotAllowed,
+    RunBusy,
+    SignInRefused,
+    UnknownRun,
+    UsageError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An error (RFC 9457). `title` and `status` are HTTP's, `detail` says what happened.
+
+    `error` names the class of it, `known` says what the journal proves, `next_step` what can be done.
+    """
+
+    title: str
+    status: int
+    detail: str
+    error: str = ""
+    known: str = ""
+    next_step: str = ""
+
+
+class Refused(HoldfastError):
+    """A request that the server does not take as it is; `status` is HTTP's."""
+
+    def __init__(self, status: int, message: str, *, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
+
+
+def status_of(error: HoldfastError) -> int:
+    """The HTTP status of an error."""
+    match error:
+        case Refused():
+            return error.status
+        case UnknownRun():
+            return HTTPStatus.NOT_FOUND
+        case NotAllowed():
+            return HTTPStatus.FORBIDDEN
+        case SignInRefused():
+            return HTTPStatus.TOO_MANY_REQUESTS if error.retry_after else HTTPStatus.UNAUTHORIZED
+        case UsageError() | RunBusy() | LeaseLost():
+            return HTTPStatus.CONFLICT
+        case JournalError():
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        case _:
+            return HTTPStatus.CONFLICT
+
+
+def problem_of(error: HoldfastError) -> Problem:
+    """What there is to say about it."""
+    status = status_of(error)
+    return Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=error.message,
+        error=type(error).__name__,
+        known=error.known,
+        next_step=error.next_step,
+    )
+
+
+def plain_problem(status: int, detail: str) -> Problem:
+    """An error that HTTP has a name for."""
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+
+
+def response_of(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """The problem as a response. Nobody keeps a copy of it."""
+    kept = {"cache-control": "no-store"} | (headers or {})
+    return Response(msgspec.json.encode(problem), problem.status, kept, MEDIA_TYPE)

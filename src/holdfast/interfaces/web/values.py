@@ -1,0 +1,86 @@
+"""Stored values for a page: whole and exact, an argument at a time, and what is different from the version before."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.interfaces.people.earlier import Change
+from holdfast.model.records import NOTHING, Raw
+
+_COMPARED: Final = 400
+"""Lines up to which two texts are compared line by line; longer ones stand in full, one after the other."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a comparison: kept, gone or new."""
+
+    sign: str
+    text: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One argument, in full. `text`: it is a text of several lines, shown as such; else it is JSON.
+
+    `lines` compares it with the version before where that was another; `gone`: only that one had it.
+    """
+
+    name: str
+    value: str
+    text: bool = False
+    lines: tuple[Line, ...] = ()
+    gone: bool = False
+
+
+def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[Shown]:
+    """The arguments by name, each in full, and after them those that only the version before had."""
+    if bytes(raw) == bytes(NOTHING):
+        return []
+    changed = {change.name: change for change in changes}
+    now = msgspec.json.decode(raw, type=dict[str, Raw])
+    found = [_shown(name, value, changed.get(name)) for name, value in now.items()]
+    return [*found, *(_gone(change) for change in changes if change.now is msgspec.UNSET)]
+
+
+def pretty(raw: Raw | bytes) -> str:
+    """JSON over several lines; its texts and numbers stay as they are stored."""
+    return msgspec.json.format(bytes(raw), indent=2).decode("utf-8", "replace")
+
+
+def _shown(name: str, value: Raw, change: Change | None) -> Shown:
+    text, several = _readable(value)
+    if change is None:
+        return Shown(name, text, several)
+    before = "" if change.before is msgspec.UNSET else _readable(change.before)[0]
+    return Shown(name, text, several, _compared(before, text))
+
+
+def _gone(change: Change) -> Shown:
+    assert change.before is not msgspec.UNSET, change
+    text, several = _readable(change.before)
+    return Shown(change.name, text, several, _compared(text, ""), gone=True)
+
+
+def _readable(value: Raw) -> tuple[str, bool]:
+    """A text of several lines as such, everything else as JSON: so that 9000 and "9000" look different."""
+    plain: object = msgspec.json.decode(value)
+    if isinstance(plain, str) and "\n" in plain:
+        return plain, True
+    return pretty(value), False
+
+
+def _compared(before: str, now: str) -> tuple[Line, ...]:
+    old, new = before.split("\n") if before else [], now.split("\n") if now else []
+    if len(old) + len(new) > _COMPARED:
+        return (*(Line("-", line) for line in old), *(Line("+", line) for line in new))
+    told: list[Line] = []
+    for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
+        if kind == "equal":
+            told.extend(Line(" ", line) for line in old[start:end])
+            continue
+        told.extend(Line("-", line) for line in old[start:end])
+        told.extend(Line("+", line) for line in new[new_start:new_end])
+    return tuple(told)
