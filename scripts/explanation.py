@@ -137,6 +137,7 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     intent = r.Intent("tool", r.Raw(b"{}"), "digest", "contract")
     number = len(operation.attempts) if operation is not None else 0
     yield r.OperationPlanned(step=STEP, intent=intent)
+    yield r.Ruled(step=STEP, policy="policy", word="ask", rule="rule")
     if number < 2:
         yield r.AttemptStarted(step=STEP, number=number + 1, token=1, send_by=1, intent=intent)
     for kind in get_args(r.EndKind):

@@ -48,6 +48,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.model.messages.Message",
     ),
     "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget", "holdfast.policies.Gate"),
+    "`holdfast.people`": ("holdfast.model.policy.Policy", "holdfast.model.policy.Rule"),
     "`holdfast.plans`": (
         "holdfast.model.plan.Plan",
         "holdfast.model.plan.PlanStep",

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.notifying import Notifier, Tools
+from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
@@ -30,6 +31,7 @@ from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
 from holdfast.model.notices import TOOL as NOTICE
+from holdfast.model.policy import Policy
 from holdfast.model.transactions import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
@@ -98,6 +100,9 @@ class RunHandle(Generic[R]):
 class Holdfast:
     """An app: agents and their tools over one journal.
 
+    `policy` is an escalation policy, or the YAML file that holds one: it says which operations of these agents leave by
+    themselves, and which a person sees first. Raises `UsageError` for one that cannot be meant.
+
     While it is open it also drives runs of its agents that were abandoned or are due, unless
     `recover=False`. `reach` says who is told when a person is asked: channels, a `Reach`, or the path of a
     `reach.yaml`. `settings`, `seams` and `worker` are for tests and unusual deployments.
@@ -109,6 +114,7 @@ class Holdfast:
         *,
         agents: Iterable[AnyAgent] = (),
         tools: Iterable[AnyTool] = (),
+        policy: str | os.PathLike[str] | Policy | None = None,
         settings: Settings | None = None,
         seams: Seams | None = None,
         worker: Callable[[str], Worker] | None = None,
@@ -124,6 +130,7 @@ class Holdfast:
         self._recovery: asyncio.Task[None] | None = None
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
+        self.judge = judge_of(policy)
         self._engine: Engine | None = None
         self._errands: Errands | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
@@ -140,6 +147,7 @@ class Holdfast:
         tools = Tools(self.tools, dict(zip((WEBHOOK, NOTICE), (one.tool_for for one in senders), strict=False)))
         agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
+        engine.judge = self.judge
         try:
             await engine.open()
         except BaseException:

@@ -21,7 +21,7 @@ KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "src/holdfast/agent/tool.py:tool": 13,
     "src/holdfast/agent/tool.py:_declared": 14,
     "src/holdfast/agent/agent.py:agent": 7,
-    "src/holdfast/app.py:Holdfast.__init__": 8,
+    "src/holdfast/app.py:Holdfast.__init__": 9,
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -86,14 +86,20 @@ def inputs_used(text: str) -> frozenset[str] | None:
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
     """Whether the condition holds for these values. Raises `ConditionError` where that has no answer."""
+    answer = value_of(text, values)
+    if not isinstance(answer, bool):
+        raise ConditionError(f"{text!r} gave {answer!r}, which is neither true nor false")
+    return answer
+
+
+def value_of(text: str, values: Mapping[str, Any]) -> object:
+    """What the expression gives for these values. Raises `ConditionError` where that has no answer."""
     program = _program(text)
     _affordable(text, values)
     try:
-        answer = program.execute(dict(values))
+        answer: object = program.execute(dict(values))
     except (LookupError, ArithmeticError, TypeError, ValueError, RuntimeError) as error:
         raise ConditionError(f"{text!r} has no answer here: {error}") from error
-    if not isinstance(answer, bool):
-        raise ConditionError(f"{text!r} gave {answer!r}, which is neither true nor false")
     return answer
 
 

@@ -16,9 +16,11 @@ from holdfast.engine.awaiting import DELIVERIES, Delivering
 from holdfast.engine.breaker import Breakers
 from holdfast.engine.commands import command_post
 from holdfast.engine.company import Company
+from holdfast.engine.crowd import Crowd
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
 from holdfast.engine.instance import Instance
+from holdfast.engine.judging import PolicyCode
 from holdfast.engine.leases import Leases
 from holdfast.engine.left_behind import leave_behind
 from holdfast.engine.limits import Limits
@@ -109,6 +111,9 @@ class Engine:
         self._late_calls: dict[str, dict[int, asyncio.Future[Any]]] = {}
         self._unread_keys: set[str] = set()
         self.resolver = resolver_from(os.environ)
+        self.judge: PolicyCode | None = None
+        """The policy of this app, if it has one. Set it before the engine is opened."""
+        self.crowd: Final = Crowd(self)
 
     # --- open and close ------------------------------------------------------------------------------------
 

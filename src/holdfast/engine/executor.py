@@ -19,9 +19,10 @@ from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.interrupting import hearing, may_still_begin
+from holdfast.engine.judging import judge
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.owners import account_for_owners
-from holdfast.engine.parking import park, what_is_asked
+from holdfast.engine.parking import ask, park
 from holdfast.engine.parts import items_of, note_with_items
 from holdfast.engine.promises import hold
 from holdfast.engine.readings import observe, verify
@@ -38,7 +39,7 @@ from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import send_by_ms
 
-Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
+Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected"}
 
@@ -125,11 +126,12 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await park(flight, move.why, move.rule)
         case m.Hold():
             await hold(flight)
+        case m.Judge():
+            await judge(flight)
         case _:
             assert isinstance(move, m.Gate), "a final outcome ends the loop"
-            if await permitted(flight):
-                return
-            await park(flight, what_is_asked(flight, move), move.rule, asks=flight.asks)
+            if not await permitted(flight):
+                await ask(flight, move)
 
 
 # --- attempts ----------------------------------------------------------------------------------------

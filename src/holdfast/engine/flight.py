@@ -24,6 +24,7 @@ from holdfast.model.ids import approval_digest, claim_identity, idempotency_key,
 from holdfast.model.moves import Attempt, Move
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Now, Reading, Situation, Stop
+from holdfast.model.system import is_system
 from holdfast.model.transactions import around, encloses
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
@@ -143,6 +144,8 @@ class Flight(msgspec.Struct, eq=False):
             began_doubtful=engine.identity.trust == "doubtful" and not operation.may_have_landed,
             stop=self._stop(operation),
             gate="wanted" if self._gated(contract) and self.permit is None else "",
+            policy=self._policy(operation),
+            permitted=self.permit is not None,
             asks=self.asks,
             hold="" if operation.released else operation.intent.hold,
             paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
@@ -177,11 +180,20 @@ class Flight(msgspec.Struct, eq=False):
                 self.gate = True
         return self.gate
 
+    def _policy(self, operation: OperationState) -> str:
+        """The version of the policy that has a say in this; what was begun or is held was judged before."""
+        judge = self.instance.engine.judge
+        if judge is None or not self.journaled or operation.attempts or operation.released or operation.intent.serves:
+            return ""
+        started = self.instance.history.started
+        return "" if started is None or is_system(started.agent) else judge.version
+
     @property
     def asks(self) -> str:
         """The digest of exactly what a person would be asked to approve now."""
         operation = self.operation
-        return self.asks_of(operation.intent) if self.gate or self.elsewhere or operation.asks else ""
+        ruled = operation.ruling is not None and operation.ruling.asks
+        return self.asks_of(operation.intent) if self.gate or self.elsewhere or operation.asks or ruled else ""
 
     def asks_of(self, intent: r.Intent) -> str:
         """The same for these arguments, where everything else is as it is now."""
@@ -189,7 +201,8 @@ class Flight(msgspec.Struct, eq=False):
         contract = self.tool.digest if self.tool is not None else operation.contract
         words = (intent.tool.encode(), contract.encode(), intent.digest.encode())
         values = bytes(intent.arguments), bytes(operation.observed)
-        return approval_digest(instance.engine.identity.namespace, self.id, *words, *values)
+        policy = (operation.policy.encode(),) if operation.policy else ()
+        return approval_digest(instance.engine.identity.namespace, self.id, *words, *values, *policy)
 
     def _stop(self, operation: OperationState) -> Stop:
         """What ends the sending of this operation, if anything does.

@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.engine.flight import Flight
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.policies import milliseconds
+from holdfast.model.ruling import terms
 
 _SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
 
@@ -15,7 +15,10 @@ _SHOWN: Final = 300  # characters of the arguments in a question; all of them ar
 def what_is_asked(flight: Flight, move: m.Gate) -> str:
     """The question to a person, with the call and what asks for it."""
     intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
+    ruling = flight.operation.ruling
     because = "" if gate is None else gate.when
+    if ruling is not None and ruling.asks and not flight.gate:
+        because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
     if guard is not None and guard.then == "ask":
         because = f"{guard.source} did the same"
     arguments = bytes(intent.arguments).decode()
@@ -23,12 +26,30 @@ def what_is_asked(flight: Flight, move: m.Gate) -> str:
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
 
 
-async def park(flight: Flight, why: str, rule: str, asks: str = "") -> None:
-    """Leave it to a person; `asks` is the digest of what the person is to approve, if it is an approval."""
-    stamp, gate = flight.instance.stamp(), flight.contract().gate if asks else None
-    until = 0 if gate is None or gate.within is None else stamp["at"] + milliseconds(gate.within)
-    people = 1 if gate is None else gate.people
-    record = r.OperationParked(step=flight.step, why=why, rule=rule, asks=asks, people=people, until=until, **stamp)
+async def ask(flight: Flight, move: m.Gate) -> None:
+    """Ask people to approve it, on the terms of the tool's gate and of the policy."""
+    operation, stamp = flight.operation, flight.instance.stamp()
+    on = terms(flight.contract().gate, operation.ruling, escalated=move.escalated)
+    record = r.OperationParked(
+        step=flight.step,
+        why=what_is_asked(flight, move),
+        rule=move.rule,
+        asks=flight.asks,
+        people=on.people,
+        until=stamp["at"] + on.within_ms if on.within_ms else 0,
+        queue=on.queue,
+        on_expiry=on.on_expiry,
+        **stamp,
+    )
+    await _note(flight, record)
+
+
+async def park(flight: Flight, why: str, rule: str) -> None:
+    """Leave it to a person, who looks at what is there."""
+    await _note(flight, r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp()))
+
+
+async def _note(flight: Flight, record: r.OperationParked) -> None:
     planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
     await flight.note(*planned, record, *_approved_with_changes(flight, record))
     flight.instance.settled(flight.step)

@@ -23,6 +23,7 @@ class Pause(msgspec.Struct, frozen=True):
     asks: str = ""
     sent: bool = True  # whether something may have been sent already
     at: int = 0
+    queue: str = ""  # where the question is put
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -321,8 +321,14 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
+def _listed(pause: Pause) -> dict[str, object]:
+    """What somebody waits for, as the listing has it."""
+    queue = {"queue": pause.queue} if pause.queue else {}
+    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": pause.due, "at": pause.at, **queue}
+
+
 async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
-    waits = [{"kind": p.kind, "step": p.step, "asks": p.asks, "due": p.due, "at": p.at} for p in ending.waits]
+    waits = [_listed(pause) for pause in ending.waits]
     running = ending.kind == "shutdown"
     change = RunChange(
         "running" if running else "suspended",

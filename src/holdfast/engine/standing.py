@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Journal, Post
+from holdfast.model.ruling import terms
 from holdfast.model.standing import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def use_post(permission: str, spent: Spent, use: Use) -> Post:
 async def permitted(flight: Flight) -> bool:
     """Whether somebody allowed this beforehand; then the flight has a permit, and nobody is asked."""
     flight.permit = None
-    gate, operation = flight.contract().gate, flight.operation
-    if not flight.gate or gate is None or gate.people > 1 or not flight.journaled:
+    operation = flight.operation
+    if not flight.journaled or not _one_may_allow(flight):
         return False
     if flight.elsewhere is not None or operation.phase == "gated" or operation.edits or not operation.intent.executable:
         return False
@@ -57,6 +58,14 @@ async def permitted(flight: Flight) -> bool:
             flight.permit = permit
             return True
     return False
+
+
+def _one_may_allow(flight: Flight) -> bool:
+    """Whether one person's yes is all that is asked for, and nobody looks at it as a sample or in doubt."""
+    gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.ruling
+    if ruling is not None and ruling.asks and not ruling.may_be_allowed:
+        return False
+    return terms(gate, ruling).people == 1 and (gate is not None or (ruling is not None and ruling.asks))
 
 
 async def counted(flight: Flight, permit: Permit) -> Post | None:

@@ -11,13 +11,14 @@ from holdfast.engine.breaker import wait_ms
 from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.telling import basis_text, end_text, moment, standing_text, stored, verdict_text
+from holdfast.interfaces.telling import basis_text, end_text, moment, ruling_text, standing_text, stored, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import RETURNED
+from holdfast.model.ruling import Facts
 from holdfast.model.run import RunHistory
 from holdfast.model.situation import Now, Situation
 from holdfast.model.transitions import apply
@@ -33,6 +34,7 @@ _STANDING: Final = {
 }
 _MOVES: Final = {
     "Attempt": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
+    "Judge": "let the policy judge it",
     "Gate": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands", "Settle": "record its outcome",
     "Park": "ask a person", "Done": "nothing",
 }  # fmt: skip
@@ -43,6 +45,19 @@ class Answer(msgspec.Struct, frozen=True):
 
     answer: str
     because: str = ""
+
+
+class Policing(msgspec.Struct, frozen=True):
+    """What a policy said about it: by which rule, over which facts, and what was drawn."""
+
+    version: str
+    word: str
+    rule: str
+    says: str
+    facts: Facts | None
+    stratum: str
+    sampled: bool
+    shadow: bool
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -62,6 +77,7 @@ class Explanation(msgspec.Struct, frozen=True):
     retry: Answer
     amends: Answer
     decided_by: str
+    policy: Policing | None
     move: str
     rule: str
     next_step: list[str]
@@ -70,11 +86,9 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
     """Judge the operation by its records, as a worker that has its tool would. Raises `UsageError`."""
     history, state = await looking.operation(operation)
-    verdicts = [
-        record
-        async for _, record in looking.records(history.run)
-        if isinstance(record, r.Verified) and record.step == state.step
-    ]
+    told = [record async for _, record in looking.records(history.run)]
+    verdicts = [one for one in told if isinstance(one, r.Verified) and one.step == state.step]
+    ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
     state = await _with_deaths(looking, history, state, now)
     contract = _contract(history, state)
     situation = await _situation(looking, history, contract, now)
@@ -94,6 +108,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         landed=_landed(state, weight),
         retry=_retry(state, situation, weight, now),
         amends=_amends(state, contract),
+        policy=_policing(ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
         move=_MOVES[type(move).__name__],
         rule=move.rule,
@@ -140,6 +155,12 @@ async def _with_deaths(looking: Looking, history: RunHistory, state: OperationSt
 
 
 # --- the answers -----------------------------------------------------------------------------------------
+
+
+def _policing(record: r.Ruled) -> Policing:
+    says = ruling_text(record.ruling, record.policy)
+    drawn = record.stratum, record.sampled, record.shadow
+    return Policing(record.policy, record.word, record.rule, says, record.facts, *drawn)
 
 
 def _attempt_text(attempt: Attempt) -> str:

@@ -31,6 +31,7 @@ class Waiting(msgspec.Struct, frozen=True):
     asks: str = ""
     due: int | None = None
     at: int = 0
+    queue: str = ""
 
 
 class Looking:

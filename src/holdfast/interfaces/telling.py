@@ -11,6 +11,7 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
 from holdfast.model.question import Answered
+from holdfast.model.ruling import Ruling
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}
@@ -231,8 +232,26 @@ def _amends(record: r.TransactionAborted | r.TransactionParked) -> str:
     return f"undone: {undone}; still standing: {still}"
 
 
+def ruling_text(ruling: Ruling, policy: str) -> str:
+    """What a policy says about an operation, and by which of its rules."""
+    match ruling.word:
+        case "auto":
+            said = "it leaves by itself"
+        case "sample":
+            said = f"it was drawn from {ruling.stratum!r}" if ruling.sampled else f"not drawn from {ruling.stratum!r}"
+        case "refuse":
+            said = "it is refused"
+        case _:
+            said = "a person is asked" if ruling.people == 1 else f"{ruling.people} people are asked"
+    later = ", and looked at afterwards" if ruling.shadow else ""
+    why = f"; {ruling.why}" if ruling.why else ""
+    return f"{said}{later}, by the rule {ruling.rule!r} of {policy}{why}"
+
+
 def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str] | None:
     match record:
+        case r.Ruled():
+            return "policy", ruling_text(record.ruling, record.policy)
         case r.OperationParked():
             return "asked", f"a person: {record.why}"
         case r.ApprovalGranted():

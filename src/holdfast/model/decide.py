@@ -28,7 +28,7 @@ from holdfast.model.proving import (
     verify_or_unknown,
 )
 from holdfast.model.records import End
-from holdfast.model.sending import after_ambiguity, clear_to_send
+from holdfast.model.sending import after_ambiguity, clear_to_send, ruled
 from holdfast.model.situation import Now, Situation
 from holdfast.model.weigh import answer_left_ms, elapsed_ms
 from holdfast.policies import milliseconds
@@ -115,13 +115,23 @@ def _call_open(case: Case) -> Move | None:
 
 def _gated(case: Case) -> Move | None:
     """A person was asked before anything could land: only that person's word, or the end of the run, moves it."""
-    if case.operation.phase != "gated" or case.situation.stop:
+    operation, situation = case.operation, case.situation
+    if operation.phase != "gated" or situation.stop:
         return None
-    if case.operation.asks and case.situation.asks not in {"", case.operation.asks}:
+    if (judged := ruled(case)) is not None:
+        return judged
+    if operation.asks and situation.asks not in {"", operation.asks}:
         return Gate("what a person was asked about has changed")
-    if 0 < case.operation.asks_until <= case.now.wall:
-        return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
+    if 0 < operation.asks_until <= case.now.wall and operation.on_expiry != "hold":
+        return _expired(operation)
     return Wait("a person is asked", why="person", until_woken=True)
+
+
+def _expired(operation: OperationState) -> Move:
+    """Nobody answered in time: it is refused, or the question goes on to others."""
+    if operation.on_expiry == "escalate":
+        return Gate("nobody answered in time, so others are asked", escalated=True)
+    return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
 
 
 def _held(case: Case) -> Move | None:

@@ -44,8 +44,14 @@ class Wait(_Move, frozen=True):
     until_woken: bool = False
 
 
+class Judge(_Move, frozen=True):
+    """Let the policy judge it, and record what it says."""
+
+
 class Gate(_Move, frozen=True):
-    """Ask a person before sending."""
+    """Ask a person before sending. `escalated`: others than were asked before, who did not answer in time."""
+
+    escalated: bool = False
 
 
 class Hold(_Move, frozen=True):
@@ -79,4 +85,4 @@ class Done(_Move, frozen=True):
     """Nothing is left to do."""
 
 
-Move: TypeAlias = Attempt | Observe | Verify | Wait | Gate | Hold | Reuse | Settle | Park | Done
+Move: TypeAlias = Attempt | Observe | Verify | Wait | Judge | Gate | Hold | Reuse | Settle | Park | Done

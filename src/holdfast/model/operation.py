@@ -7,7 +7,9 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
+from holdfast.model.policy import OnExpiry
 from holdfast.model.records import NOTHING, End, Intent, Raw
+from holdfast.model.ruling import Ruling
 
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
@@ -120,10 +122,14 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     asks_people: int = 1
     asks_until: int = 0
     asked_at: int = 0
+    asks_queue: str = ""
+    on_expiry: OnExpiry = "refuse"
     approvers: tuple[str, ...] = ()
     approval: str = ""
     approved_until: int = 0
     standing: str = ""
+    ruling: Ruling | None = None
+    policy: str = ""
     called: Intent | None = None
     editor: str = ""
     edited: Edited | None = None

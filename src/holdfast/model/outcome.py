@@ -96,8 +96,10 @@ DECLINED: Final = "declined"
 """The code of an operation that a person said no to."""
 ASKED_BACK: Final = "asked_back"
 """The code of an operation that a person asked something about instead of saying yes: the agent may propose it anew."""
-REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired"})
-"""The codes of what was never sent because people did not say yes."""
+REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired", "refused"})
+"""The codes of what was never sent because people did not say yes, or a policy refused it."""
+REFUSED: Final = "refused"
+"""The code of an operation that a policy does not let through."""
 INTERRUPTED: Final = "interrupted"
 """The code of an operation that was called off before anything landed, since a message came for its run."""
 STOPPED: Final = "stopped"

@@ -36,6 +36,7 @@ from holdfast.model.records_operation import (
     Reported,
     Resolved,
     ResultGiven,
+    Ruled,
     Verified,
     WaitScheduled,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "Reported",
     "Resolved",
     "ResultGiven",
+    "Ruled",
     "RunCompleted",
     "RunRecord",
     "RunReopened",

@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.outcome import RETURNED, Basis, VerdictKind
+from holdfast.model.policy import OnExpiry, Word
 from holdfast.model.records_common import NOTHING, Raw, Stamped
+from holdfast.model.ruling import Facts, Ruling
 
 EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progress", "lost"]
 
@@ -35,6 +37,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     confirms: str = ""  # the reservation that it completes
     completes: str = ""  # the step of whose effect it is a pending part
     item: str = ""  # what its tool calls that part
+    confidence: float | None = None  # how sure whoever chose it was, where that was said
+    taint: str = ""  # what its arguments were touched by, where its caller said so
 
     @property
     def meets_others(self) -> bool:
@@ -91,6 +95,33 @@ class OperationPlanned(Stamped, frozen=True):
     step: str
     intent: Intent
     waits_for: str = ""
+
+
+class Ruled(Stamped, frozen=True):
+    """The policy of that version judged the operation by these facts, before anything was sent.
+
+    What it says holds from here on: nothing is judged again by other facts. See `Ruling` for its fields.
+    """
+
+    step: str
+    policy: str
+    word: Word
+    rule: str
+    facts: Facts | None = None
+    people: int = 1
+    queue: str = ""
+    within_ms: int = 0
+    on_expiry: OnExpiry = "refuse"
+    escalates_to: str = ""
+    sampled: bool = False
+    shadow: bool = False
+    stratum: str = ""
+    why: str = ""
+
+    @property
+    def ruling(self) -> Ruling:
+        """What it says."""
+        return Ruling(**{name: getattr(self, name) for name in Ruling.__struct_fields__})
 
 
 class AttemptStarted(Stamped, frozen=True):
@@ -247,7 +278,7 @@ class OperationParked(Stamped, frozen=True):
     """No rule can decide: a person is asked. Nothing may have been sent yet.
 
     `asks` is the digest of exactly what is to be approved, by that many `people` and `until` that wall clock
-    (milliseconds; 0: for ever); empty where it is no approval.
+    (milliseconds; 0: for ever); empty where it is no approval. `on_expiry` says what happens then.
     """
 
     step: str
@@ -256,6 +287,8 @@ class OperationParked(Stamped, frozen=True):
     asks: str = ""
     people: int = 1
     until: int = 0
+    queue: str = ""
+    on_expiry: OnExpiry = "refuse"
 
 
 class OperationSettled(Stamped, frozen=True):
@@ -313,6 +346,7 @@ class CompensationLinked(Stamped, frozen=True):
 
 OperationRecord: TypeAlias = (
     OperationPlanned
+    | Ruled
     | AttemptStarted
     | AttemptEnded
     | LateReport

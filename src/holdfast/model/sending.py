@@ -7,8 +7,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.model.case import RULE, Case, Rule
-from holdfast.model.moves import Attempt, Gate, Hold, Move, Observe, Park, Reuse, Settle, Wait
-from holdfast.model.outcome import MISMATCH
+from holdfast.model.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
+from holdfast.model.outcome import MISMATCH, REFUSED
 from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
 from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
@@ -66,10 +66,27 @@ def _pending(other: Elsewhere) -> Move:
     return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
 
 
+def ruled(case: Case) -> Move | None:
+    """What the policy says about it, once it was asked. A person's order for an attempt stands above it."""
+    operation = case.operation
+    if operation.one_more:
+        return None
+    if case.situation.policy not in {"", operation.policy}:
+        return Judge("the policy has not judged it")
+    ruling = operation.ruling
+    if ruling is None or ruling.word != "refuse":
+        return None
+    reason = f"the rule {ruling.rule!r} of the policy {operation.policy} refuses it"
+    return Settle("refused by the policy", "failed", RULE, reason, REFUSED)
+
+
 def _gate(case: Case) -> Move | None:
-    if case.situation.gate == "wanted" and not (_approved(case) or case.operation.one_more):
-        return Gate("the contract asks for a person")
-    return None
+    """Whether a person is asked: the tool's own gate asks whatever a policy says."""
+    ruling = case.operation.ruling
+    ruled = ruling is not None and ruling.asks and not case.situation.permitted
+    if not (case.situation.gate == "wanted" or ruled) or _approved(case) or case.operation.one_more:
+        return None
+    return Gate("the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person")
 
 
 def _approved(case: Case) -> bool:
@@ -253,6 +270,6 @@ def _runs_twice(case: Case, until: int | None) -> Move:
 
 _END: Final = Wait("the end of an earlier call is not known yet", why="end", until_woken=True)
 _BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold, _check_again)
-_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, _gate, _hold, _check_first)
+_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, ruled, _gate, _hold, _check_first)
 _OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)
 _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (_distrust, _pause, _arguments)  # the others are about attempts

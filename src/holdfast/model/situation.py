@@ -39,14 +39,14 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
-    `contract` is the stricter of the stored and the present one. `claimed_up` is when the
-    run was first taken on `Now.boot`: what was recorded on another boot is measured from then on. `live` are
-    the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
-    lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms`
-    is the age of a key that another operation used first. `began_doubtful`: the run existed before a
-    restore, so even a first attempt may be a second one. `asks` is the digest of exactly what a person would be
-    asked to approve now. `at_hand`: the agent's code came with the
-    arguments; without it only what the intent stores can be sent.
+    `contract` is the stricter of the stored and the present one. `claimed_up` is when the run was first taken on
+    `Now.boot`: what was recorded on another boot is measured from then on. `live` are the attempts whose call still
+    runs in this process. `breaker_ms` is how long an open breaker lasts. `reading` is the last reading of the
+    preconditions since the last attempt. `key_age_ms` is the age of a key that another operation used first.
+    `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
+    digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
+    is to be judged; empty where none is. `permitted`: somebody allowed it beforehand, so nobody is asked. `at_hand`:
+    the agent's code came with the arguments; without it only what the intent stores can be sent.
     """
 
     contract: Contract
@@ -59,6 +59,8 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     breaker_ms: int = 0
     elsewhere: Elsewhere | None = None
     gate: Literal["", "wanted"] = ""
+    policy: str = ""
+    permitted: bool = False
     asks: str = ""
     hold: str = ""
     at_hand: bool = False

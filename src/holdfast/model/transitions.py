@@ -17,7 +17,16 @@ from holdfast.errors import HoldfastError
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt, OperationState, Wait
 from holdfast.model.outcome import Basis, Phase, Status
-from holdfast.model.transitions_people import approved, contradicted, declined, edited, parked, resolved, stood_in
+from holdfast.model.transitions_people import (
+    approved,
+    contradicted,
+    declined,
+    edited,
+    parked,
+    resolved,
+    ruled,
+    stood_in,
+)
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -40,6 +49,7 @@ class IllegalTransition(HoldfastError):
 
 MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
     r.OperationPlanned: ((NEW,), ("planned",)),
+    r.Ruled: (("planned", "ready", "gated", "verifying"), (SAME,)),
     r.AttemptStarted: ((NEW, "planned", "ready", "verifying"), ("running",)),
     r.AttemptEnded: ((*BEGUN, "unknown"), (SAME, "ready", "verifying")),
     r.LateReport: ((*BEGUN, "unknown", *ENDED), (SAME, "ready", "verifying")),
@@ -324,6 +334,7 @@ def _proof(end: r.End) -> int:
 
 _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
     r.OperationPlanned: _planned,
+    r.Ruled: ruled,
     r.AttemptStarted: _started,
     r.AttemptEnded: _ended,
     r.LateReport: _late,

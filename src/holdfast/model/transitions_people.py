@@ -9,6 +9,11 @@ from holdfast.model.operation import Edited, OperationState
 from holdfast.model.outcome import DECLINED, Basis
 
 
+def ruled(operation: OperationState, record: r.Ruled, _boot: str) -> OperationState:
+    """A policy judged it. What a person is being asked, or has said, is another matter."""
+    return replace(operation, ruling=record.ruling, policy=record.policy)
+
+
 def approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
     """The approval stands once enough people gave it; it ends as soon as the first of their words does."""
     approvers = (*operation.approvers, record.by)
@@ -29,12 +34,15 @@ def declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -
 
 
 def edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) -> OperationState:
-    """Other arguments will be sent. Whether these have to be approved is asked anew, and this word then counts."""
+    """Other arguments will be sent. Whether these have to be approved is asked anew, and this word then counts.
+
+    A policy judges them anew, too; where there is none any more, what it said of the first ones stands.
+    """
     assert record.intent is not None, "what will be sent is put in where it is recorded"
     return replace(
         operation, phase="ready", called=operation.as_called, intent=record.intent, editor=record.by,
         edited=Edited(record.by, record.approval, record.note, record.until), asks="", approvers=(), approval="",
-        approved_until=0, asked=False, reason="", wait=None, waits_for="",
+        approved_until=0, asked=False, reason="", wait=None, waits_for="", policy="",
     )  # fmt: skip
 
 
@@ -56,6 +64,8 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         asks_people=record.people,
         asks_until=record.until,
         asked_at=record.at,
+        asks_queue=record.queue,
+        on_expiry=record.on_expiry,
         approvers=(),
         approved_until=0,
         edited=None,

@@ -101,10 +101,12 @@ class Lab:
     @contextlib.asynccontextmanager
     async def app(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, **settings: int,
     ) -> AsyncGenerator[Holdfast]:  # fmt: skip
         """An app in a process of its own. Its process is `lab.processes[-1]` while it opens."""
-        app = self.make(*agents, tools=tools, crash=crash, threads=threads, recover=recover, reach=reach, **settings)
+        app = self.make(
+            *agents, tools=tools, crash=crash, threads=threads, recover=recover, reach=reach, policy=policy, **settings
+        )
         process = self.processes[-1]
         await app.open()
         try:
@@ -115,7 +117,7 @@ class Lab:
 
     def make(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, **settings: int,
     ) -> Holdfast:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
@@ -124,6 +126,7 @@ class Lab:
         self.processes.append(process)
         return Holdfast(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
+            policy=policy,
             seams=self.seams(number, crash, threads), worker=lambda _: Worker(process.worker),
         )  # fmt: skip
 

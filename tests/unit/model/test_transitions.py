@@ -15,6 +15,7 @@ WAITING = ("planned", "ready", "gated", "held", "verifying", "awaiting")
 
 LEGAL: dict[type, set[str]] = {
     r.OperationPlanned: {"new"},
+    r.Ruled: {"planned", "ready", "gated", "verifying"},
     r.AttemptStarted: {"new", "planned", "ready", "verifying"},
     r.AttemptEnded: {"running", "verifying", "ready", "awaiting", "unknown", "gated", "held"},
     r.LateReport: {*WAITING, "running", "unknown", "succeeded", "failed", "cancelled"} - {"planned"},
@@ -43,6 +44,7 @@ def record_of(kind: type, story: Story) -> r.OperationRecord:
     settled = {"status": "succeeded", "basis": Basis("rule")}
     more: dict[type, dict[str, object]] = {
         r.OperationPlanned: {"intent": story.intent},
+        r.Ruled: {"policy": "desk@1", "word": "ask", "rule": "big"},
         r.AttemptStarted: {"number": number + 1, "token": 1, "send_by": 1, "intent": story.intent},
         r.AttemptEnded: {"number": number, "end": r.End("ambiguous")},
         r.LateReport: {"number": number, "end": r.End("ambiguous")},

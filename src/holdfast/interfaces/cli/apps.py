@@ -20,7 +20,7 @@ from holdfast.app import Holdfast
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalDistrusted, UnknownRun, UsageError
 from holdfast.interfaces.cli.common import Call
-from holdfast.interfaces.cli.place import existing_journal, journal_path, project_reach, project_targets
+from holdfast.interfaces.cli.place import existing_journal, journal_path, policy_path, project_reach, project_targets
 from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
 from holdfast.interfaces.looking import Looking
 from holdfast.model.system import is_system
@@ -44,10 +44,14 @@ async def app_of(
     private_webhooks: bool = False,
     reach: Reach | Path | None = None,
 ) -> AsyncGenerator[Holdfast]:
-    """An open app over the journal of this call. Raises `JournalDistrusted` before anything is driven."""
+    """An open app over the journal of this call, under the policy that is named or set.
+
+    Raises `JournalDistrusted` before anything is driven, and `UsageError` for a policy that cannot be meant.
+    """
     path = journal_path(call.journal) if create else existing_journal(call.journal)
     settings = Settings(private_webhooks=private_webhooks)
-    async with Holdfast(path, agents=agents, settings=settings, recover=False, reach=reach) as app:
+    rules = policy_path(call.policy)
+    async with Holdfast(path, agents=agents, policy=rules, settings=settings, recover=False, reach=reach) as app:
         _check_trust(app)
         yield app
 

@@ -32,13 +32,15 @@ from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.reading import ReadingJournal, is_unwritable
 
 T = TypeVar("T")
+_POLICY: Final = "holdfast.policy"
 
 
 class Call:
-    """One call of a command: where its journal is, and how it speaks."""
+    """One call of a command: where its journal is, which policy it names, and how it speaks."""
 
-    def __init__(self, journal: str | None, *, as_json: bool) -> None:
+    def __init__(self, journal: str | None, *, as_json: bool, policy: str | None = None) -> None:
         self.journal: Final = journal
+        self.policy: Final = policy
         self.screen: Final = Screen(as_json=as_json)
 
     @asynccontextmanager
@@ -93,8 +95,9 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
             _speak_plainly()
             try:
-                named = journal or click.get_current_context().find_root().obj
-                result: Any = function(Call(named, as_json=as_json), **options)
+                context = click.get_current_context()
+                call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
+                result: Any = function(call, **options)
                 status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
                 sys.stdout.flush()
             except BrokenPipeError:
@@ -133,6 +136,16 @@ def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--by", metavar="NAME", default=login_name, help="Who says so; your login name if not given.")(
         function
     )
+
+
+def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--policy FILE`: the escalation policy by which operations are judged. It is found in `Call.policy`."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, named: str | None) -> None:
+        context.meta[_POLICY] = named
+
+    about = "The escalation policy; by default the project's."
+    return click.option("--policy", metavar="FILE", expose_value=False, callback=keep, help=about)(function)
 
 
 def shown_path(path: Path) -> str:

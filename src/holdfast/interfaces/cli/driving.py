@@ -8,7 +8,7 @@ import click
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.apps import agents_for, app_of, reach_of, reach_option, remember
-from holdfast.interfaces.cli.common import Call, command
+from holdfast.interfaces.cli.common import Call, command, policy_option
 from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
 from holdfast.interfaces.cli.many import run_many
@@ -30,6 +30,7 @@ from holdfast.interfaces.cli.working import work
 @click.option("--inputs", metavar="FILE", help="A .jsonl or .csv file (or -): one run per line.")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--run-id", metavar="ID", help="Name this run; by default the agent's run_id does.")
+@policy_option
 async def run(
     call: Call, target: str, given: str | None, inputs: str | None, concurrency: int, run_id: str | None
 ) -> int:
@@ -55,6 +56,7 @@ async def run(
 @command("resume", examples=("holdfast resume ticket-17", "holdfast resume ticket-17 --agent desk.py:refund_desk"))
 @click.argument("run_id", metavar="RUN")
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@policy_option
 async def resume(call: Call, run_id: str, targets: tuple[str, ...]) -> int:
     """Let RUN go on from its record, reopening it if it stopped.
 
@@ -81,6 +83,7 @@ def _tell_one(call: Call, ended: Ended) -> int:
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--once", is_flag=True, help="Drive what is due now, and end.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
+@policy_option
 @reach_option
 async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
     """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.

@@ -22,6 +22,14 @@ def journal_path(option: str | None) -> Path:
     return directory / sqlite_path(_text(settings["journal"], "journal", directory))
 
 
+def policy_path(option: str | None) -> Path | None:
+    """The file of the escalation policy: as named, else of `HOLDFAST_POLICY` or pyproject.toml; None: there is none."""
+    if named := option or os.environ.get("HOLDFAST_POLICY"):
+        return Path(named).expanduser()
+    directory, settings = project_settings(Path.cwd())
+    return directory / _text(settings["policy"], "policy", directory) if "policy" in settings else None
+
+
 def existing_journal(option: str | None) -> Path:
     """The path of a journal that is there. Reading never creates one. Raises `UsageError`."""
     path = journal_path(option)

@@ -13,6 +13,7 @@ from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.story import show_state, show_timeline
 from holdfast.interfaces.cli.words import ago
 from holdfast.interfaces.explaining import Explanation, explain
+from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.states import state_at
 from holdfast.interfaces.timeline import timeline
@@ -155,6 +156,9 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     lines[1:1] = [(phrase(""), phrase(""), phrase((attempt, "dim"))) for attempt in found.attempts]
     screen.show(grid(lines))
     screen.line("")
+    if found.policy is not None:
+        screen.line("  its policy: ", (found.policy.says, "bold"))
+        screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
     if found.decided_by:
         screen.line("  decided by the rule: ", (found.decided_by, "bold"))
     screen.line("  what comes next: ", (found.move, "bold"), f", by the rule: {found.rule}")

@@ -74,7 +74,8 @@ def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
     return Item(
         PEOPLE[wait.kind], name, row.run, row.agent, asks, wait.due,
         wait.at or row.updated_ms, answers_to(row.run, wait),
-        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated, wait.at,
+        handed.to, handed.queue or wait.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
+        wait.at,
     )  # fmt: skip
 
 

@@ -1,0 +1,119 @@
+"""A policy with the language that its conditions are written in: what the engine asks about each operation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.conditions import ConditionError, checked, holds, value_of
+from holdfast.errors import UsageError
+from holdfast.model.policy import Policy, Rule, version_of
+from holdfast.model.ruling import MEMBERS, VARIABLES, Draw, Facts, Ruling, choose
+
+_QUEUE: Final = re.compile(r"\bqueue\b")
+_HISTORY: Final = re.compile(r"\bhistory\b")
+_MEMBER: Final = re.compile(r"\b(history|queue)\s*\.\s*([A-Za-z_]\w*)")
+_WHOLE: Final = re.compile(r"/\s*\d+(?![\d.])")
+
+
+class PolicyError(UsageError):
+    """A policy that cannot be meant. `faults` are all of them, each naming its rule and its field."""
+
+    def __init__(self, where: str, faults: tuple[str, ...]) -> None:
+        others = f"; and {len(faults) - 1} more: holdfast policy check shows all" if len(faults) > 1 else ""
+        super().__init__(f"{where}: {''.join(faults[:1])}{others}", next_step="correct it, then: holdfast policy check")
+        self.faults = faults
+
+
+class Judge:
+    """One policy, checked. Raises `PolicyError` for conditions that nobody could judge."""
+
+    def __init__(self, policy: Policy, where: str = "") -> None:
+        if faults := tuple(faults_of(policy)):
+            raise PolicyError(where or f"the policy {policy.name}", faults)
+        self.policy: Final = policy
+        self.version: Final = version_of(policy)
+        conditions = [*(rule.when for rule in policy.rules), policy.busy]
+        self.asks_queue: Final = any(_QUEUE.search(text) for text in conditions)
+        self.asks_history: Final = any(_HISTORY.search(text) for text in conditions)
+
+    def amount(self, tool: str, arguments: Mapping[str, Any]) -> float | None:
+        """How much a call is worth; None where that is not declared, or has no answer."""
+        found = self._value(self.policy.amounts.get(tool), arguments)
+        return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+    def subject(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Whom a call concerns; empty where that is not declared, or has no answer."""
+        found = self._value(self.policy.subjects.get(tool), arguments)
+        return str(found) if isinstance(found, (str, int)) and not isinstance(found, bool) else ""
+
+    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
+        """What it says. Total: what cannot be judged is asked."""
+        return choose(self.policy, facts.values(arguments), holds, draw)
+
+    def _value(self, text: str | None, arguments: Mapping[str, Any]) -> object:
+        try:
+            return None if text is None else value_of(text, {"arguments": arguments})
+        except ConditionError:
+            return None
+
+
+# --- what is wrong with a policy --------------------------------------------------------------------------------
+
+
+def faults_of(policy: Policy) -> Iterator[str]:
+    """What nobody could judge in a policy, or must not: each text names the rule and the field."""
+    for rule in policy.rules:
+        where = f"rule {rule.name!r}"
+        if problem := _condition(rule.when, VARIABLES) or _overload(rule) or _unnamed(policy, rule):
+            yield f"{where}: when: {problem}"
+        if rule.busy_rate is not None and not policy.busy:
+            yield f"{where}: busy_rate: the policy does not say when people are busy (busy: queue.depth > 100)"
+    if policy.busy and (problem := _condition(policy.busy, ("queue",))):
+        yield f"busy: {problem}"
+    for field, expressions in (("amounts", policy.amounts), ("subjects", policy.subjects)):
+        for tool, text in expressions.items():
+            if problem := _condition(text, ("arguments",)) or _cut(field, text):
+                yield f"{field}: {tool}: {problem}"
+
+
+def _condition(text: str, known: Collection[str]) -> str:
+    try:
+        checked(text, known)
+    except ConditionError as error:
+        return error.message
+    for name, member in _MEMBER.findall(text):
+        if name in known and member not in MEMBERS[name]:
+            return f"there is no {name}.{member}; there are: {', '.join(f'{name}.{one}' for one in MEMBERS[name])}"
+    return ""
+
+
+def _overload(rule: Rule) -> str:
+    """That people cannot keep up is never a yes."""
+    if rule.then in {"auto", "sample"} and _QUEUE.search(rule.when):
+        return f"a rule that looks at the queue cannot say {rule.then}: overload is no approval (see busy_rate)"
+    return ""
+
+
+def _unnamed(policy: Policy, rule: Rule) -> str:
+    if _HISTORY.search(rule.when) and not policy.subjects:
+        return (
+            "it uses history, and the policy does not say whom a call concerns (subjects: {refund: arguments.customer})"
+        )
+    return ""
+
+
+def _cut(field: str, text: str) -> str:
+    """99 / 100 is 0 in CEL, as whole numbers are divided without a rest."""
+    if field == "amounts" and _WHOLE.search(text):
+        return "it divides by a whole number, which cuts off the rest: write double(arguments.cents) / 100.0"
+    return ""
+
+
+def plain(policy: Policy) -> dict[str, Any]:
+    """A policy as plain values, for people and for the journal."""
+    values: dict[str, Any] = msgspec.to_builtins(policy)
+    return values

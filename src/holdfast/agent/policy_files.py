@@ -1,0 +1,136 @@
+"""Policies in files: YAML (or JSON, which is YAML) in, a checked policy out, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.agent.judging import Judge, PolicyError
+from holdfast.errors import UsageError
+from holdfast.model.policy import Policy, Rule
+
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
+
+
+def judge_of(policy: str | os.PathLike[str] | Policy | None) -> Judge | None:
+    """A policy as an app is given it: itself, or its file. Raises `UsageError` for one that cannot be meant."""
+    if policy is None:
+        return None
+    return Judge(policy) if isinstance(policy, Policy) else load_policy(Path(policy))
+
+
+def load_policy(path: Path) -> Judge:
+    """The policy of a file. Raises `PolicyError` naming the file, the rule and the field of whatever is wrong."""
+    policy = read_policy(path)
+    return Judge(policy, str(path))
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy of a file, its conditions unchecked. A policy without a name has that of its file."""
+    given = read_yaml(path)
+    if not isinstance(given, dict):
+        raise PolicyError(str(path), (f"it holds {_kind(given)}, and a policy is a mapping with rules",))
+    fields = cast("dict[str, Any]", given)
+    faults: list[str] = list(_unknown(fields, Policy.__struct_fields__, ""))
+    rules = list(_rules(fields.get("rules", []), faults))
+    known = {name: fields[name] for name in Policy.__struct_fields__ if name in fields}
+    whole = {"name": path.stem, **known, "rules": rules}
+    if "remembers" in whole:
+        whole["remembers"] = _span(whole["remembers"], "remembers", faults)
+    try:
+        if not faults:
+            return msgspec.convert(whole, Policy)
+    except msgspec.ValidationError as error:
+        faults.append(_worded(error))
+    raise PolicyError(str(path), tuple(faults))
+
+
+def read_yaml(path: Path) -> object:
+    """What a YAML file holds. Raises `UsageError`."""
+    try:
+        import yaml  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "policies need the package that reads them", next_step="pip install 'holdfast[rules]'"
+        ) from error
+    try:
+        found: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="name a policy file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PolicyError(str(path), (f"it is no YAML: {' '.join(str(error).split())}",)) from error
+    return found
+
+
+def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
+    if not isinstance(given, list):
+        faults.append(f"rules: {_kind(given)}, and rules are a list")
+        return
+    for number, one in enumerate(cast("list[object]", given), start=1):
+        if not isinstance(one, dict):
+            faults.append(f"rule {number}: {_kind(one)}, and a rule is a mapping with name, when and then")
+            continue
+        fields = cast("dict[str, Any]", one)
+        where = f"rule {fields.get('name', number)!r}: "
+        before = len(faults)
+        faults.extend(_unknown(fields, Rule.__struct_fields__, where))
+        faults.extend(f"{where}{name}: it is missing" for name in ("name", "when", "then") if name not in fields)
+        plain = {name: value for name, value in fields.items() if value is not None}
+        if isinstance(plain.get("when"), bool):
+            plain["when"] = "true" if plain["when"] else "false"  # YAML takes the condition for its own word
+        if "within" in plain:
+            plain["within"] = _span(plain["within"], f"{where}within", faults)
+        if len(faults) > before:
+            continue
+        try:
+            yield msgspec.convert(plain, Rule)
+        except msgspec.ValidationError as error:
+            faults.append(where + _worded(error))
+
+
+def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iterator[str]:
+    for name in fields:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+            yield f"{where}{name}: there is no such field; {meant}"
+
+
+def _span(given: object, where: str, faults: list[str]) -> timedelta:
+    """A duration such as 30m, 4h or 2d."""
+    found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
+    if found is None:
+        faults.append(f"{where}: {given!r} is no duration; write 30m, 4h or 2d")
+        return timedelta(0)
+    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+
+
+def _worded(error: msgspec.ValidationError) -> str:
+    """The field first, then what is wrong with it."""
+    found = _FIELD.fullmatch(str(error))
+    return f"{found['field']}: {found['why']}" if found is not None and found["field"] else _without_path(str(error))
+
+
+def _without_path(text: str) -> str:
+    return text.removesuffix(" - at `$`")
+
+
+def _kind(value: object) -> str:
+    match value:
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case _:
+            return repr(value)

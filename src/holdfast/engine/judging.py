@@ -1,0 +1,81 @@
+"""Judging: the policy of the app says what becomes of an operation, and that is on record before anything is sent.
+
+The ruling rides with the attempt that it lets through, so a policy costs no sync of its own. Whoever goes on with the
+operation later, in whatever process, finds it there: nothing is judged again by other facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from holdfast.model import records as r
+from holdfast.model.plain import plain_arguments
+from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Ruling, asked_before, chance
+
+if TYPE_CHECKING:
+    from holdfast.engine.flight import Flight
+
+
+class PolicyCode(Protocol):
+    """A policy, as an app holds it."""
+
+    @property
+    def version(self) -> str:
+        """The name of exactly these rules, in records and approvals."""
+        ...
+
+    @property
+    def asks_queue(self) -> bool:
+        """Whether some rule wants to know how much waits for people."""
+        ...
+
+    def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
+        """How much a call is worth; None where that is not declared, or has no answer."""
+        ...
+
+    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
+        """What it says. Total: what cannot be judged is asked."""
+        ...
+
+
+async def judge(flight: Flight) -> None:
+    """Gather the facts, let the policy choose, and record both."""
+    instance, operation = flight.instance, flight.operation
+    policy, secret = instance.engine.judge, instance.engine.identity.secret
+    assert policy is not None, "a move to judge comes from a policy"
+    arguments = plain_arguments(bytes(operation.intent.arguments))
+    facts = await _facts(flight, policy, arguments, instance.now().wall)
+    ruling = policy.ruling(facts, arguments, lambda what: chance(secret, flight.id, what))
+    if operation.asks:
+        ruling = asked_before(ruling)
+    first = () if flight.recorded else (flight.planned("its policy"),)
+    record = r.Ruled(
+        step=flight.step,
+        policy=policy.version,
+        facts=facts,
+        **msgspec.structs.asdict(ruling),
+        **instance.stamp(),
+    )
+    await flight.note(*first, record, ride=True)
+
+
+async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
+    instance, intent, contract = flight.instance, flight.operation.intent, flight.contract()
+    started, moment = instance.history.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
+    return Facts(
+        tool=intent.tool,
+        agent=started.agent if started is not None else "",
+        hour=moment.hour,
+        weekday=WEEKDAYS[moment.weekday()],
+        effect=contract.effect,
+        amount=policy.amount(intent.tool, arguments),
+        confidence=intent.confidence,
+        reversible=contract.restores,
+        taint=intent.taint,
+        origin=intent.origin,
+        queue=await instance.engine.crowd.queue(wall_ms) if policy.asks_queue else None,
+    )

@@ -1,0 +1,151 @@
+"""`holdfast policy`: look at an escalation policy before operations are judged by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.agent.judging import Judge, PolicyError
+from holdfast.agent.policy_files import load_policy
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.common import Call, command
+from holdfast.interfaces.cli.place import policy_path
+from holdfast.interfaces.cli.screen import Screen, grid, phrase
+from holdfast.interfaces.cli.status import DONE, FAILED, USAGE
+from holdfast.interfaces.cli.words import count, duration
+from holdfast.interfaces.judging import Tried, cases_in, tried
+from holdfast.model.policy import Policy, Rule
+from holdfast.policies import milliseconds
+
+_WORDS: Final = ("show", "check", "test")
+_FILES: Final = {"show": 1, "check": 1, "test": 2}
+
+
+@command(
+    "policy",
+    examples=("holdfast policy show", "holdfast policy check rules.yaml", "holdfast policy test cases.yaml rules.yaml"),
+)
+@click.argument("what", type=click.Choice(_WORDS))
+@click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
+def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
+    """Look at the escalation policy in FILE, or at the one of this project.
+
+    `show` says what each rule does, `check` only what is wrong with it. `test`
+    judges the CASES of a YAML file and compares; the exit status is 1 where one is
+    missed. Nothing is written or recorded.
+    """
+    if len(names) > _FILES[what]:
+        raise UsageError(f"holdfast policy {what} takes no {names[-1]!r}")
+    if what == "test":
+        return _test(call.screen, names)
+    path = _path(names[0] if names else None)
+    if what == "check":
+        return _check(call.screen, path)
+    _show(call.screen, load_policy(path))
+    return DONE
+
+
+def _path(named: str | None) -> Path:
+    found = policy_path(named)
+    if found is None:
+        raise UsageError(
+            "which policy?", known="none is named, and this project has none",
+            next_step="name a file, or set HOLDFAST_POLICY or [tool.holdfast] policy in pyproject.toml",
+        )  # fmt: skip
+    return found
+
+
+# --- show and check -----------------------------------------------------------------------------------------------
+
+
+def _check(screen: Screen, path: Path) -> int:
+    faults: tuple[str, ...] = ()
+    version = ""
+    try:
+        version = load_policy(path).version
+    except PolicyError as error:
+        faults = error.faults
+    if screen.as_json:
+        screen.document({"file": str(path), "version": version, "faults": faults})
+    elif faults:
+        for fault in faults:
+            screen.line((f"{path}: {fault}", "red"))
+        screen.line(f"{count(len(faults), 'fault')}: no app opens with it.")
+    else:
+        screen.line(f"{path}: nothing is wrong with it. Its version is ", (version, "bold"), ".")
+    return USAGE if faults else DONE
+
+
+def _show(screen: Screen, judge: Judge) -> None:
+    rules = judge.policy
+    if screen.as_json:
+        screen.document({"version": judge.version, "policy": msgspec.to_builtins(rules)})
+        return
+    screen.line((judge.version, "bold"))
+    for line in _about(rules):
+        screen.line((f"  {line}", "dim"))
+    screen.line("")
+    for number, rule in enumerate(rules.rules, start=1):
+        screen.line((f"{number}. {rule.name}", "bold"))
+        screen.line(f"   if   {rule.when}")
+        screen.line("   then ", (_then(rule), "cyan"))
+    screen.line((f"{len(rules.rules) + 1}. else", "bold"))
+    screen.line("   then ", (rules.default, "cyan"))
+    screen.line("")
+    screen.line("What cannot be judged is asked, and a tool's own gate asks whatever is said here.")
+
+
+def _about(rules: Policy) -> list[str]:
+    lines = [f"a call of {tool} is worth {text}" for tool, text in rules.amounts.items()]
+    lines += [f"a call of {tool} concerns {text}" for tool, text in rules.subjects.items()]
+    lines += [f"history goes back {duration(milliseconds(rules.remembers))}"] if rules.subjects else []
+    return lines + ([f"people are busy if {rules.busy}"] if rules.busy else [])
+
+
+def _then(rule: Rule) -> str:
+    share = f"{rule.then} {rule.rate:.0%}" if rule.then == "sample" else rule.then
+    busy = f", {rule.busy_rate:.0%} while people are busy" if rule.busy_rate is not None else ""
+    people = f" {rule.people} people" if rule.people > 1 else ""
+    queue = f" in {rule.queue}" if rule.queue else ""
+    if rule.within is None:
+        within = ""
+    else:
+        after = f"then asks in {rule.escalates_to}" if rule.escalates_to else _EXPIRY[rule.on_expiry]
+        within = f" within {duration(milliseconds(rule.within))}, {after}"
+    shadow = f"; {rule.shadow:.0%} of what leaves is looked at afterwards" if rule.shadow else ""
+    return f"{share}{busy}{people}{queue}{within}{shadow}"
+
+
+_EXPIRY: Final = {"refuse": "then it is refused", "hold": "then it goes on waiting"}
+
+
+# --- test ---------------------------------------------------------------------------------------------------------
+
+
+def _test(screen: Screen, names: tuple[str, ...]) -> int:
+    cases, *rest = names or ("",)
+    if not cases:
+        raise UsageError("which cases?", next_step="holdfast policy test cases.yaml [FILE]")
+    judge = load_policy(_path(rest[0] if rest else None))
+    found = [tried(judge, case) for case in cases_in(Path(cases))]
+    missed = sum(not one.passed for one in found)
+    if screen.as_json:
+        screen.document({"version": judge.version, "cases": found, "missed": missed})
+        return FAILED if missed else DONE
+    for one in found:
+        _show_tried(screen, one)
+    screen.line(f"{judge.version}: {count(len(found), 'case')}, {missed or 'none'} missed.")
+    return FAILED if missed else DONE
+
+
+def _show_tried(screen: Screen, one: Tried) -> None:
+    mark = screen.mark("ok" if one.passed else "failed")
+    said = f"{one.word} by {one.rule!r}"
+    screen.show(grid([(mark, phrase((one.name, "bold")), phrase(said))], (1, 28)))
+    if not one.passed:
+        screen.line((f"   expected {one.expect}", "red"))
+    if one.why:
+        screen.line((f"   it could not be judged: {one.why}", "yellow"))

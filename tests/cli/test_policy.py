@@ -1,0 +1,85 @@
+"""`policy`: what a policy says, what is wrong with it, and whether it answers as its cases expect."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.lab import Lab
+
+POLICY = """
+amounts: {refund: double(arguments.cents) / 100.0}
+rules:
+  - {name: huge, when: amount >= 1000, then: refuse}
+  - {name: unsure, when: confidence < 0.5, then: ask, queue: money, within: 4h, on_expiry: hold}
+  - {name: small, when: amount < 50, then: auto, shadow: 0.05}
+  - {name: borderline, when: amount < 200, then: sample}
+default: two
+"""
+CASES = """
+- {name: a small refund, facts: {tool: refund, arguments: {cents: 900}, confidence: 0.9}, expect: auto, rule: small}
+- {name: nobody said how sure, facts: {tool: refund, arguments: {cents: 900}}, expect: ask}
+- {name: a big one, facts: {tool: refund, amount: 500, confidence: 0.9}, expect: two}
+- {name: a middle one, facts: {tool: refund, amount: 100, confidence: 0.9}, expect: sample}
+"""
+
+
+@pytest.fixture
+def rules(holdfast: Lab) -> Path:
+    place = holdfast.directory / "desk.yaml"
+    place.write_text(POLICY)
+    return place
+
+
+def test_a_policy_is_shown_rule_by_rule(holdfast: Lab, rules: Path):
+    said = holdfast("policy", "show", "desk.yaml")
+    assert said.status == 0
+    assert said.out.startswith("desk@")
+    assert "2. unsure\n   if   confidence < 0.5\n   then ask in money within 4 h, then it goes on waiting\n" in said.out
+    assert "   then sample 15%\n" in said.out
+    assert "5. else\n   then two\n" in said.out
+    assert holdfast("policy", "show", "desk.yaml", "--json").json["policy"]["rules"][0]["name"] == "huge"
+
+
+def test_nothing_is_wrong_with_it(holdfast: Lab, rules: Path):
+    said = holdfast("policy", "check", "desk.yaml")
+    assert (said.status, "nothing is wrong with it" in said.out) == (0, True)
+
+
+def test_all_that_is_wrong_is_told_with_its_rule_and_field(holdfast: Lab, rules: Path):
+    rules.write_text(
+        "rules:\n  - {name: a, when: 'colour == 1', then: ask}\n  - {name: b, when: 'queue.depth > 5', then: auto}"
+    )
+    said = holdfast("policy", "check", "desk.yaml")
+    assert said.status == 2
+    assert "desk.yaml: rule 'a': when: it uses colour; there are: " in said.out
+    assert "desk.yaml: rule 'b': when: a rule that looks at the queue cannot say auto" in said.out
+    assert len(holdfast("policy", "check", "desk.yaml", "--json").json["faults"]) == 2
+
+
+def test_cases_say_what_it_should_answer(holdfast: Lab, rules: Path):
+    (holdfast.directory / "cases.yaml").write_text(CASES)
+    said = holdfast("policy", "test", "cases.yaml", "desk.yaml")
+    assert said.status == 0, said.out
+    assert "4 cases, none missed." in said.out
+    assert "it could not be judged: 'confidence < 0.5' has no answer here" in said.out
+
+
+def test_a_case_that_is_missed_fails(holdfast: Lab, rules: Path):
+    (holdfast.directory / "cases.yaml").write_text(CASES.replace("expect: two", "expect: auto"))
+    said = holdfast("policy", "test", "cases.yaml", "desk.yaml")
+    assert said.status == 1
+    assert "expected auto" in said.out
+    assert "4 cases, 1 missed." in said.out
+    assert holdfast("policy", "test", "cases.yaml", "desk.yaml", "--json").json["missed"] == 1
+
+
+def test_the_project_names_its_policy(holdfast: Lab, rules: Path):
+    assert "which policy?" in holdfast("policy", "show").err
+    (holdfast.directory / "pyproject.toml").write_text('[tool.holdfast]\npolicy = "desk.yaml"\n')
+    assert holdfast("policy", "show").status == 0
+
+
+def test_runs_are_judged_by_it(holdfast: Lab, rules: Path):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=900), "--policy", "desk.yaml").status == 3
+    said = holdfast("why", "ticket-1/refund#1")
+    assert "its policy: a person is asked, by the rule 'unsure' of desk@" in said.out

@@ -1,0 +1,249 @@
+"""An escalation policy at work: it is asked once, its ruling is on record before anything is sent, and stays."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Run, TransactionAborted, agent, tool
+from holdfast.errors import Declined, RunSuspended
+from holdfast.interfaces.explaining import explain
+from holdfast.interfaces.people.items import items
+from holdfast.interfaces.timeline import timeline
+from holdfast.model import records as r
+from holdfast.model.situation import Now
+from holdfast.people import Gate, Policy, PolicyError, Rule
+from holdfast.testing.clock import EPOCH_MS
+from tests.unit.engine.lab import Lab, virtual
+
+HOUR = timedelta(hours=1)
+REFUND = "r-ann/refund#1"
+SMALL = Rule("small", "amount < 50", "auto")
+HUGE = Rule("huge", "amount >= 1000", "refuse")
+AMOUNTS = {"refund": "double(arguments.cents) / 100.0"}
+
+
+def policy(*rules: Rule, **more: Any) -> Policy:
+    return Policy("desk", rules, amounts=AMOUNTS, **more)
+
+
+def refunds(lab: Lab, cents: int = 9000, gate: str | Gate = "") -> Any:
+    """An agent that refunds `cents`, and tells what became of it."""
+
+    @tool(gate=gate)
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await refund(cents)
+        except Declined as no:
+            return f"{no.code}: {no.message}"
+
+    return desk
+
+
+async def asked(app: Any, desk: Any) -> None:
+    with pytest.raises(RunSuspended, match=f"holdfast answer {REFUND} yes | no"):
+        await app.run(desk, "ann")
+
+
+def kinds(lab: Lab) -> list[str]:
+    return [type(record).__name__ for record in lab.records("r-ann")]
+
+
+@virtual
+async def test_what_a_rule_lets_through_leaves_with_its_ruling_on_record(lab: Lab):
+    desk = refunds(lab, 4000)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        assert await app.run(desk, "ann") == "paid 4000"
+    (ruling,) = lab.of("r-ann", r.Ruled)
+    assert (ruling.word, ruling.rule, ruling.facts.amount, ruling.facts.agent) == ("auto", "small", 40.0, "desk")
+    assert ruling.policy.startswith("desk@")
+    assert kinds(lab).index("Ruled") < kinds(lab).index("AttemptStarted")
+
+
+@virtual
+async def test_without_a_policy_nothing_is_judged(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid 9000"
+    assert not lab.of("r-ann", r.Ruled)
+    assert not lab.of("r-ann", r.OperationPlanned)
+
+
+@virtual
+async def test_what_a_rule_refuses_is_never_sent_and_the_agent_is_told(lab: Lab):
+    desk = refunds(lab, 100_000)
+    async with lab.app(desk, policy=policy(SMALL, HUGE)) as app:
+        told = await app.run(desk, "ann")
+    assert told.startswith("refused: the rule 'huge' of the policy desk@")
+    assert lab.sent == []
+
+
+@virtual
+async def test_what_no_rule_knows_is_asked_and_sent_once_it_is_approved(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await asked(app, desk)
+        (item,) = await items(app.service.looking)
+        assert "the policy asks for a person: its rule 'default'" in item.asks
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(desk, "ann") == "paid 9000"
+    assert len(lab.of("r-ann", r.Ruled)) == 1, "what was ruled stays, whoever goes on"
+
+
+@virtual
+async def test_two_people_say_yes_each_under_a_name_of_their_own(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(Rule("big", "amount > 50", "two", queue="money"))) as app:
+        await asked(app, desk)
+        (item,) = await items(app.service.looking)
+        assert item.queue == "money"
+        await app.service.approve(REFUND, by="bea")
+        await asked(app, desk)
+        assert lab.sent == []
+        await app.service.approve(REFUND, by="cid")
+        assert await app.run(desk, "ann") == "paid 9000"
+
+
+@virtual
+async def test_a_sample_asks_about_its_share_and_lets_the_rest_leave(lab: Lab):
+    @tool
+    async def refund(cents: int) -> str:
+        return "paid"
+
+    @agent(run_id="r-{n}", tools=[refund])
+    async def desk(run: Run, n: int) -> str:
+        return await refund(9000)
+
+    everything = policy(Rule("borderline", "amount > 50", "sample", rate=0.25, shadow=0.5))
+    async with lab.app(desk, policy=everything) as app:
+        for n in range(200):
+            try:
+                await app.run(desk, n)
+            except RunSuspended:
+                continue
+        waiting = len(await items(app.service.looking))
+    ruled = [record for n in range(200) for record in lab.of(f"r-{n}", r.Ruled)]
+    assert waiting == sum(one.sampled for one in ruled)
+    assert 30 <= waiting <= 70, "0.25 of 200, within three standard deviations"
+    assert 45 <= sum(one.shadow for one in ruled) <= 105
+    assert {one.stratum for one in ruled} == {"borderline confidence:unknown"}
+
+
+@virtual
+async def test_the_gate_of_a_tool_asks_whatever_a_policy_says(lab: Lab):
+    desk = refunds(lab, gate=Gate("cents > 5000", people=2))
+    async with lab.app(desk, policy=policy(Rule("all", "true", "auto"))) as app:
+        await asked(app, desk)
+    (parked,) = lab.of("r-ann", r.OperationParked)
+    assert parked.people == 2
+    assert "the contract asks for a person: cents > 5000" in parked.why
+
+
+@virtual
+async def test_a_policy_that_changed_since_somebody_was_asked_asks_again_and_withdraws_nothing(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+    async with lab.app(desk, policy=policy(Rule("all", "true", "auto"))) as app:
+        await asked(app, desk)
+        assert lab.sent == []
+        await app.service.approve(REFUND, by="bea")
+        assert await app.run(desk, "ann") == "paid 9000"
+    first, second = lab.of("r-ann", r.Ruled)
+    assert (second.word, second.why) == ("ask", "a person was asked about it under another policy")
+    assert first.policy != second.policy
+
+
+@virtual
+async def test_an_approval_given_under_the_same_policy_is_used_by_the_next_process(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="bea")
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid 9000", "what was ruled and approved stands without the policy, too"
+
+
+@virtual
+async def test_a_question_that_nobody_answers_goes_on_to_others(lab: Lab):
+    desk = refunds(lab)
+    rule = Rule("big", "true", "ask", queue="money", within=HOUR, on_expiry="escalate", escalates_to="heads")
+    async with lab.app(desk, policy=policy(rule)) as app:
+        await asked(app, desk)
+        await lab.pass_time(hours=2)
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann")
+        (item,) = await items(app.service.looking)
+        assert (item.queue, item.due_ms) == ("heads", None)
+        await app.service.approve(REFUND, by="cid")
+        assert await app.run(desk, "ann") == "paid 9000"
+    assert [one.queue for one in lab.of("r-ann", r.OperationParked)] == ["money", "heads"]
+
+
+@virtual
+async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await asked(app, desk)
+        found = await explain(app.service.looking, REFUND, Now("b", 0, EPOCH_MS))
+        assert found.policy is not None
+        assert (found.policy.word, found.policy.rule) == ("ask", "default")
+        assert found.policy.says == f"a person is asked, by the rule 'default' of {found.policy.version}"
+        assert found.policy.facts is not None
+        assert found.policy.facts.amount == 90.0
+        assert found.rule == "a person is asked"
+    notes = [note for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
+    assert f"a person is asked, by the rule 'default' of {found.policy.version}" in [one.text for one in notes]
+
+
+@virtual
+async def test_what_makes_amends_is_not_judged(lab: Lab):
+    @tool
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        return "B1"
+
+    @book.compensate(restores=True)
+    async def unbook(operation: Any) -> None:
+        lab.sent.append("unbook")
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def trip(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("trip") as booking:
+                await book("Lisbon")
+                booking.abort("changed my mind")
+        except TransactionAborted as gone:
+            return gone.reason
+
+    rules = Policy("desk", (Rule("bookings", 'tool == "book" && reversible', "auto"),), default="refuse")
+    async with lab.app(trip, policy=rules) as app:
+        assert await app.run(trip, "ann") == "changed my mind"
+    assert lab.sent == ["book Lisbon", "unbook"]
+    assert [one.step for one in lab.of("r-ann", r.Ruled)] == ["trip/book#1"]
+
+
+@virtual
+async def test_how_much_waits_for_people_is_known_to_rules(lab: Lab):
+    desk = refunds(lab)
+    rules = policy(Rule("too many", "queue.depth >= 2", "refuse"), Rule("rest", "true", "ask"))
+    async with lab.app(desk, policy=rules) as app:
+        for name in ("ann", "bob"):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+            await lab.pass_time(minutes=30)
+        assert (await app.run(desk, "cid")).startswith("refused: the rule 'too many'")
+    (last,) = lab.of("r-cid", r.Ruled)
+    assert (last.facts.queue.depth, last.facts.queue.oldest_hours) == (2, 1.0)
+
+
+def test_a_policy_that_nobody_could_judge_opens_no_app():
+    with pytest.raises(PolicyError, match="the policy desk: rule 'odd': when: it uses colour"):
+        Holdfast("never.db", policy=Policy("desk", (Rule("odd", "colour == 'red'", "ask"),)))

@@ -1,0 +1,107 @@
+"""A policy in the decision: it is asked once before anything is sent, and weakens no gate."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.outcome import REFUSED
+from holdfast.model.policy import Word
+from holdfast.model.situation import Elsewhere
+from tests.unit.model.stories import HOUR, STEP, Story
+
+NOW = "desk@2"
+
+
+def ruled(story: Story, word: Word, policy: str = NOW, **more: Any) -> Story:
+    return story.took(r.Ruled(step=STEP, policy=policy, word=word, rule="big", **more, **story.stamp()))
+
+
+def test_what_was_not_judged_is_judged_first():
+    assert Story().planned().says(policy=NOW) == "judge: the policy has not judged it"
+    assert Story().planned().says() == "attempt: first attempt"
+
+
+def test_a_repeat_is_met_before_anybody_judges():
+    other = Elsewhere("guard", "succeeded", "run/charge#1", "replay")
+    assert Story().planned().says(policy=NOW, elsewhere=other) == "reuse: guard met a success"
+
+
+@pytest.mark.parametrize(
+    ("word", "drawn", "says"),
+    [
+        ("auto", False, "attempt: first attempt"),
+        ("sample", False, "attempt: first attempt"),
+        ("sample", True, "gate: the policy asks for a person"),
+        ("ask", False, "gate: the policy asks for a person"),
+        ("two", False, "gate: the policy asks for a person"),
+        ("refuse", False, f"failed({REFUSED}): refused by the policy"),
+    ],
+)
+def test_what_was_ruled_is_done(word: Word, drawn: bool, says: str):
+    assert ruled(Story().planned(), word, sampled=drawn).says(policy=NOW) == says
+
+
+def test_a_refusal_names_its_rule_and_its_policy():
+    move = ruled(Story().planned(), "refuse").decide(policy=NOW)
+    assert isinstance(move, m.Settle)
+    assert move.reason == "the rule 'big' of the policy desk@2 refuses it"
+
+
+@given(st.sampled_from(["auto", "sample", "ask", "two", "refuse"]), st.booleans(), st.sampled_from(["", "desk@1", NOW]))
+def test_no_policy_weakens_a_gate(word: Word, drawn: bool, policy: str):
+    story = Story().planned()
+    if policy:
+        ruled(story, word, policy, sampled=drawn)
+    assert not isinstance(story.decide(gate="wanted", policy=NOW), m.Attempt)
+    assert not isinstance(story.decide(gate="wanted"), m.Attempt)
+
+
+def test_a_changed_policy_judges_again_while_nothing_was_sent():
+    story = ruled(Story().planned(), "auto", "desk@1")
+    assert story.says(policy=NOW) == "judge: the policy has not judged it"
+    assert ruled(story, "ask").says(policy=NOW) == "gate: the policy asks for a person"
+
+
+def test_an_approval_under_another_policy_is_asked_for_again():
+    story = ruled(Story().planned(), "ask", "desk@1").asked("a1").approved()
+    assert story.says(policy="desk@1", asks="a1") == "attempt: first attempt"
+    assert story.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
+    assert ruled(story, "ask").says(policy=NOW, asks="a2") == "gate: the policy asks for a person"
+
+
+def test_a_question_is_judged_anew_and_put_anew():
+    story = ruled(Story().planned(), "ask", "desk@1").asked("a1")
+    assert story.says(policy="desk@1", asks="a1") == "wait for person: a person is asked"
+    assert story.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
+    assert ruled(story, "ask").says(policy=NOW, asks="a2") == "gate: what a person was asked about has changed"
+    assert ruled(story, "refuse").says(policy=NOW, asks="a2") == f"failed({REFUSED}): refused by the policy"
+
+
+def test_the_order_of_a_person_stands_above_it():
+    story = ruled(Story().planned(), "refuse").parked().person("retry")
+    assert story.says(policy="desk@3") == "attempt: first attempt"
+
+
+def test_what_was_begun_is_not_judged_again():
+    story = ruled(Story().planned(), "auto").sent("not_sent", retry_after_ms=0).later(HOUR // 60)
+    assert not isinstance(story.decide(policy=""), m.Judge)
+
+
+@pytest.mark.parametrize(
+    ("on_expiry", "says"),
+    [
+        ("refuse", "failed(expired): nobody answered in time"),
+        ("hold", "wait for person: a person is asked"),
+        ("escalate", "gate: nobody answered in time, so others are asked"),
+    ],
+)
+def test_what_happens_when_nobody_answers_is_said_by_the_policy(on_expiry: Any, says: str):
+    story = ruled(Story().planned(), "ask")
+    story.asked("a1", until=story.wall + HOUR, queue="money", on_expiry=on_expiry)
+    assert story.says(asks="a1") == "wait for person: a person is asked"
+    assert story.later(HOUR).says(asks="a1") == says
+    assert (story.state.asks_queue, story.state.on_expiry) == ("money", on_expiry)
