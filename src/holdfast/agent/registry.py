@@ -8,17 +8,20 @@ from typing import Any
 from holdfast.agent.agent import Agent
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, NameClash
+from holdfast.model.system import is_system
 
 AnyAgent = Agent[Any, Any]
 AnyTool = Tool[Any, Any]
 
 
 def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
-    """Agents by name. Raises `NameClash` naming both places."""
+    """Agents by name. Raises `NameClash` naming both places, `ContractError` for a name that is the runtime's own."""
     found: dict[str, AnyAgent] = {}
     for one in agents:
         if not isinstance(one, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
             raise ContractError(f"{one!r} is no agent", next_step="declare it with @agent(...) on an async function")
+        if is_system(one.name):
+            raise ContractError(f"the agent {one.name!r} is named like the runtime's own", next_step="rename it")
         other = found.setdefault(one.name, one)
         if not _same(other, one):
             raise _clash("agents", one.name, other.where, one.where)

@@ -12,9 +12,11 @@ from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import JournalError, LeaseLost
 from holdfast.interfaces.looking import waits_after
+from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post, RunChange, RunRow
+from holdfast.model.planted import is_planted
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
 
@@ -45,6 +47,8 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
         if isinstance(found, Claimed):
             lacking = await _apply_claimed(engine, found, answered)
             note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
+            if is_planted(found.row.agent):
+                note = await note_on(engine, run)
             return Applied(run, at_once=not lacking, note=note, lacks=lacking)
         if found is None or await knock(engine.journal, run, found.row.token):
             return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
@@ -63,6 +67,9 @@ async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> str
 async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> str:
     """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
     history, log = await _open(engine, claimed)
+    if is_planted(claimed.row.agent):
+        await end_planted(engine, claimed.row, history, log)
+        return ""
     entries = await engine.journal.entries(command_stream(claimed.lease.run), history.entry_seen)
     codes = Codes(engine.tools, engine.identity.secret)
     bodies: list[bytes] = []

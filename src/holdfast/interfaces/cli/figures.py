@@ -44,12 +44,14 @@ async def figures(call: Call, days: float) -> None:
 
 
 def _show(screen: Screen, shown: Figures, days: float) -> None:
-    if not shown.looks and not shown.passed:
+    if not (shown.looks or shown.passed or shown.expired or shown.caught.of):
         screen.line(f"Nobody was asked anything in the last {days:g} days.")
         return
     left = f", and {shown.passed:,} left without one" if shown.passed else ""
     screen.line(
-        (f"{shown.looks:,} looks in {days:g} days", "bold"), left, f"; {count(shown.expired, 'question')} ran out."
+        (f"{count(shown.looks, 'look')} in {days:g} days", "bold"),
+        left,
+        f"; {count(shown.expired, 'question')} ran out.",
     )
     screen.line(f"Overruled: {shown.overrides} of what people saw.")
     if shown.passed:

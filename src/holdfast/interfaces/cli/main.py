@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("serving", "Show the inbox in a browser, and serve the API."),
     "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
     "figures": ("figures", "Show how often people overrule the agent."),
+    "plant": ("planting", "Plant known-bad questions, to see whether people look."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
     "notices": ("notices", "Show what people were told when they were asked."),

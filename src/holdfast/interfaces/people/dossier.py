@@ -23,6 +23,7 @@ from holdfast.interfaces.undoing import contract_of
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
+from holdfast.model.planted import shown_agent
 from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import Transaction, around
@@ -128,7 +129,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
     about = asked_in(history, step)
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
-    agent = history.started.agent if history.started is not None else ""
+    agent = shown_agent(history.started.agent) if history.started is not None else ""
     similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
     before = read.records[: read.begun] if read.begun else read.records
     thoughts = _thoughts(before)

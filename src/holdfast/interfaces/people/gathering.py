@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -14,8 +14,13 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.looks import Kind, Look, Passed, Said, Traits
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
+from holdfast.model.planted import Ended, is_planted, shown_agent
+from holdfast.model.system import is_system
 from holdfast.model.transactions import WHOLE_RUN
-from holdfast.model.webhooks import AGENT
+
+Word: TypeAlias = (
+    r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved | r.OperationSettled
+)
 
 
 class Gathered(msgspec.Struct):
@@ -29,7 +34,7 @@ async def gather(looking: Looking, since_ms: int = 0) -> Gathered:
     """Read every run that changed since that wall clock."""
     found = Gathered([], [])
     async for row in looking.every_run():
-        if row.updated_ms < since_ms or row.agent == AGENT:
+        if row.updated_ms < since_ms or (is_system(row.agent) and not is_planted(row.agent)):
             continue
         reading = RunReading(row.run)
         async for _, record in looking.records(row.run):
@@ -57,7 +62,7 @@ class RunReading:
         self._confidence: float | None = None
         self._met: dict[str, _Met] = {}
         self._left: dict[str, int] = {}
-        self._undone = False
+        self._undone = self._planted = False
 
     def add(self, record: r.Record) -> None:
         """One more record, in order."""
@@ -66,7 +71,9 @@ class RunReading:
             self._meet(str(getattr(record, "step", "")), intent)
         match record:
             case r.RunStarted():
-                self._agent = record.agent
+                self._agent, self._planted = shown_agent(record.agent), is_planted(record.agent)
+            case r.RunCompleted() if self._planted:
+                self._end(record)
             case r.DecisionRecorded() if record.confidence is not None:
                 self._confidence = record.confidence
             case r.OperationParked() if record.step in self._met:
@@ -74,7 +81,14 @@ class RunReading:
                 met.asked_ms, met.shown = record.at, met.length + len(record.why)
             case r.TransactionAborting() if record.transaction == WHOLE_RUN:
                 self._undone = True
-            case r.ApprovalGranted() | r.ApprovalRefused() | r.Resolved() | r.OperationSettled():
+            case (
+                r.ApprovalGranted()
+                | r.ApprovalRefused()
+                | r.ArgumentsEdited()
+                | r.ResultGiven()
+                | r.Resolved()
+                | r.OperationSettled()
+            ):
                 self._hear(record)
             case _:
                 return
@@ -99,7 +113,16 @@ class RunReading:
             traits = Traits(intent.tool, self._agent, self._confidence)
             self._met[step] = _Met(traits, len(bytes(intent.arguments)) + len(intent.tool))
 
-    def _hear(self, word: r.ApprovalGranted | r.ApprovalRefused | r.Resolved | r.OperationSettled) -> None:
+    def _end(self, record: r.RunCompleted) -> None:
+        """A planted case is over: its result says how."""
+        ended = msgspec.json.decode(record.result, type=Ended)
+        if ended.end != "withdrawn":
+            said: Said = "approved" if ended.end == "missed" else "declined"
+            for step, met in self._met.items():
+                item = operation_id(self.run, step)
+                self.looks.append(Look(item, "planted", said, ended.by, met.asked_ms, record.at, met.shown, met.traits))
+
+    def _hear(self, word: Word) -> None:
         met, said = self._met.get(word.step), _word_of(word)
         if met is None or said is None or not met.asked_ms:
             return
@@ -120,12 +143,16 @@ class _Met(msgspec.Struct):
     shown: int = 0
 
 
-def _word_of(word: r.ApprovalGranted | r.ApprovalRefused | r.Resolved | r.OperationSettled) -> Said | None:
+def _word_of(word: Word) -> Said | None:
     match word:
         case r.ApprovalGranted():
             return "approved"
         case r.ApprovalRefused():
             return "asked_back" if word.code == ASKED_BACK else "declined"
+        case r.ArgumentsEdited():
+            return "edited"
+        case r.ResultGiven():
+            return "answered"
         case r.Resolved():
             return "settled"
         case r.OperationSettled():

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
 from holdfast.journal.port import RunRow
+from holdfast.model.planted import is_planted, shown_agent
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
@@ -61,7 +62,7 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     found = [
         _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY), now_ms)
         async for row in looking.every_run(status="suspended")
-        if not is_system(row.agent)
+        if not is_system(row.agent) or is_planted(row.agent)
         for wait in waits_of(row)
         if wait.kind in PEOPLE
     ]
@@ -72,7 +73,7 @@ def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
     name = f"{row.run}/{wait.step}".rstrip("/")
     asks = wait.asks.removeprefix(f"{row.run}/{wait.step}: ")
     return Item(
-        PEOPLE[wait.kind], name, row.run, row.agent, asks, wait.due,
+        PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asks, wait.due,
         wait.at or row.updated_ms, answers_to(row.run, wait),
         handed.to, handed.queue or wait.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
         wait.at,

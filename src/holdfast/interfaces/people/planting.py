@@ -1,0 +1,194 @@
+"""Planting known-bad cases among what people are asked, like the questions that they are really asked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.instance import Stamp
+from holdfast.engine.loading import load
+from holdfast.errors import UsageError
+from holdfast.interfaces.looking import Looking, Waiting
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, RunChange, RunRow
+from holdfast.model import records as r
+from holdfast.model.ids import approval_digest, checked_run_id, operation_id
+from holdfast.model.planted import PLANTED, Case, ending, is_planted
+from holdfast.model.system import is_system
+
+RATE: Final = 0.04
+"""Planted cases for each question to people."""
+KEPT_DAYS: Final = 3.0
+"""After how long a case that nobody answered is withdrawn."""
+_SHOWN: Final = 300
+_DAY_MS: Final = 86_400_000
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A real question about a tool, after which a planted one is made."""
+
+    run: str
+    agent: str
+    intent: r.Intent
+    parked: r.OperationParked
+    contract: r.ContractStored | None
+    decision: r.DecisionRecorded | None
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """What was done: the items that were planted, and the runs that were withdrawn."""
+
+    items: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+
+
+async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS) -> Planted:
+    """Bring the planted cases of the last week up to `rate` for each question that people were asked.
+
+    Cases are drawn by chance. What waits for longer than `kept_days` is withdrawn. Raises `UsageError` for a case about
+    a tool that people were never asked about: nothing would be like it.
+    """
+    if not cases:
+        raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
+    looking, now_ms = Looking(engine.journal, engine.identity), engine.seams.clock.wall_ms()
+    asked, planted, old, models = 0, 0, list[RunRow](), dict[str, Model]()
+    async for row in looking.every_run():
+        recent = row.created_ms >= now_ms - 7 * _DAY_MS
+        if is_planted(row.agent):
+            planted += recent
+            if row.status == "suspended" and row.created_ms < now_ms - kept_days * _DAY_MS:
+                old.append(row)
+        elif not is_system(row.agent):
+            asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
+    _checked(cases, models)
+    wanted = max(0, int(rate * asked + engine.seams.rng.uniform(0, 1)) - planted)
+    items = [await plant_one(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
+    return Planted(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
+
+
+async def _learn(looking: Looking, row: RunRow, models: dict[str, Model]) -> int:
+    """How many approvals this run asked for; the last one about each tool is a model."""
+    intents: dict[str, r.Intent] = {}
+    contracts: dict[str, r.ContractStored] = {}
+    decision: r.DecisionRecorded | None = None
+    asked = 0
+    async for _, record in looking.records(row.run):
+        intent = getattr(record, "intent", None)
+        if isinstance(intent, r.Intent):
+            intents[str(getattr(record, "step", ""))] = intent
+        match record:
+            case r.ContractStored():
+                contracts[record.digest] = record
+            case r.DecisionRecorded():
+                decision = record
+            case r.OperationParked() if record.asks and record.step in intents:
+                asked += 1
+                intent = intents[record.step]
+                contract = contracts.get(intent.contract)
+                models[intent.tool] = Model(row.run, row.agent, intent, record, contract, decision)
+            case _:
+                continue
+    return asked
+
+
+def _checked(cases: Sequence[Case], models: dict[str, Model]) -> None:
+    if unlike := sorted({case.tool for case in cases} - models.keys()):
+        raise UsageError(
+            f"nobody was asked about {unlike[0]} in the last week",
+            known=f"people were asked about: {', '.join(sorted(models)) or 'nothing'}",
+            next_step="plant cases about what people are really asked: they have to look like it",
+        )
+
+
+def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
+    """So many cases by chance, none of them twice before all were used."""
+    left: list[Case] = []
+    found: list[Case] = []
+    for _ in range(count):
+        left = left or list(cases)
+        found.append(left.pop(min(len(left) - 1, int(engine.seams.rng.uniform(0, len(left))))))
+    return found
+
+
+async def plant_one(engine: Engine, case: Case, model: Model) -> str:
+    """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
+    run = case.run or await _free_name(engine, model.run)
+    claimed = await engine.leases.claim(checked_run_id(run), PLANTED + model.agent)
+    if not isinstance(claimed, Claimed) or claimed.last is not None:
+        raise UsageError(f"there is a run {run} already", next_step="give the planted case another run")
+    step = model.parked.step
+    question = _question(case, model)
+    stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
+    until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
+    wait = Waiting("approval", step, f"{operation_id(run, step)}: {question}", until or None, stamp["at"])
+    records = _records(engine, case, model, question, (run, until), stamp)
+    change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
+    try:
+        log = RunLog(engine.journal, claimed.lease, None, genesis(engine.identity.namespace, run))
+        await log.append([encode(record) for record in records], change)
+    finally:
+        engine.leases.let_go(run)
+    return operation_id(run, step)
+
+
+def _records(
+    engine: Engine, case: Case, model: Model, question: str, place: tuple[str, int], stamp: Stamp
+) -> list[r.Record]:
+    """A run that asks like the model, about other arguments. It claims no business key: it stands in nobody's way."""
+    run, until = place
+    arguments = r.Raw(msgspec.json.encode(case.arguments, order="deterministic"))
+    digest = hashlib.sha256(bytes(arguments)).hexdigest()
+    intent = msgspec.structs.replace(model.intent, arguments=arguments, digest=digest, claim="", words="")
+    asks = approval_digest(engine.identity.namespace, operation_id(run, model.parked.step), digest.encode())
+    parked = msgspec.structs.replace(model.parked, why=question, asks=asks, people=1, until=until, **stamp)
+    begun = r.RunStarted(agent=PLANTED + model.agent, input=r.Raw(msgspec.json.encode(case)), digest=digest, **stamp)
+    records: list[r.Record] = [begun]
+    if model.contract is not None:
+        records.append(msgspec.structs.replace(model.contract, **stamp))
+    if model.decision is not None:
+        why, sure = case.thought, case.confidence
+        thought = msgspec.structs.replace(
+            model.decision, seen=r.NOTHING, result=arguments, why=why, confidence=sure, digest=digest, **stamp
+        )
+        records.append(thought)
+    return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
+
+
+def _question(case: Case, model: Model) -> str:
+    """The question of the model, with this call in it."""
+    arguments = msgspec.json.encode(case.arguments, order="deterministic").decode()
+    call = f"{case.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
+    _, _, because = model.parked.why.partition(" be sent?")
+    return f"may {call} be sent?{because}"
+
+
+async def _free_name(engine: Engine, like: str) -> str:
+    """A name like that of another run: its last number is another one, or it gets one."""
+    for _ in range(100):
+        number = str(int(engine.seams.rng.uniform(100, 100_000)))
+        name = re.sub(r"\d+(?!.*\d)", number, like) if re.search(r"\d", like) else f"{like}-{number}"
+        if not await engine.journal.runs(run=name):
+            return name
+    raise UsageError(f"no name like {like} is free", next_step="give the case a run of its own")
+
+
+async def withdraw(engine: Engine, run: str) -> str:
+    """End a planted run that nobody answered."""
+    claimed = await engine.leases.claim(run)
+    if not isinstance(claimed, Claimed):
+        return run
+    try:
+        history = await load(engine, run)
+        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+        now = engine.seams.clock.wall_ms(), engine.journal.now().ms
+        bodies = [encode(record) for record in ending(history, None, "", *now)]
+        await log.append(bodies, RunChange("completed", release=True))
+    finally:
+        engine.leases.let_go(run)
+    return run

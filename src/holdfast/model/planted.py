@@ -1,0 +1,73 @@
+"""Planted cases: known-bad questions among the others, which show whether people look. Nothing is ever sent for them.
+
+A planted case is a run of no agent: its name belongs to the system, so no code drives it, and the order that answers it
+ends it in the same commit. To who answers it looks like any other; afterwards that person is told.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.model import records as r
+from holdfast.model.outcome import Basis
+from holdfast.model.run import RunHistory
+from holdfast.model.system import PREFIX
+
+PLANTED: Final = f"{PREFIX}planted:"
+"""How the agent of a planted run is called; the name of the agent that it is shown under follows."""
+RULE: Final = "it was planted"
+
+
+class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A call that nobody should let through, and `why`, which is told afterwards.
+
+    `run` names the run under which it is shown; empty: a name like that of another run. `confidence` and `thought` are
+    what a model would have said about it.
+    """
+
+    tool: str
+    arguments: dict[str, object]
+    why: str
+    run: str = ""
+    confidence: float | None = None
+    thought: str = ""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a planted case ended, as the result of its run. `withdrawn`: nobody answered it."""
+
+    end: Literal["caught", "missed", "withdrawn"]
+    by: str
+    why: str
+
+
+def is_planted(agent: str) -> bool:
+    """Whether a run of this agent was planted."""
+    return agent.startswith(PLANTED)
+
+
+def shown_agent(agent: str) -> str:
+    """The agent as people are shown it."""
+    return agent.removeprefix(PLANTED)
+
+
+def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int) -> list[r.Record]:
+    """The records that end a planted run after a person's `word` about it; None: it is withdrawn."""
+    assert history.started is not None, history.run
+    why = msgspec.json.decode(history.started.input, type=Case).why
+    missed = isinstance(word, r.ApprovalGranted)
+    end = Ended("withdrawn" if word is None else "missed" if missed else "caught", by, why)
+    settled = [
+        r.OperationSettled(step=one.step, status="cancelled", basis=Basis("rule"), rule=RULE, reason=why, at=at, up=up)
+        for one in history.operations.values()
+        if not one.final
+    ]
+    return [*settled, r.RunCompleted(result=r.Raw(msgspec.json.encode(end)), at=at, up=up)]
+
+
+def told(ended: Ended) -> str:
+    """What the person who answered is told."""
+    end = "you caught it" if ended.end == "caught" else "you let it through"
+    return f"This one was planted, and {end}: {ended.why}. Nothing was sent."

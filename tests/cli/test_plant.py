@@ -1,0 +1,45 @@
+"""`holdfast plant`: known-bad cases in a real journal, answered as the others are."""
+
+import pytest
+
+from tests.cli.lab import Lab
+from tests.cli.test_figures import DESK
+
+BAD = '{"tool": "refund", "arguments": {"customer": "nobody", "cents": 900000}, "why": "nobody bought anything"}\n'
+
+
+@pytest.fixture
+def desk(holdfast: Lab) -> Lab:
+    holdfast.write("gated.py", DESK)
+    holdfast.write("bad.jsonl", BAD + "\n")
+    for name in ("sure-1", "sure-2"):
+        assert holdfast("run", "gated.py:desk", f'"{name}"').status == 3
+    return holdfast
+
+
+def test_it_waits_among_the_others_and_is_counted_as_missed(desk: Lab):
+    done = desk("plant", "bad.jsonl", "--rate", "0.5", "--json").json
+    [item] = done["items"]
+    assert item in {one["item"] for one in desk("inbox", "--json").json}
+    assert "planted" not in desk("inbox").words
+    assert desk("answer", item, "yes", "--by", "bea").status == 0
+    run = item.split("/")[0]
+    assert run not in {one["run"] for one in desk("ps", "--json").json["runs"]}
+    assert desk("resume", run, "gated.py:desk").status != 0
+    found = desk("figures", "--json").json
+    assert (found["caught"]["hits"], found["caught"]["of"]) == (0, 1)
+    assert found["looks"] == 0, "it says nothing about the agent"
+    assert "Planted cases caught: 0.0%" in desk("figures").words
+    assert "planted ones caught 0.0%" in desk("inbox", "--health").words
+
+
+def test_it_says_how_many(desk: Lab):
+    assert desk("plant", "bad.jsonl", "--rate", "1").lines == ["2 cases planted."]
+    assert desk("plant", "bad.jsonl", "--rate", "0").lines == ["0 cases planted."]
+
+
+def test_a_line_that_is_no_case_is_named(desk: Lab):
+    desk.write("odd.jsonl", BAD + '{"tool": "refund"}\n')
+    said = desk("plant", "odd.jsonl")
+    assert said.status == 2
+    assert "line 2" in said.remarks

@@ -1,0 +1,167 @@
+"""Planted cases: they look like the others, whatever is answered sends nothing, and who answers is told."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Key, Run, agent, tool
+from holdfast.errors import ContractError, HoldfastError, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.gathering import gather
+from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.planting import plant
+from holdfast.model.health import DAY_MS
+from holdfast.model.planted import PLANTED, Case
+from tests.unit.engine.lab import Lab, virtual
+
+BAD = Case("refund", {"cents": 900_000}, why="ten times the price")
+
+
+def desk_of(lab: Lab) -> Any:
+    @tool(gate="cents > 5000", idempotency=Key.forever())
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{number}", tools=[refund])
+    async def desk(run: Run, number: int) -> str:
+        return await refund(9000)
+
+    return desk
+
+
+async def asked(app: Any, desk: Any, *numbers: int) -> None:
+    for number in numbers:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, number)
+
+
+async def planted_in(app: Any, desk: Any, case: Case = BAD) -> str:
+    await asked(app, desk, 17)
+    done = await plant(app.service.engine, [case], rate=1.0)
+    [item] = done.items
+    return item
+
+
+@virtual
+async def test_it_looks_like_a_real_question(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+        real, planted = sorted(await items(app.service.looking), key=lambda one: one.item == item)
+        assert planted.item == item
+        for field in set(real.__struct_fields__) - {"item", "run", "asks", "answers", "since_ms", "asked_ms"}:
+            assert getattr(planted, field) == getattr(real, field), field
+        assert planted.asks == real.asks.replace("9000", "900000")
+        assert [one.replace(planted.run, real.run) for one in planted.answers] == list(real.answers)
+        assert planted.run.startswith("r-")
+        shown, other = await dossier(app.service, item), await dossier(app.service, real.item)
+        alike = set(shown.__struct_fields__) - {
+            "item",
+            "run",
+            "asks",
+            "arguments",
+            "digest",
+            "answers",
+            "since_ms",
+            "blocked",
+        }
+        for field in alike:
+            assert getattr(shown, field) == getattr(other, field), field
+        assert bytes(shown.arguments) == b'{"cents":900000}'
+
+
+@pytest.mark.parametrize(
+    ("given", "caught"),
+    [(a.Approve(note="fine"), False), (a.Decline("too much"), True), (a.AskBack("why so much?"), True)],
+)
+@virtual
+async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab: Lab, given: Any, caught: bool):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+        applied = await a.answer(app.service, item, given, by="bea")
+        assert applied.note.startswith("This one was planted")
+        assert ("you caught it" in applied.note) is caught
+        assert "ten times the price" in applied.note
+        run = item.split("/")[0]
+        assert (await app.service.row(run)).status == "completed"
+        with pytest.raises(HoldfastError):
+            await app.resume(run)
+        await lab.clock.sleep(60)
+        [look] = [one for one in (await gather(app.service.looking)).looks if one.kind == "planted"]
+        assert (look.by, look.overridden, look.traits.tool) == ("bea", caught, "refund")
+        with pytest.raises(UsageError):
+            await a.answer(app.service, item, a.Approve(), by="carl")
+    assert lab.sent == []
+
+
+@virtual
+async def test_an_edit_counts_as_caught(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+        applied = await app.service.edit(item, {"cents": 9000}, by="bea")
+        assert "you caught it" in applied.note
+    assert lab.sent == []
+
+
+@virtual
+async def test_a_worker_that_opens_later_sends_nothing_either(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+        await a.answer(app.service, item, a.Approve(), by="bea")
+    async with lab.app(desk) as again:
+        await lab.clock.sleep(600)
+        assert (await again.service.row(item.split("/")[0])).status == "completed"
+    assert lab.sent == []
+
+
+@virtual
+async def test_no_code_can_be_the_agent_of_a_planted_run(lab: Lab):
+    @agent(name=f"{PLANTED}desk", run_id="x-{number}")
+    async def desk(run: Run, number: int) -> str:
+        return ""
+
+    with pytest.raises(ContractError, match="named like the runtime's own"):
+        Holdfast("never.db", agents=[desk])
+
+
+@virtual
+async def test_the_rate_counts_what_was_asked_and_planted(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk, *range(10))
+        first = await plant(app.service.engine, [BAD, Case("refund", {"cents": 7}, why="x")], rate=0.3)
+        assert len(first.items) in {3, 4}
+        again = await plant(app.service.engine, [BAD], rate=0.3)
+        assert len(again.items) <= 1, "what was planted counts"
+        assert len({*first.items, *again.items}) == len(first.items) + len(again.items)
+
+
+@virtual
+async def test_what_nobody_answers_is_withdrawn_and_no_look(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk)
+    lab.clock.skew_ms += 4 * DAY_MS
+    async with lab.app(desk) as app:
+        done = await plant(app.service.engine, [BAD], rate=0.0)
+        assert done.withdrawn == (item.split("/")[0],)
+        assert [one.run for one in await items(app.service.looking)] == ["r-17"]
+        assert (await gather(app.service.looking)).looks == []
+
+
+@virtual
+async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk, 1)
+        with pytest.raises(UsageError, match="nobody was asked about mail"):
+            await plant(app.service.engine, [Case("mail", {}, why="x")])
+        with pytest.raises(UsageError, match="no cases"):
+            await plant(app.service.engine, [])
+        with pytest.raises(UsageError, match="there is a run r-1 already"):
+            await plant(app.service.engine, [Case("refund", {}, why="x", run="r-1")], rate=1.0)
