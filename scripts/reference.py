@@ -154,6 +154,7 @@ def records() -> str:
         ("Of the run", "records_run"),
         ("Of a transaction", "records_transaction"),
         ("Of a message", "records_message"),
+        ("Of a hand-off", "records_handoff"),
     )
     for title, inside in places:
         name = f"holdfast.model.{inside}"

@@ -46,6 +46,8 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.model_calls.ToolBox",
         "holdfast.model.outcome.Basis",
         "holdfast.model.messages.Message",
+        "holdfast.interfaces.people.state.RunState",
+        "holdfast.interfaces.people.state.Open",
     ),
     "`holdfast.policies`": ("holdfast.policies.Retry", "holdfast.policies.Budget", "holdfast.policies.Gate"),
     "`holdfast.people`": ("holdfast.model.policy.Policy", "holdfast.model.policy.Rule"),

@@ -10,6 +10,7 @@ from holdfast.engine import questions
 from holdfast.engine.questions import Wanted
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
+from holdfast.model.handoff import Handoff
 from holdfast.model.question import FORMS, Question, Scalar
 from holdfast.policies import milliseconds
 
@@ -21,7 +22,9 @@ class Limit(NamedTuple):
     default: Scalar | None = None
 
 
-async def ask(scope: Scope, question: Question, limit: Limit, step: str | None) -> Scalar:
+async def ask(
+    scope: Scope, question: Question, limit: Limit, step: str | None, handoff: Handoff | None = None
+) -> Scalar:
     """The answer, or the default at the deadline. Raises `TimeoutError` where there is no default."""
     timeout, default = limit
     if default is not None and timeout is None:
@@ -30,7 +33,7 @@ async def ask(scope: Scope, question: Question, limit: Limit, step: str | None) 
         )
     kept = None if default is None else question.checked(default)
     ms = None if timeout is None else milliseconds(timeout)
-    answer = await questions.ask(scope, question, Wanted(ms, kept), step)
+    answer = await questions.ask(scope, question, Wanted(ms, kept), step, handoff)
     if answer.value is None:
         raise TimeoutError(f"nobody answered {question.text!r} within {timeout}")
     return question.checked(answer.value)

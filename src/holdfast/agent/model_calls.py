@@ -77,7 +77,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 async def _performed(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any] | _Refusal:
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
-    tools = offered_tools(scope.instance)
+    tools = offered_tools(scope)
     if name not in tools:
         known = ", ".join(sorted(tools)) or "none"
         return _Refusal(f"there is no tool {name!r}; the tools are: {known}", "unknown_tool")

@@ -62,7 +62,7 @@ def known_of(tool: Tool[Any, Any]) -> Known:
 
 async def execute(scope: Scope, plan: Plan, how: Manner) -> PlanResult:
     """Perform a plan as a part of this run. See `Run.execute`."""
-    tools = offered_tools(scope.instance)
+    tools = offered_tools(scope)
     grounds = Grounds(how.known, plan, how.given, how.relies_on)
     boundaries = around(scope.path, scope.instance.history.transactions)
     check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))

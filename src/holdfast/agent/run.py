@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
+from holdfast.agent.branches import all_of, plain
 from holdfast.agent.conversing import Conversation, Heard
 from holdfast.agent.course import PlanResult
 from holdfast.agent.decisions import Decisions, decide
 from holdfast.agent.grounds import relied
+from holdfast.agent.handing import to_agent, to_people
 from holdfast.agent.model_calls import ToolBox, call_by_model
 from holdfast.agent.observing import Facts
 from holdfast.agent.offering import offered_tools
@@ -33,6 +35,9 @@ from holdfast.model.question import Scalar
 from holdfast.model.records_transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
+if TYPE_CHECKING:
+    from holdfast.agent.agent import Agent
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -40,6 +45,7 @@ T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 A = TypeVar("A", bound=Scalar)
+WEEK: Final = timedelta(days=7)
 
 
 class Run:
@@ -58,7 +64,7 @@ class Run:
     @property
     def tools(self) -> ToolBox:
         """The tools of this agent (and those of the whole app), for a model: `run.tools.schemas("openai")`."""
-        return ToolBox(offered_tools(self._root.instance))
+        return ToolBox(offered_tools(self._root))
 
     @property
     def facts(self) -> Facts:
@@ -177,6 +183,39 @@ class Run:
         """
         return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
 
+    @overload
+    def hand_off(self, to: Agent[T, R], *, why: str = "", state: T) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def hand_off(
+        self, to: str, *, why: str, state: Mapping[str, Any] | None = None, returns: type[A],
+        within: timedelta = WEEK, default: A | None = None,
+    ) -> Coroutine[Any, Any, A]: ...  # fmt: skip
+    @overload
+    def hand_off(
+        self, to: str, *, why: str, state: Mapping[str, Any] | None = None, within: timedelta = WEEK,
+        default: str | None = None,
+    ) -> Coroutine[Any, Any, str]: ...  # fmt: skip
+    def hand_off(
+        self,
+        to: Agent[Any, Any] | str,
+        *,
+        why: str = "",
+        state: Any = None,
+        returns: type[Any] = str,
+        within: timedelta = WEEK,
+        default: Any = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Hand this run over. It keeps its id, its operations, what it waits for, and its deadline.
+
+        To an agent: its code goes on with `state` as its input, and what it returns is returned. It has no tools but
+        those that the run has, too. To `"person"`, or any other name as a queue: people see the run with what it
+        knows and has done; what one of them answers comes back (a value of `returns`), or one takes the run over,
+        and it ends. At the end of `within` the default stands in; without one `TimeoutError` is raised.
+        """
+        if isinstance(to, str):
+            return to_people(self.scope(), to, question_of(why, (), returns), state, Limit(within, default))
+        return to_agent(self.scope(), to, state, why)
+
     async def messages(self) -> tuple[Message, ...]:
         """What was told to this run (`holdfast tell`) and was not heard yet, for code that looks by itself.
 
@@ -215,8 +254,8 @@ class Run:
     async def gather(self, *branches: Awaitable[Any]) -> Any:
         """Run several branches at once, each with stable step names. The first error cancels the others."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(), _plain(branch)) for branch in branches]
-        return await _all(tasks)
+        tasks = [branch_task(scope.child(), plain(branch)) for branch in branches]
+        return await all_of(tasks)
 
     async def map(
         self,
@@ -227,8 +266,8 @@ class Run:
     ) -> list[R]:
         """Run `function` over `rows` at once; `id` names each branch by its row, so that order may change."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(str(id(row))), _plain(function(row))) for row in rows]
-        return await _all(tasks)
+        tasks = [branch_task(scope.child(str(id(row))), plain(function(row))) for row in rows]
+        return await all_of(tasks)
 
     @contextlib.asynccontextmanager
     async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
@@ -330,31 +369,6 @@ class Decide:
         for name, age in self._fresh.items():
             await self._run.facts.require(age, name)
         return await decide(self._run.scope(), self._settings, function, args, kwargs)
-
-
-async def _plain(awaitable: Awaitable[T]) -> T:
-    return await awaitable
-
-
-async def _all(tasks: list[asyncio.Task[R]]) -> list[R]:
-    """All results in order; the first error cancels the rest and is raised when they have ended."""
-    if not tasks:
-        return []
-    try:
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-    for task in pending:
-        task.cancel()
-    if pending:
-        await asyncio.wait(pending)
-    failed = next((task for task in tasks if task in done and (task.cancelled() or task.exception())), None)
-    if failed is not None:
-        failed.result()
-    return [task.result() for task in tasks]
 
 
 def _ms(duration: timedelta, what: str) -> int:

@@ -45,7 +45,14 @@ def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
 
 
 async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog) -> None:
-    """The run goes on, and is listed so: whoever finds it abandoned takes it up. Its outcomes hold."""
+    """The run goes on, and is listed so: whoever finds it abandoned takes it up. Its outcomes hold.
+
+    Raises `UsageError` where a person has taken it over.
+    """
+    if history.stopped is not None and history.stopped.reason == "handed_over":
+        raise UsageError(
+            f"run {history.run} is not ours any more: {history.stopped.error}", next_step=f"holdfast show {history.run}"
+        )
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
     reopened = r.RunReopened(by="operator", **stamp)
     await log.append([encode(reopened)], RunChange("running"))

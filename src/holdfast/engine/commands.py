@@ -22,6 +22,7 @@ from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
+from holdfast.model.handoff import why_ended
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
@@ -33,7 +34,7 @@ BROUGHT: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
 Word = Literal[
     "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "tell",
-    "transaction", "undo",
+    "take_over", "transaction", "undo",
 ]  # fmt: skip
 AboutMore: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
 About: TypeAlias = Verdict | r.Resolved | r.LateReport | AboutMore
@@ -220,8 +221,8 @@ def _act(instance: Instance, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" if command.note.startswith("refused"):
             _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.note)
-        case "cancel":
-            instance.end(Ending("cancelled", command.note or f"cancelled by {command.by}"))
+        case "cancel" | "take_over":
+            instance.end(Ending("cancelled", why_ended(command)))
         case "pause":
             instance.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {instance.run}"))
         case _:

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 
 PASSES: Final = 24
-_STIRRED: Final = {"operation", "question", "event", "timer"}  # these look again, and wait on where nothing changed
+_STIRRED: Final = {
+    "operation",
+    "question",
+    "handoff",
+    "event",
+    "timer",
+}  # these look again, and wait on where nothing changed
 _MAY_TROUBLE: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 

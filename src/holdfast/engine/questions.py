@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
@@ -20,8 +21,10 @@ from holdfast.engine.tooling import ring
 from holdfast.engine.transactions import may_begin
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.handoff import TAKE_OVER, Handoff, why_ended
 from holdfast.model.ids import stream
 from holdfast.model.question import Answered, Question, Scalar
+from holdfast.model.waits import answer_with
 
 ANSWER: Final = "answer"
 _FIRST: Final = "first"
@@ -35,15 +38,25 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 @sealing
-async def ask(scope: Scope, question: Question, wanted: Wanted, step: str | None = None) -> Answered:
-    """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came."""
+async def ask(
+    scope: Scope, question: Question, wanted: Wanted, step: str | None = None, handoff: Handoff | None = None
+) -> Answered:
+    """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came.
+
+    Where the run is handed over and somebody takes it, it ends here.
+    """
     instance = scope.instance
     instance.check()
-    name = scope.step("ask", step)
+    name = scope.step("ask" if handoff is None else "hand_off", step)
     if name not in instance.history.answers:
         if instance.history.transactions:
             await may_begin(scope, name)
-        _put(instance, name, question, wanted)
+        _put(
+            instance,
+            name,
+            r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff),
+            wanted,
+        )
         while not await _answered(instance, name) and not interrupts(scope, name):
             await _pause(scope, name)
     _same(instance, name, question)
@@ -61,20 +74,12 @@ def answer_post(run: str, step: str, answer: Answered) -> Post:
     return Post(stream("question", run, step), _FIRST, msgspec.json.encode(answer))
 
 
-def _put(instance: Instance, name: str, question: Question, wanted: Wanted) -> None:
+def _put(instance: Instance, name: str, asked: r.QuestionAsked, wanted: Wanted) -> None:
     if name in instance.history.questions:
         instance.begun.discard(name)
         return
     stamp = instance.stamp()
-    instance.ride(
-        r.QuestionAsked(
-            step=name,
-            question=question,
-            until=0 if wanted.ms is None else stamp["at"] + wanted.ms,
-            default=wanted.default,
-            **stamp,
-        )
-    )
+    instance.ride(replace(asked, until=0 if wanted.ms is None else stamp["at"] + wanted.ms, **stamp))
 
 
 def _same(instance: Instance, name: str, question: Question) -> None:
@@ -95,6 +100,9 @@ async def _answered(instance: Instance, name: str) -> bool:
     if first is None:
         return False
     answer = msgspec.json.decode(first.body, type=Answered)
+    if answer.over:
+        await _end(instance, answer)
+        return False
     if answer.by:
         asked.question.checked(answer.value)
     await instance.append(
@@ -103,6 +111,15 @@ async def _answered(instance: Instance, name: str) -> bool:
         )
     )
     return True
+
+
+async def _end(instance: Instance, answer: Answered) -> None:
+    """Somebody took the run over: nothing goes back to its code."""
+    if instance.history.cancelled is None:
+        taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **instance.stamp())
+        await instance.append(taken)
+    assert instance.history.cancelled is not None, "that record says so"
+    instance.end(Ending("cancelled", why_ended(instance.history.cancelled)))
 
 
 def _late(asked: r.QuestionAsked) -> Answered:
@@ -117,11 +134,11 @@ async def _pause(scope: Scope, name: str) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     slice_ms = max(0, min(left, engine.settings.poll_ms))
     handle = asyncio.get_running_loop().call_later(slice_ms / 1000, ring, future)
-    asks = (
-        f"run {instance.run} asks: {asked.question.text} ({asked.question.expected}; "
-        f"holdfast answer {instance.run}/{name} VALUE --by NAME)"
-    )
+    kind = "question" if asked.handoff is None else "handoff"
+    verb = "asks" if asked.handoff is None else "is handed over"
+    command = answer_with(instance.run, kind, name)
+    asks = f"run {instance.run} {verb}: {asked.question.text} ({asked.question.expected}; {command})"
     try:
-        await instance.wait_for(scope, future, Pause("question", name, asked.until or None, asks, at=asked.at))
+        await instance.wait_for(scope, future, Pause(kind, name, asked.until or None, asks, at=asked.at))
     finally:
         handle.cancel()

@@ -46,6 +46,7 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
 from holdfast.model import records as r
 from holdfast.model.boundaries import open_boundaries
+from holdfast.model.handoff import TAKE_OVER, why_ended
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
 
@@ -177,7 +178,7 @@ async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:
     if history.paused is not None:
         instance.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {instance.run}"))
     if history.cancelled is not None:
-        instance.end(Ending("cancelled", history.cancelled.note or f"cancelled by {history.cancelled.by}"))
+        instance.end(Ending("cancelled", why_ended(history.cancelled)))
     if undoing(history):
         return await _undo(instance)
     if instance.ending.done():
@@ -315,7 +316,11 @@ async def _undo(instance: Instance) -> Conclusion:
 
 
 async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
-    reason: Literal["cancelled", "quarantined"] = "cancelled" if ending.kind == "cancelled" else "quarantined"
+    order = instance.history.cancelled
+    taken = order is not None and order.command == TAKE_OVER
+    reason: Literal["cancelled", "quarantined", "handed_over"] = (
+        "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
+    )
     record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
     await _stop(instance, record, f"{reason}: {ending.reason}")
     return Conclusion(instance.run, "stopped", reason, ending.reason)

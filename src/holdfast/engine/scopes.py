@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
+from holdfast.model.handoff import Authority
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.transactions import base_of, named
 
@@ -33,12 +34,13 @@ class Scope:
     `host` is the branch whose task this is: itself, except in a section. Only a host has children, time
     limits and a say in whether the run rests: `working` is set while the runtime does something for its
     task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: its own
-    code was told, or that of the branch which began it, or of one that it began and that has ended.
+    code was told, or that of the branch which began it, or of one that it began and that has ended. `authority` is
+    what its code may do, where the run was handed over to it.
     """
 
     __slots__ = (
-        "alive", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "started", "task",
-        "waiting", "working",
+        "alive", "authority", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "started",
+        "task", "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
@@ -55,6 +57,7 @@ class Scope:
         self.waiting = 0
         self.working = 0
         self.heard = 0
+        self.authority: Authority | None = None
 
     def step(self, name: str, explicit: str | None = None) -> str:
         """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
@@ -86,7 +89,7 @@ class Scope:
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
         scope = Scope(self.instance, self._path_of(name), self.host)
-        scope.heard = self.host.heard
+        scope.heard, scope.authority = self.host.heard, self.authority
         self.host.children[scope] = None
         return scope
 
@@ -95,14 +98,21 @@ class Scope:
         base = self.path + _checked(name.replace(" ", "-"), "a transaction")
         count = self.counts[base + "/"] = self.counts.get(base + "/", 0) + 1
         base = base if count == 1 else f"{base}#{count}"
-        scope = Scope(self.instance, named(base, self.instance.history.renewed.get(base, 1)) + "/")
-        scope.host, scope.task = self.host, self.task
-        return scope
+        return self._part(named(base, self.instance.history.renewed.get(base, 1)) + "/")
 
     def section(self, name: str) -> Scope:
         """A part of this branch whose steps have names of their own; the same task goes on in it."""
-        scope = Scope(self.instance, self._path_of(name))
-        scope.host, scope.task = self.host, self.task
+        return self._part(self._path_of(name))
+
+    def handed(self, step: str, authority: Authority) -> Scope:
+        """The part of this branch in which another agent goes on, with no more authority than that."""
+        scope = self._part(step + "/")
+        scope.authority = authority
+        return scope
+
+    def _part(self, path: str) -> Scope:
+        scope = Scope(self.instance, path)
+        scope.host, scope.task, scope.authority = self.host, self.task, self.authority
         return scope
 
     def _path_of(self, name: str | None) -> str:

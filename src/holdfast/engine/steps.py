@@ -26,6 +26,7 @@ from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, Unknown
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.deliveries import Delivery
+from holdfast.model.handoff import Authority
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.run import PENDING
@@ -88,7 +89,7 @@ async def operate(scope: Scope, call: Call) -> Told:
             await instance.may_write(scope)
         if instance.troubled:
             await _clear(scope)
-        draft = _draft(instance, step, call, written)
+        draft = _draft(scope, step, call, written)
         await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
     return _told_at_once(instance, step) or await _told(scope, step, tool)
 
@@ -124,9 +125,12 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         start_flight(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
 
 
-def _draft(instance: Instance, step: str, call: Call, written: Forms) -> OperationState:
+def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationState:
     """The operation as it would be recorded. Raises `UnknownTool` for a tool that recovery could not find again."""
+    instance = scope.instance
     tool, secret = call.tool, instance.engine.identity.secret
+    if scope.authority is not None and tool.name not in scope.authority.tools:
+        raise _beyond(scope.authority, tool)
     if tool.name not in instance.engine.tools:
         raise UnknownTool(
             f"{tool.name} is not among the tools of this app, so after a crash nobody could go on with it",
@@ -146,6 +150,14 @@ def _draft(instance: Instance, step: str, call: Call, written: Forms) -> Operati
         hold=_holder_of(instance, step) if call.hold else "",
     )
     return OperationState(step, intent, "planned", tool.digest)
+
+
+def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
+    return UnknownTool(
+        f"{tool.name} is no tool that {authority.agent} may use in this run",
+        known="nothing was sent; a run that is handed over gains no tools by it",
+        next_step=f"give it to both agents: @agent(tools=[{tool.name}, ...])",
+    )
 
 
 def _holder_of(instance: Instance, step: str) -> str:
@@ -330,7 +342,7 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
     instance, tool = scope.instance, call.tool
     if instance.history.transactions:
         await may_begin(scope, step)
-    draft = _draft(instance, step, call, written)
+    draft = _draft(scope, step, call, written)
     flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
     flight.scope = scope
     scope.host.working += 1

@@ -36,6 +36,13 @@ def _fact(name: str, value: Any) -> r.Reported:
         raise UsageError(f"the value of {name} has no JSON form: {error}", next_step="give plain values") from error
 
 
+def checked_by(by: str) -> str:
+    """The name of whoever answers. Raises `UsageError` where there is none."""
+    if not by:
+        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+    return by
+
+
 def checked_hears(row: RunRow) -> None:
     """Refuse a message that no code will ever hear. Raises `UsageError`."""
     if row.status in {"completed", "undone"}:

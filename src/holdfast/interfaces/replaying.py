@@ -39,7 +39,7 @@ AnyAgent = Agent[Any, Any]
 _LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
-    r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard,
+    r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard, r.HandedOff,
 )  # fmt: skip
 _BEFORE_THE_WORLD: Final = {"before_send", "before_verify"}  # a write is refused earlier, with its intent
 

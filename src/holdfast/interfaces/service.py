@@ -33,11 +33,12 @@ from holdfast.interfaces.approving import (
     refusal_of,
     stand_in_of,
 )
-from holdfast.interfaces.interrupting import checked_hears, message_from
+from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from
 from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
+from holdfast.model.handoff import TAKE_OVER
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
@@ -277,19 +278,38 @@ class Service:
         """
         run, step = split_operation_id(question)
         asked = await self.looking.question(question)
-        if not by:
-            raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+        checked_by(by)
         answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
-        entry = await self._engine.journal.post(answer_post(run, step, Answered(answer, by)))
-        if not entry.fresh:
-            first = msgspec.json.decode(entry.body, type=Answered)
-            await self._engine.journal.post(Post(entry.stream, "", msgspec.json.encode(Answered(answer, by))))
-            raise UsageError(
-                f"{question} was already answered by {first.by or 'its deadline'}", known=f"the answer: {first.value}",
-                next_step=f"holdfast show {run}",
-            )  # fmt: skip
+        await self._first_answer(question, Answered(answer, by))
         await self._apply(run, step)
         return answer
+
+    async def take_over(self, item: str, *, by: str, note: str = "") -> Applied:
+        """Go on in the place of a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
+
+        Raises `UsageError` where it was not handed over there, or somebody has answered already.
+        """
+        run, step = split_operation_id(item)
+        asked = await self.looking.question(item)
+        if asked.handoff is None:
+            raise UsageError(f"{item} is a question", next_step=f"holdfast answer {item} VALUE --by NAME")
+        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=note))
+        await self._post(run, Command(TAKE_OVER, by, note), f"{TAKE_OVER}/{step}")
+        return await self._apply(run, step)
+
+    async def _first_answer(self, question: str, answer: Answered) -> None:
+        """Record an answer. Only the first one counts; a later one is on record too. Raises `UsageError` for that."""
+        run, step = split_operation_id(question)
+        entry = await self._engine.journal.post(answer_post(run, step, answer))
+        if entry.fresh:
+            return
+        first = msgspec.json.decode(entry.body, type=Answered)
+        await self._engine.journal.post(Post(entry.stream, "", msgspec.json.encode(answer)))
+        raise UsageError(
+            f"{question} was already answered by {first.by or 'its deadline'}",
+            known="they took it over" if first.over else f"the answer: {first.value}",
+            next_step=f"holdfast show {run}",
+        )
 
     async def deliver(self, key: str, arrival: Arrival) -> Delivered:
         """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.

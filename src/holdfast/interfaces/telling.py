@@ -169,6 +169,8 @@ def message_text(record: r.MessageReceived) -> str:
 
 def answered_text(answer: Answered) -> str:
     """Who gave which answer to a question."""
+    if answer.over:
+        return f"{answer.by} took it over" + (f": {answer.note}" if answer.note else "")
     if answer.by:
         return f"{answer.value}, says {answer.by}"
     return "nobody answered in time" if answer.late else f"{answer.value}: nobody answered in time"
@@ -290,6 +292,8 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
             return "completed", stored(record.result)
         case r.RunStopped():
             return "stopped", f"{record.reason}: {record.error}"
+        case r.CommandApplied(command="take_over"):
+            return "taken over", f"by {record.by}" + (f": {record.note}" if record.note else "")
         case r.CommandApplied():
             return record.command, f"by {record.by}" + (f": {record.note}" if record.note else "")
         case _:

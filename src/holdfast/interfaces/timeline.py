@@ -28,6 +28,7 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Answered
 from holdfast.model.run import RunHistory, is_about_operation
+from holdfast.model.waits import answer_with
 
 Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
@@ -190,8 +191,8 @@ class _Teller:
                 self._asked(record)
             case r.Delivered() | r.CallerLeft():
                 self._delivery(record)
-            case r.MessageHeard():
-                self._heard(record)
+            case r.MessageHeard() | r.HandedOff():
+                self._came(record)
             case _:
                 self._of_run(record)
 
@@ -227,11 +228,12 @@ class _Teller:
         entry = self._entry(record.step, record.at, "question")
         entry.mark, entry.status = "asks", "asked"
         entry.text = f"{record.question.text} ({record.question.expected})"
+        if record.handoff is not None:
+            entry.status, entry.text = "handed over", f"to {record.handoff.queue or 'people'}: {entry.text}"
         if record.until:
             entry.text += f", until {moment(record.until)}"
-        entry.notes.append(
-            Note(record.at, "answer with", f"holdfast answer {self.history.run}/{record.step} VALUE --by NAME")
-        )
+        kind = "question" if record.handoff is None else "handoff"
+        entry.notes.append(Note(record.at, "answer with", answer_with(self.history.run, kind, record.step)))
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
         text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
@@ -239,6 +241,14 @@ class _Teller:
             record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
         )
         self._entry(record.step, record.at, "write").notes.append(note)
+
+    def _came(self, record: r.MessageHeard | r.HandedOff) -> None:
+        if isinstance(record, r.MessageHeard):
+            self._heard(record)
+            return
+        entry = self._entry(record.step, record.at, "value")
+        entry.name, entry.status, entry.arguments = record.agent, "handed over", record.given
+        entry.text = f"the agent {record.agent} goes on" + (f": {record.why}" if record.why else "")
 
     def _heard(self, record: r.MessageHeard) -> None:
         messages = self.history.messages

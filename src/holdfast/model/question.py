@@ -48,11 +48,16 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had none to give."""
+    """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had none to give.
+
+    `over`: nothing goes back to the code, for whoever answers takes the run over, and says why in `note`.
+    """
 
     value: Scalar | None
     by: str = ""
     late: bool = False
+    over: bool = False
+    note: str = ""
 
 
 def _of_form(form: Form, value: object) -> Scalar | None:

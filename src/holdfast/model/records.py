@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from holdfast.model.records_common import NOTHING, Raw
+from holdfast.model.records_handoff import HandedOff
 from holdfast.model.records_message import MessageHeard, MessageReceived, MessageRecord
 from holdfast.model.records_operation import (
     ApprovalGranted,
@@ -95,6 +96,7 @@ __all__ = [
     "End",
     "EndKind",
     "EventReceived",
+    "HandedOff",
     "HoldReleased",
     "Intent",
     "LateReport",

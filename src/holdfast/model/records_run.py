@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from holdfast.model.handoff import Handoff
 from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
+from holdfast.model.records_handoff import HandedOff
 from holdfast.model.records_message import MessageRecord
 from holdfast.model.records_operation import Reported
 from holdfast.model.records_transaction import TransactionRecord
@@ -104,12 +106,16 @@ class TimerFired(Stamped, frozen=True):
 
 
 class QuestionAsked(Stamped, frozen=True):
-    """The run asks a person, until a time limit; then `default` stands in. The answer is an `EventReceived`."""
+    """The run asks a person, until a time limit; then `default` stands in. The answer is an `EventReceived`.
+
+    With `handoff` the run is handed over: whoever answers gives it back, or takes it over.
+    """
 
     step: str
     question: Question
     until: int = 0
     default: Scalar | None = None
+    handoff: Handoff | None = None
 
 
 class EventReceived(Stamped, frozen=True):
@@ -176,7 +182,7 @@ class RunCompleted(Stamped, frozen=True):
 class RunStopped(Stamped, frozen=True):
     """The run ended before its end. `open` lists the operations that are not settled."""
 
-    reason: Literal["error", "diverged", "quarantined", "budget", "cancelled"]
+    reason: Literal["error", "diverged", "quarantined", "budget", "cancelled", "handed_over"]
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()
@@ -214,4 +220,5 @@ RunRecord: TypeAlias = (
     | RunUndone
     | TransactionRecord
     | MessageRecord
+    | HandedOff
 )

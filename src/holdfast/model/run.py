@@ -25,10 +25,16 @@ from holdfast.model.transitions import MOVES, apply
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
 Answer: TypeAlias = (
-    r.ReadRecorded | r.DecisionRecorded | r.ValueRecorded | r.TimerFired | r.EventReceived | r.MessageHeard
+    r.ReadRecorded
+    | r.DecisionRecorded
+    | r.ValueRecorded
+    | r.TimerFired
+    | r.EventReceived
+    | r.HandedOff
+    | r.MessageHeard
 )
 
-_ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived)
+_ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
 
 
@@ -379,7 +385,7 @@ class RunHistory:
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)
         match record.command:
-            case "cancel":
+            case "cancel" | "take_over":
                 self.cancelled = record
             case "pause":
                 self.paused = record

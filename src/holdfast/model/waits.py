@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 from holdfast.model.operation import OperationState
 
-Item = Literal["approval", "question", "review"]
-PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review"}
+Item = Literal["approval", "question", "review", "handoff"]
+PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
+                                 "handoff": "handoff"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
 
 
@@ -19,6 +20,8 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
             return f"holdfast answer {name} yes | no --by NAME"
         case "question":
             return f"holdfast answer {name} VALUE --by NAME"
+        case "handoff":
+            return f"holdfast answer {name} VALUE --by NAME | holdfast take-over {name} --by NAME"
         case "person" if step.endswith("/"):
             return f"holdfast transaction {name} --retry | --accept"
         case "person":

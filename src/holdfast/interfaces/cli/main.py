@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
     "figures": ("figures", "Show how often people overrule the agent."),
     "plant": ("planting", "Plant known-bad questions, to see whether people look."),
+    "take-over": ("handing", "Take a run over that was handed to people; look at its state."),
     "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
     "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
     "notices": ("notices", "Show what people were told when they were asked."),

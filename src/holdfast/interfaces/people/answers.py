@@ -67,6 +67,12 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     value: Scalar
 
 
+class TakeOver(msgspec.Struct, frozen=True, tag="take_over", omit_defaults=True):
+    """Whoever says so goes on in the place of the run, which ends: nothing more is sent for it."""
+
+    note: str = ""
+
+
 class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
     """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
 
@@ -126,12 +132,13 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
 Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
 Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
 Handover: TypeAlias = Delegate | Snooze | Escalate
-Answer: TypeAlias = Verdict | Reply | Review | Handover
+Answer: TypeAlias = Verdict | Reply | TakeOver | Review | Handover
 """Every answer there is; on the wire its `type` says which."""
 
 _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "approval": (Approve, Edit, Decline, StandIn, AskBack),
     "question": (Reply,),
+    "handoff": (Reply, TakeOver),
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
 }
 
@@ -158,6 +165,8 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if isinstance(given, Reply):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
+    if isinstance(given, TakeOver):
+        return await service.take_over(now.item, by=by, note=given.note)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     return await _review(service, now, given, by)

@@ -65,7 +65,8 @@ def _about(history: RunHistory, step: str) -> Asked:
     if (question := history.questions.get(step)) is not None:
         is_open = step not in history.answers and history.status not in ENDED
         digest = _digest(question.question, question.until)
-        return Asked(operation_id(history.run, step), "question", history.run, step, "", digest, is_open, question)
+        kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
+        return Asked(operation_id(history.run, step), kind, history.run, step, "", digest, is_open, question)
     transaction = history.transactions.get(step)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"

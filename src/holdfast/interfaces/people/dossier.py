@@ -297,6 +297,6 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
     if not about.open:
         return ()
     if isinstance(about.subject, r.QuestionAsked):
-        return (answer_with(about.run, "question", listed),)
+        return (answer_with(about.run, about.kind, listed),)
     sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)
     return (answer_with(about.run, "approval" if about.kind == "approval" else "person", listed, sent=sent),)

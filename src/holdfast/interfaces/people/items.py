@@ -89,5 +89,7 @@ def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
     answer = answer_with(run, wait.kind, wait.step)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()
+    if wait.kind == "handoff":
+        return (f"holdfast take-over {run}/{wait.step} --look", *answer.split(" | "))
     look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"
     return look, answer

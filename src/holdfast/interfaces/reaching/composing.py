@@ -73,7 +73,7 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
             asks, facts, due, asked_ms = (
                 f"{asked.question.text} ({asked.question.expected})", (), asked.until, asked.at,
             )  # fmt: skip
-            answer = answer_with(now.run, "question", now.step)
+            answer = answer_with(now.run, now.kind, now.step)
     return Line(
         about.item, now.kind, about.word, asks, now.digest, (*facts, *_of_run(history)), asked_ms, due or None,
         _answer(answer, about.item),

@@ -29,7 +29,12 @@ _WORDS: Final[dict[Word, str]] = {
     "escalated": "Nobody answered: ",
     "again": "Perhaps once more: ",
 }
-_ASKED: Final[dict[Kind, str]] = {"approval": "approval", "question": "question", "review": "review"}
+_ASKED: Final[dict[Kind, str]] = {
+    "approval": "approval",
+    "question": "question",
+    "review": "review",
+    "handoff": "run to take over",
+}
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -98,7 +98,7 @@ def deed_of(given: a.Answer) -> Deed:
     match given:
         case a.Delegate() | a.Snooze() | a.Escalate():
             return "hand"
-        case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon():
+        case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon() | a.TakeOver():
             return "resolve"
         case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply():
             return "answer"

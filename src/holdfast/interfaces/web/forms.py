@@ -93,6 +93,10 @@ FORMS: Final = {
             fields=(Field("reason", "Why?", "text"),),
         ),
         Form(
+            "take_over", "Take it over", "Take it over",
+            "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_NOTE,),
+        ),
+        Form(
             "delegate", "Give it to somebody", "Give it away", "The item moves, nothing else.",
             fields=(_TO, _QUEUE, _NOTE),
         ),

@@ -1,0 +1,77 @@
+"""`holdfast take-over`: the state of a run that was handed to people, and going on in its place."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+DESK = '''
+from datetime import timedelta
+
+from holdfast import Deferred, Key, Run, agent, current_operation, tool
+
+
+@tool(idempotency=Key.forever())
+def book(city: str) -> str:
+    """Book a flight."""
+    current_operation().report("seat", "7A")
+    return f"{city} {len(current_operation().key) > 0}"
+
+
+@tool(idempotency=Key.forever())
+def visa(city: str) -> str:
+    """Apply for a visa."""
+    raise Deferred("applied", key=f"visa-{city}-{len(current_operation().key) > 0}", within=timedelta(days=9))
+
+
+@agent(run_id="trip-{name}", tools=[book, visa])
+async def desk(run: Run, name: str) -> str:
+    """Book, and hand over."""
+    await run.facts.learn("city", "Rome", source="the ticket")
+    await book("Rome")
+    await run.call("visa", {"city": "Rome"})
+    return await run.hand_off("travel", why="the airline wants a signature", state={"form": 7})
+'''
+
+
+@pytest.fixture
+def handed(holdfast: Lab) -> Lab:
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    assert holdfast("run", "desk.py:desk", '"ann"').status == 3
+    return holdfast
+
+
+def test_the_state_is_shown(handed: Lab):
+    listed = handed("inbox").lines
+    assert listed[0].startswith("handoff  trip-ann/hand_off#1")
+    assert "  holdfast take-over trip-ann/hand_off#1 --look" in listed
+    shown = handed("take-over", "trip-ann/hand_off#1", "--look").lines
+    assert shown[:3] == [
+        "trip-ann  desk  suspended",
+        "  why: the airline wants a signature (to travel)",
+        '  its code says: {"form":7}',
+    ]
+    assert '  knows city: "Rome" (the ticket)' in shown
+    assert '  knows seat: "7A" (book)' in shown
+    (did,) = [line for line in shown if line.startswith("  did ")]
+    assert did.startswith("  did trip-ann/book#1 (book), under the key hf-")
+    assert '  open: trip-ann/visa#1 is awaiting {"city":"Rome"}' in shown
+    assert "  waits: trip-ann/hand_off#1" in shown
+    assert "to travel: the airline wants a signature" in handed("show", "trip-ann").words
+
+
+def test_it_is_given_back_by_an_answer(handed: Lab):
+    assert handed("answer", "trip-ann/hand_off#1", "signed", "--by", "bea").status == 0
+    handed("deliver", "visa-Rome-True", "--id", "m1", "--result", '"v-1"')
+    assert handed("resume", "trip-ann").out == '"signed"\n'
+
+
+def test_it_is_taken_over_once(handed: Lab):
+    taken = handed("take-over", "trip-ann/hand_off#1", "--why", "I call them", "--by", "bea")
+    assert taken.lines[0] == "trip-ann is yours, bea: nothing more is sent for it."
+    assert handed("inbox").lines == ["Nobody is asked anything."]
+    assert handed("take-over", "trip-ann/hand_off#1", "--by", "cid").status == 2
+    ended = handed("resume", "trip-ann")
+    assert (ended.status, "bea took it over: I call them" in ended.err) == (1, True)
+    state = handed("take-over", "trip-ann/hand_off#1", "--look", "--json").json
+    assert (state["status"], state["queue"]) == ("stopped", "travel")
+    assert "is not ours any more" in handed("resume", "trip-ann").err

@@ -1,0 +1,64 @@
+"""Handing a run over, as values: authority that only shrinks, and why a run ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.model import records as r
+from holdfast.model.handoff import DEEPEST, TAKE_OVER, why_ended, within
+from holdfast.model.run import RunHistory
+from holdfast.model.waits import PEOPLE, answer_with
+
+STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")
+
+
+def test_an_agent_has_no_more_authority_than_whoever_hands_over():
+    first = within(None, "a", frozenset({"book", "mail"}), "trip")
+    assert (first.agent, first.tools, first.depth) == ("a", {"book", "mail"}, 1)
+    second = within(first, "b", frozenset({"mail", "refund"}), "trip")
+    assert (second.agent, second.tools, second.depth) == ("b", {"mail"}, 2)
+
+
+def test_a_run_is_handed_over_only_so_deep():
+    held = None
+    for _ in range(DEEPEST):
+        held = within(held, "a", frozenset(), "trip")
+    with pytest.raises(UsageError, match="trip was handed over 8 times"):
+        within(held, "a", frozenset(), "trip")
+
+
+@pytest.mark.parametrize(
+    ("command", "note", "why"),
+    [
+        (TAKE_OVER, "", "bea took it over"),
+        (TAKE_OVER, "I call them", "bea took it over: I call them"),
+        ("cancel", "", "cancelled by bea"),
+        ("cancel", "no need", "no need"),
+    ],
+)
+def test_why_a_run_ended_by_order(command, note, why):
+    assert why_ended(r.CommandApplied(command=command, by="bea", entry=3, note=note)) == why
+
+
+def test_a_take_over_ends_a_run_as_a_cancel_does():
+    told = RunHistory("desk")
+    order = r.CommandApplied(command=TAKE_OVER, by="bea", entry=3)
+    for record in (STARTED, order):
+        told.add(record)
+    assert (told.cancelled, told.entry_seen) == (order, 3)
+
+
+def test_a_hand_off_to_an_agent_is_what_its_step_is_told():
+    told = RunHistory("desk")
+    handed = r.HandedOff(step="hand_off:b#1", agent="b", why="", given=r.Raw(b"1"), digest="d")
+    for record in (STARTED, handed):
+        told.add(record)
+    assert (told.answers["hand_off:b#1"], told.deliveries["hand_off:b#1"].index) == (handed, 0)
+
+
+def test_a_hand_off_is_answered_or_taken():
+    assert PEOPLE["handoff"] == "handoff"
+    assert answer_with("trip", "handoff", "hand_off#1") == (
+        "holdfast answer trip/hand_off#1 VALUE --by NAME | holdfast take-over trip/hand_off#1 --by NAME"
+    )
