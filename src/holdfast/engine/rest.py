@@ -24,6 +24,7 @@ class Pause(msgspec.Struct, frozen=True):
     sent: bool = True  # whether something may have been sent already
     at: int = 0
     queue: str = ""  # where the question is put
+    tool: str = ""  # of what a person is asked about
 
 
 class Ending(msgspec.Struct, frozen=True):

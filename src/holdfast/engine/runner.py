@@ -328,8 +328,8 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
 
 def _listed(pause: Pause) -> dict[str, object]:
     """What somebody waits for, as the listing has it."""
-    queue = {"queue": pause.queue} if pause.queue else {}
-    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": pause.due, "at": pause.at, **queue}
+    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool)) if text}
+    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": pause.due, "at": pause.at, **place}
 
 
 async def _suspended(instance: Instance, ending: Ending) -> Conclusion:

@@ -41,7 +41,9 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         )
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
         queue = operation.asks_queue if operation.wants_approval else ""
-        pause = Pause(kind, flight.step, due, asks, sent=bool(operation.attempts), at=operation.asked_at, queue=queue)
+        pause = Pause(
+            kind, flight.step, due, asks, bool(operation.attempts), operation.asked_at, queue, operation.intent.tool
+        )
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:

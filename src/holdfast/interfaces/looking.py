@@ -32,6 +32,7 @@ class Waiting(msgspec.Struct, frozen=True):
     due: int | None = None
     at: int = 0
     queue: str = ""
+    tool: str = ""
 
 
 class Looking:

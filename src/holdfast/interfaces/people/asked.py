@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     `digest` is of exactly what is asked: an answer that names another one is refused. `proposer` is who started the
     run of an approval, empty where nobody said: over the network they do not approve what came of it.
+    `queue` is where a policy put an approval; where somebody put it since then is in the ledger (`handed`).
     """
 
     item: str
@@ -37,6 +38,7 @@ class Asked(msgspec.Struct, frozen=True):
     open: bool
     subject: Subject
     proposer: str = ""
+    queue: str = ""
 
 
 def split_item(item: str) -> tuple[str, str]:
@@ -83,6 +85,7 @@ def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
     return Asked(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation,
+        queue=operation.asks_queue if approval else "",
     )  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from holdfast.model.waits import Item as Kind
 class Item(msgspec.Struct, frozen=True):
     """One thing that a person is asked. `due_ms`: the wall clock at which it ends by itself, if it does.
 
-    `answers` are the commands that answer it. `to` and `queue` say who is to look at it, `rests_ms` until which wall
-    clock somebody lets it rest, and `escalated` how often somebody made it urgent. `asked_ms` is when it
-    was asked, by the records; 0 where an older release asked it.
+    `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
+    look at it, `rests_ms` until which wall clock somebody lets it rest, and `escalated` how often somebody made it
+    urgent. `asked_ms` is when it was asked, by the records; 0 where an older release asked it.
     """
 
     kind: Kind
@@ -34,6 +34,7 @@ class Item(msgspec.Struct, frozen=True):
     rests_ms: int = 0
     escalated: int = 0
     asked_ms: int = 0
+    tool: str = ""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
         PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asks, wait.due,
         wait.at or row.updated_ms, answers_to(row.run, wait),
         handed.to, handed.queue or wait.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
-        wait.at,
+        wait.at, wait.tool,
     )  # fmt: skip
 
 

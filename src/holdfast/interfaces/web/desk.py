@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
-from holdfast.errors import NotAllowed, UsageError
+from holdfast.errors import NotAllowed, UnknownRun, UsageError
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.permitting import About
 from holdfast.interfaces.accounts.roles import Deed, Principal, may
@@ -44,13 +45,13 @@ class Desk:
     async def listed(self, who: Principal, asking: Asking) -> Listed:
         """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
         await self.entrance.require_somewhere(who, "look")
-        return await listed(self.looking, asking, self.now_ms, lambda item: may(who, "look", "", item.queue))
+        return await listed(self.looking, asking, self.now_ms, lambda item: may(who, "look", item.tool, item.queue))
 
     async def dossier(self, who: Principal, item: str) -> Dossier:
         """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
-        found = await dossier(self.service, item)
-        await self.entrance.require(who, "look", About(found.item, found.tool, found.handed.queue))
-        return found
+        _, about = await self._seen(who, item)
+        await self.entrance.require(who, "look", about)
+        return await dossier(self.service, item)
 
     async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
         """Runs by name, without those that only send notices."""
@@ -82,15 +83,29 @@ class Desk:
         return [await a.answer(self.service, item, given, by=who.name, shown=shown) for item, shown in items]
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
-        now = await asked(self.looking, item)
+        now, about = await self._seen(who, item)
         a.checked_shown(now, shown)
-        step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
-        queue = (await handed(self.looking.journal, now.run, step)).queue
-        about = About(now.item, now.tool, queue)
-        if not may(who, "look", about.tool, about.queue):
-            raise NotAllowed(f"{who.name} may not look at {now.item}")
-        await self.entrance.require(who, deed_of(given), about, proposer="")
+        yes = isinstance(given, a.Approve | a.Edit | a.StandIn)  # to say no to one's own proposal harms nobody
+        await self.entrance.require(who, deed_of(given), about, proposer=now.proposer if yes else "")
         return now
+
+    async def _seen(self, who: Principal, item: str) -> tuple[Asked, About]:
+        """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""
+        hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
+        try:
+            now = await asked(self.looking, item)
+        except UsageError:
+            if may(who, "look"):
+                raise
+            raise hidden from None
+        step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+        given = (await handed(self.looking.journal, now.run, step)).queue
+        about = About(now.item, now.tool, given or now.queue)
+        if not may(who, "look", about.tool, about.queue):
+            with suppress(NotAllowed):
+                await self.entrance.require(who, "look", about)  # it is on record that they tried
+            raise hidden
+        return now, about
 
 
 def deed_of(given: a.Answer) -> Deed:

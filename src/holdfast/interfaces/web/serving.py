@@ -69,10 +69,17 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
 
 def _listening(where: Where) -> socket.socket:
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio answers without delay
     try:
-        return socket.create_server((where.host, where.port), family=family)
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            place.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        place.bind((where.host, where.port))
+        place.listen()
     except OSError as error:
+        place.close()
         raise UsageError(
             f"it cannot listen on {where.host}, port {where.port}: {error.strerror or error}",
             next_step="choose another one: --port N",
         ) from error
+    return place

@@ -10,12 +10,14 @@ import httpx2
 import pytest
 
 from holdfast import Holdfast, Key, Run, agent, tool
+from holdfast.engine.seams import SystemRng
 from holdfast.errors import Declined, RunSuspended
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import Guard
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import Grant, Principal
 from holdfast.interfaces.accounts.site import cookie_name, loopback
+from holdfast.interfaces.accounts.tokens import TokenNote
 from holdfast.interfaces.web.app import web
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab
@@ -39,6 +41,12 @@ class Stand:
         principal = Principal(name, grants or (Grant("admin"),))
         cookie = f"{cookie_name(ORIGIN)}={await self.entrance.admit(principal, '127.0.0.1')}"
         return self.stranger(cookie=cookie)
+
+    async def proven(self, name: str) -> httpx2.AsyncClient:
+        """A program of an account, known by a token."""
+        note = TokenNote("add", "root", name, ends_ms=self.entrance.now_ms + 86_400_000)
+        secret, _ = await self.entrance.tokens.add(note, SystemRng())
+        return self.stranger(authorization=f"Bearer {secret}")
 
     def stranger(self, **headers: str) -> httpx2.AsyncClient:
         """A browser on a page of ours, that nobody is signed in with."""
