@@ -25,6 +25,7 @@ from holdfast.model.secret import Secret
 from holdfast.model.webhooks import is_public
 
 _LATER_S: Final = 3600
+_TALKATIVE: Final = ("apprise", "urllib3.connectionpool", "urllib3.poolmanager", "urllib3.util.retry", "requests")
 
 
 class Apprise(msgspec.Struct, frozen=True):
@@ -56,9 +57,10 @@ class Apprise(msgspec.Struct, frozen=True):
                 "this channel needs Apprise", retry_after=_LATER_S, next_step="pip install 'holdfast[notify]'"
             ) from error
         with _silent():
-            service: Any = apprise.Apprise()
+            service: Any = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False))
             if not service.add(revealed(self.url)):
                 raise NotSent(f"Apprise does not know the address of {self.name}", retry_after=_LATER_S)
+            _check_manners(service)
             _check_hosts(service, private=outside.private)
             current_operation().check_send()
             try:
@@ -67,9 +69,19 @@ class Apprise(msgspec.Struct, frozen=True):
                 )
             except Exception as error:  # noqa: BLE001 - whatever ends the code of others is the end of this try
                 raise Ambiguous(f"Apprise ended with {type(error).__name__}") from None  # its text may hold the address
-        if taken is not True:
+        if not taken:
             raise Ambiguous(f"Apprise says that {self.name} was not reached, and not why")
         return "taken"
+
+
+def _check_manners(service: Iterable[Any]) -> None:
+    """An address may ask Apprise to try again by itself, or to call a failure a success. Raises `NotSent`."""
+    if any(getattr(plugin, "retry", 0) or getattr(plugin, "optional", False) for plugin in service):
+        raise NotSent(
+            "an Apprise address says retry= or optional=",
+            retry_after=_LATER_S,
+            next_step="leave them out: a notice is tried again where nothing was sent, and only there",
+        )
 
 
 def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
@@ -91,10 +103,20 @@ def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
 
 @contextmanager
 def _silent() -> Generator[None]:
-    """Apprise's own remarks hold parts of addresses: they are not let through."""
-    logger = logging.getLogger("apprise")
-    before, logger.disabled = logger.disabled, True
+    """What Apprise and its client remark upon holds addresses: meanwhile nothing of it is let through.
+
+    It works in threads of its own that outlive a call, so for that time remarks of the same loggers about other
+    connections are lost, too.
+    """
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    for logger in loggers:
+        logger.addFilter(_nothing)
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger in loggers:
+            logger.removeFilter(_nothing)
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from ssl import SSLContext
 
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 HANGS_UP = "after the message"
 
@@ -26,6 +27,9 @@ class Office:
         self.box: list[EmailMessage] = []
         self.tried = 0
         self.port = 0
+        self.signed_in: list[str] = []
+        self.encrypted: list[bool] = []
+        self.password = ""
 
     @property
     def server(self) -> str:
@@ -41,6 +45,9 @@ class Office:
 
     async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:
         self.tried += 1
+        self.encrypted.append(
+            server.transport is not None and server.transport.get_extra_info("sslcontext") is not None
+        )
         word = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if word.startswith("2") or word == HANGS_UP:
             assert isinstance(envelope.content, bytes)
@@ -52,16 +59,30 @@ class Office:
             server.transport.abort()
         return word
 
+    def authenticator(
+        self, _server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, given: object
+    ) -> AuthResult:
+        assert isinstance(given, LoginPassword)
+        self.signed_in.append(given.login.decode())
+        return AuthResult(success=given.password.decode() == self.password, handled=False)
+
 
 @contextmanager
-def post_office() -> Iterator[Office]:
-    """One server in a thread of its own, closed at the end."""
+def post_office(starttls: SSLContext | None = None, implicit: SSLContext | None = None) -> Iterator[Office]:
+    """One server in a thread of its own, closed at the end. `starttls` offers to encrypt, `implicit` always does."""
     office, ready = Office(), threading.Event()
     close: list[Callable[[], object]] = []
 
     async def serve() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await loop.create_server(lambda: SMTP(office, hostname="mail.example.com", loop=loop), "127.0.0.1", 0)
+
+        def protocol() -> SMTP:
+            return SMTP(
+                office, hostname="mail.example.com", loop=loop, tls_context=starttls,
+                authenticator=office.authenticator, auth_require_tls=implicit is None,
+            )  # fmt: skip
+
+        server = await loop.create_server(protocol, "127.0.0.1", 0, ssl=implicit)
         office.port = server.sockets[0].getsockname()[1]
         close.append(lambda: loop.call_soon_threadsafe(stop.set))
         ready.set()
