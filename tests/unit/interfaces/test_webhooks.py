@@ -111,36 +111,6 @@ async def test_a_run_that_waits_for_a_person_is_told_once_however_often_it_comes
     assert wait["answer_with"].startswith("holdfast resolve s-ann/book#1")
 
 
-@tool(gate="true")
-async def move(room: str) -> str:
-    return "moved"
-
-
-@agent(run_id="m-{name}", tools=[move])
-async def mover(run: Run, name: str) -> str:
-    return await move(name)
-
-
-@virtual
-async def test_an_approval_that_ended_and_is_asked_for_anew_is_told_anew(lab: Lab):
-    with receiving() as ops:
-        async with lab.app(mover, private_webhooks=True) as app:
-            await tell(app, ops.url)
-            for _ in range(2):
-                with pytest.raises(RunSuspended):
-                    await app.run(mover, "ann")
-                await app.run_errands()
-                with pytest.raises(RunSuspended):
-                    await app.run(mover, "ann")
-                await app.run_errands()
-                await app.service.approve("m-ann/move#1", by="bea", lasts=timedelta(minutes=5))
-                await lab.pass_time(minutes=10)
-            for row in await app.engine.journal.runs():
-                if row.run.startswith("webhook-"):
-                    await app.drive(row.run)
-    assert len(set(ops.ids)) == len(ops.came) == 2, "once for each time that it was asked"
-
-
 @virtual
 async def test_410_gone_ends_it_at_once_and_what_stopped_is_shown(lab: Lab):
     with receiving() as ops:

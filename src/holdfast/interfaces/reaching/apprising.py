@@ -108,15 +108,15 @@ def _silent() -> Generator[None]:
     It works in threads of its own that outlive a call, so for that time remarks of the same loggers about other
     connections are lost, too.
     """
+
+    def nothing(_record: logging.LogRecord) -> bool:
+        return False  # a function for each call: of two calls at once, the second ends its own silence
+
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     for logger in loggers:
-        logger.addFilter(_nothing)
+        logger.addFilter(nothing)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_nothing)
-
-
-def _nothing(_record: logging.LogRecord) -> bool:
-    return False
+            logger.removeFilter(nothing)
