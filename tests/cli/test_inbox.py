@@ -69,3 +69,65 @@ def test_a_long_inbox_is_cut_and_says_so(holdfast: Lab):
     holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
     assert holdfast("inbox", "--limit", "1").lines[-2:] == ["... and 2 more: --limit 3", "3 approvals"]
     assert len(holdfast("inbox", "--json").json) == 3
+
+
+def test_one_item_is_shown_in_full_and_answered_by_what_was_shown(asked: Lab):
+    told = asked("inbox", "--item", "refund-9/refund#1").out
+    for line in (
+        'arguments   {"cents":9000,"customer":"9"}',
+        "its tool asks a person where cents > 5000",
+        "run refund-9",
+    ):
+        assert line in told
+    digest = asked("inbox", "--item", "refund-9/refund#1", "--json").json["digest"]
+    assert digest in told
+    other = asked("answer", "refund-9/refund#1", "yes", "--shown", "0" * 32)
+    assert (other.status, "has changed since it was shown" in other.err) == (2, True)
+    assert asked("answer", "refund-9/refund#1", "yes", "--shown", digest, "--by", "bea").status == 0
+
+
+def test_other_arguments_a_result_and_a_question_back(asked: Lab):
+    refused = asked("answer", "refund-9/refund#1", "--edit", '{"cents": "many"}')
+    assert (refused.status, "Expected `int`" in refused.err) == (2, True)
+    assert asked("answer", "refund-9/refund#1", "--edit", "5").status == 2
+    assert asked("answer", "refund-9/refund#1", "--stand-in", "5").status == 2
+    assert "is answered: edit" in asked("answer", "refund-9/refund#1", "--edit", '{"cents": 6000}', "--by", "bea").out
+    assert asked("resume", "refund-9").out == '"paid 6000 under True"\n'
+    assert 'approves it with {"cents":6000}' in asked("show", "refund-9").out
+    asked("run", "desk.py:desk", '"10"')
+    assert asked("answer", "refund-10/refund#1", "--ask", "why?", "--by", "bea").status == 0
+    assert "why?" in asked("resume", "refund-10").err
+    asked("run", "desk.py:desk", '"11"')
+    assert asked("answer", "refund-11/refund#1", "--stand-in", '"by hand"', "--by", "bea").status == 0
+    assert asked("resume", "refund-11").out == '"by hand"\n'
+
+
+def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n"3"\n')
+    holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
+    nothing = holdfast("answer", "yes")
+    assert (nothing.status, "name the items, or --all" in nothing.err) == (2, True)
+    one_wrong = holdfast("answer", "refund-1/refund#1", "refund-9/refund#1", "yes", "--sure")
+    assert one_wrong.status != 0
+    assert holdfast("answer", "--all", "--json", "yes").status == 2
+    assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["Nothing there waits for an approval."]
+    declined = holdfast("answer", "--all", "yes", given="n\n")
+    assert "None was given." in declined.out
+    assert len(holdfast("inbox", "--json").json) == 3
+    done = holdfast("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea", given="y\n")
+    assert 'arguments   {"cents":9000,"customer":"1"}' in done.out
+    assert "2 items are answered, on the word of bea." in done.out
+    assert len(holdfast("answer", "--all", "no", "--sure", "--json").json) == 1
+    assert holdfast("inbox").lines == ["Nobody is asked anything."]
+
+
+def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
+    assert asked("hand", "refund-9/refund#1", "--to", "cid", "--note", "yours", "--by", "bea").lines == [
+        "refund-9/refund#1: bea gives it to cid: yours"
+    ]
+    assert asked("hand", "refund-9/refund#1", "--urgent", "--queue", "money", "--by", "cid").status == 0
+    assert asked("hand", "refund-9/refund#1", "--until", "2h", "--json", "--by", "cid").json["queue"] == "money"
+    assert "  urgent (1), in the queue money, rests until" in asked("inbox", "--queue", "money").out
+    assert asked("inbox", "--mine", "cid").lines == ["Nobody is asked anything."]
+    assert asked("hand", "refund-9/refund#1", "--until", "2h", "--urgent").status == 2

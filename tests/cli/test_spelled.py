@@ -14,9 +14,15 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PROSE = [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
 
 
-def options(command: str) -> set[str]:
+def options(command: str, rest: str) -> set[str]:
+    """The options of a command, or of the one below it that is named first."""
     found = main.get_command(click.Context(main), command)
     assert found is not None
+    for word in rest.split():
+        below = found.get_command(click.Context(found), word) if isinstance(found, click.Group) else None
+        if below is None:
+            break
+        found = below
     return {"--help", *(name for parameter in found.params for name in getattr(parameter, "opts", []))}
 
 
@@ -24,7 +30,7 @@ def misspelled(text: str) -> list[str]:
     return [
         f"holdfast {match[1]}{match[2]}"
         for match in SPELLED.finditer(text)
-        if match[1] in COMMANDS and set(OPTION.findall(match[2].partition(" then ")[0])) - options(match[1])
+        if match[1] in COMMANDS and set(OPTION.findall(match[2].partition(" then ")[0])) - options(match[1], match[2])
     ]
 
 

@@ -43,6 +43,12 @@ class WatchedJournal(SqliteJournal):
         await super().append(write)
         self._points.reached("after_commit")
 
+    async def post_all(self, posts):
+        self._points.reached("before_post_all")
+        entries = await super().post_all(posts)
+        self._points.reached("after_post_all")
+        return entries
+
     async def post(self, post):
         self._points.reached("before_post")
         entry = await super().post(post)

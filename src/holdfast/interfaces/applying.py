@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from holdfast.engine.approvals import Codes
@@ -15,7 +17,7 @@ from holdfast.interfaces.looking import waits_after
 from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Post, RunChange, RunRow
+from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow
 from holdfast.model.planted import is_planted
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
@@ -31,6 +33,33 @@ class Applied(msgspec.Struct, frozen=True):
     at_once: bool
     note: str = ""
     lacks: str = ""
+
+
+class Sink(Protocol):
+    """Where words go: into the ledger and to their run."""
+
+    async def post(self, post: Post, /) -> Entry:
+        """Put a word into the ledger."""
+        ...
+
+    async def apply(self, run: str, answered: str, /) -> Applied:
+        """Let the run have what waits for it; `answered` is a step of which nobody is asked any more."""
+        ...
+
+
+class AtOnce:
+    """Each word is in the ledger when it is said, and its run has it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def post(self, post: Post) -> Entry:
+        """Durable on return."""
+        return await self._engine.journal.post(post)
+
+    async def apply(self, run: str, answered: str) -> Applied:
+        """Applied here, or by whoever drives the run."""
+        return await apply_orders(self._engine, run, answered)
 
 
 async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:

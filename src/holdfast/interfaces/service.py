@@ -20,7 +20,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import UsageError
-from holdfast.interfaces.applying import Applied, apply_orders
+from holdfast.interfaces.applying import Applied, AtOnce, Sink
 from holdfast.interfaces.approving import (
     LASTS,
     Granted,
@@ -58,10 +58,16 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class Service:
-    """Use cases over one open engine."""
+    """Use cases over one open engine. With another `sink` the same words are judged, and go there instead."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sink: Sink | None = None) -> None:
         self._engine = engine
+        self._sink: Sink = sink or AtOnce(engine)
+
+    @property
+    def sink(self) -> Sink:
+        """Where its words go."""
+        return self._sink
 
     @property
     def engine(self) -> Engine:
@@ -300,11 +306,11 @@ class Service:
     async def _first_answer(self, question: str, answer: Answered) -> None:
         """Record an answer. Only the first one counts; a later one is on record too. Raises `UsageError` for that."""
         run, step = split_operation_id(question)
-        entry = await self._engine.journal.post(answer_post(run, step, answer))
+        entry = await self._sink.post(answer_post(run, step, answer))
         if entry.fresh:
             return
         first = msgspec.json.decode(entry.body, type=Answered)
-        await self._engine.journal.post(Post(entry.stream, "", msgspec.json.encode(answer)))
+        await self._sink.post(Post(entry.stream, "", msgspec.json.encode(answer)))
         raise UsageError(
             f"{question} was already answered by {first.by or 'its deadline'}",
             known="they took it over" if first.over else f"the answer: {first.value}",
@@ -362,7 +368,7 @@ class Service:
         return first
 
     async def _post(self, run: str, command: Command, key: str) -> Entry:
-        return await self._engine.journal.post(Post(command_stream(run), key, msgspec.json.encode(command)))
+        return await self._sink.post(Post(command_stream(run), key, msgspec.json.encode(command)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
-        return await apply_orders(self._engine, run, answered)
+        return await self._sink.apply(run, answered)

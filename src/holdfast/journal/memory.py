@@ -226,6 +226,13 @@ class MemoryJournal:
         after()
         return entry
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        after = self._call("post_all")
+        self._check_free(posts)
+        entries = [self._insert(post) for post in posts]
+        after()
+        return entries
+
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         done = self._call("entries")
         self._riding_due()
@@ -292,13 +299,7 @@ class MemoryJournal:
         found = self._runs.get(self._names.get(lease.row, ""))
         if found is None or found.listing.token != lease.token:
             raise LeaseLost(f"{lease.run}: another owner drives this run", known="nothing was written")
-        mine: dict[tuple[str, str], Post] = {}
-        for post in write.posts:
-            key = (post.stream, post.key)
-            standing = self._keys.get(key) or mine.get(key)
-            mine |= {key: post} if post.key else {}
-            if standing is not None:
-                raise LedgerTaken(post.stream, post.key, standing.body)
+        self._check_free(write.posts)
         for seq, row in enumerate(write.rows, len(found.rows) + 1):
             if row.seq != seq:
                 raise RecordRefused(f"{lease.run}: record {row.seq} came where {seq} is next")
@@ -317,6 +318,16 @@ class MemoryJournal:
                 token=found.listing.token + change.release,  # what comes later under the old one is fenced out
                 updated_ms=self._wall(),
             )
+
+    def _check_free(self, posts: tuple[Post, ...]) -> None:
+        """Raise `LedgerTaken` for the first of these whose key is taken."""
+        mine: dict[tuple[str, str], Post] = {}
+        for post in posts:
+            key = (post.stream, post.key)
+            standing = self._keys.get(key) or mine.get(key)
+            mine |= {key: post} if post.key else {}
+            if standing is not None:
+                raise LedgerTaken(post.stream, post.key, standing.body)
 
     def _create(self, run: str, agent: str) -> _Run:
         wall = self._wall()

@@ -225,6 +225,10 @@ class Journal(Protocol):
         """Append one ledger entry by compare-and-set; durable on return."""
         ...
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        """Append several ledger entries in one commit, or none: raises `LedgerTaken` where a key is taken."""
+        ...
+
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
         ...

@@ -14,6 +14,7 @@ need pytest for its `tmp_path` only, wait for nothing, and may run side by side.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -315,6 +316,18 @@ class JournalConformance:
             assert {entry.body for entry in entries} == {body(0)}
             again = [await journal.post(Post("s", "", body(9))) for _ in range(2)]
             assert all(entry.fresh for entry in again)
+
+        self._run(tmp_path, check)
+
+    def test_several_entries_are_all_there_or_none(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            both = await journal.post_all((Post("s", "a", body(1)), Post("t", "", body(2))))
+            assert [entry.body for entry in both] == [body(1), body(2)]
+            for taken in ("a", "b"):  # one that stands, and one that is given twice
+                with contextlib.suppress(LedgerTaken):
+                    await journal.post_all((Post("s", "b", body(3)), Post("s", taken, body(4))))
+                    raise AssertionError(taken)
+            assert [entry.body for entry in await journal.entries("s")] == [body(1)]
 
         self._run(tmp_path, check)
 

@@ -10,6 +10,7 @@ from holdfast import Key, Rejected, Run, agent, tool
 from holdfast.errors import Ambiguous, Declined, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
 from holdfast.model import records as r
@@ -241,3 +242,69 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
         await a.answer(app.service, item.item, a.Abandon("let it stand"), by="bea")
         with pytest.raises(Exception, match="called off"):
             await app.run(desk, "ann")
+
+
+# --- several at once -----------------------------------------------------------------------------------
+
+
+async def three(app: Any, desk: Any) -> list[str]:
+    for name in ("ann", "bob", "cid"):
+        with pytest.raises(RunSuspended):
+            await app.run(desk, name)
+    return [f"r-{name}/refund#1" for name in ("ann", "bob", "cid")]
+
+
+@virtual
+async def test_several_are_answered_in_one_commit(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        names = await three(app, desk)
+        shown = [(await dossier(app.service, name)).digest for name in names]
+        done = await answer_all(
+            app.service, [OneOf(name, a.Approve(), digest) for name, digest in zip(names, shown, strict=True)], by="bea"
+        )
+        assert [one.at_once for one in done] == [True, True, True]
+        assert not await items(app.service.looking)
+        for name in ("ann", "bob", "cid"):
+            assert await app.run(desk, name) == "paid 9000"
+
+
+@virtual
+async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        names = await three(app, desk)
+        words = [OneOf(name, a.Approve()) for name in names]
+        for misfit, says in (
+            (OneOf(names[0], a.Approve()), "is answered twice"),
+            (OneOf("r-bob/refund#1", a.Happened()), "is answered twice"),
+            (OneOf("r-ann/refund#9", a.Approve()), "nobody is asked about"),
+        ):
+            with pytest.raises(UsageError, match=says):
+                await answer_all(app.service, [*words, misfit], by="bea")
+        with pytest.raises(UsageError, match=r"r-cid/refund#1: .*is answered otherwise"):
+            await answer_all(app.service, [*words[:2], OneOf(names[2], a.Reply("x"))], by="bea")
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await answer_all(app.service, [*words[:2], OneOf(names[2], a.Approve(), "0" * 32)], by="bea")
+        assert len(await items(app.service.looking)) == 3
+        before = await app.engine.journal.entries("run/")
+        assert before == []
+
+
+@virtual
+async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_others_is_taken(lab: Lab):
+    """Two people over two processes: one word is in the ledger before the batch is, and the batch is refused whole."""
+    desk = desk_of(lab)
+    async with lab.app(desk) as app, lab.app(desk) as other:
+        names = await three(app, desk)
+        commit = app.engine.journal.post_all
+
+        async def after_a_click(posts: Any) -> Any:
+            await other.service.decline(names[1], by="cid", reason="no")
+            return await commit(posts)
+
+        vars(lab.processes[0])["post_all"] = after_a_click  # the other click falls just before the batch
+        with pytest.raises(UsageError, match="cid answered one of them meanwhile"):
+            await answer_all(app.service, [OneOf(name, a.Approve()) for name in names], by="bea")
+        assert {one.item for one in await items(app.service.looking)} == {names[0], names[2]}
+    assert lab.sent == []

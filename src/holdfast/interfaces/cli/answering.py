@@ -1,9 +1,7 @@
-"""`holdfast inbox` and `holdfast answer`: what waits for people, and their words."""
+"""`holdfast answer` and `holdfast hand`: a person's words about what waits in the inbox."""
 
 from __future__ import annotations
 
-from collections import Counter
-from datetime import timedelta
 from typing import Final
 
 import click
@@ -11,14 +9,19 @@ import msgspec
 
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
+from holdfast.interfaces.cli.apps import AnyTool, tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
-from holdfast.interfaces.cli.health import show_health
-from holdfast.interfaces.cli.status import DONE
-from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.people.items import Item, Wanted, items
+from holdfast.interfaces.cli.dossiers import show_dossier
+from holdfast.interfaces.cli.inputs import any_json, any_object
+from holdfast.interfaces.cli.standing import read_moment
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import Wanted, items
 from holdfast.interfaces.service import Service
-from holdfast.interfaces.telling import moment
 from holdfast.model.ids import split_operation_id
+from holdfast.model.records import QuestionAsked
 
 _WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -33,107 +36,190 @@ class Given(msgspec.Struct, frozen=True):
     next_step: str
 
 
+class Said(msgspec.Struct, frozen=True):
+    """What was typed: an answer in words, or by an option."""
+
+    why: str = ""
+    hours: float = a.HOURS
+    edit: str | None = None
+    stand_in: str | None = None
+    ask: str | None = None
+
+    @property
+    def by_option(self) -> bool:
+        """Whether an option says what the answer is, so that no word does."""
+        return any(one is not None for one in (self.edit, self.stand_in, self.ask))
+
+
 @command(
     "answer",
     examples=(
         "holdfast answer 'trip-17/ask#1' Paris --by anna",
         "holdfast answer 'refund-9/refund#1' yes --by anna --hours 4",
         "holdfast answer 'refund-9/refund#1' no --by anna --why 'the customer kept it'",
+        """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
+        "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
+        "holdfast answer --all --queue refunds yes --by anna",
     ),
 )
-@click.argument("question")
-@click.argument("value")
+@click.argument("words", nargs=-1, required=True, metavar="ITEM... [VALUE]")
 @click.option("--why", default="", metavar="TEXT", help="The reason; of a no, the agent is told.")
 @click.option(
     "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
     help="How long a yes holds if nothing is sent meanwhile. Default: 24.",
 )  # fmt: skip
+@click.option("--edit", metavar="JSON", help="Yes, with these arguments different: an object.")
+@click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
+@click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
+@click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest: refused if it has changed.")
+@click.option("--all", "everything", is_flag=True, help="Every approval in the inbox: VALUE alone, all or none.")
+@click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
+@click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
+@click.option("--sure", is_flag=True, help="With several: do not ask once more after showing them.")
 @by_option
-async def answer(call: Call, question: str, value: str, why: str, hours: float, by: str) -> None:
-    """Answer QUESTION (RUN/STEP), as `holdfast inbox` lists it.
+async def answer(
+    call: Call, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
+) -> None:
+    """Answer each ITEM (RUN/STEP), as `holdfast inbox` lists it.
 
     VALUE answers a question of the agent, checked against its choices or type; or it is
     yes or no to an operation that waits for approval. The first answer is final. A yes
     is to exactly what is shown: where that changes before it is sent, you are asked again.
+
+    Of several items every payload is shown first, and either all answers are taken or none.
     """
-    async with call.serving() as service:
-        if await _is_approval(service, question):
-            given: str | int | float | bool = _yes_or_no(value)
-            if given:
-                await service.approve(question, by=by, note=why, lasts=timedelta(hours=hours))
-            else:
-                await service.decline(question, by=by, reason=why)
-        else:
-            given = await service.answer(question, value, by=by)
-    run, _ = split_operation_id(question)
-    done = Given(run, question, given, by, f"holdfast resume {run}")
+    wanted = Wanted(str(said.pop("mine")), str(said.pop("queue")))
+    shown = str(said.pop("shown"))
+    meant = msgspec.convert(said, Said)
+    named, value = (words, "") if meant.by_option else (words[:-1], words[-1])
+    if everything == bool(named):
+        raise UsageError("name the items, or --all", next_step="holdfast inbox lists what waits")
+    if everything or len(named) > 1:
+        await _several(call, named, wanted, sure=sure, meant=(value, meant), by=by)
+        return
+    for item in named:
+        await _one(call, (item, shown), value, meant, by)
+
+
+async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: str) -> None:
+    """One answer; `seen` is the item and the digest of what was shown of it."""
+    item, shown = seen
+    tools = await _tools(call, item, meant)
+    async with call.serving(tools) as service:
+        given = await _answer_of(service, item, value, meant)
+        applied = await a.answer(service, item, given, by=by, shown=shown)
+    _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied.lacks)
+
+
+async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
+    """The code that checks what was typed at once, where it can be found."""
+    if meant.edit is None and meant.stand_in is None:
+        return {}
+    return await tools_at_hand(call, split_operation_id(item)[0])
+
+
+async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.Answer:
+    """What was meant: by an option, or by a word that is a value or a yes or no."""
+    if meant.edit is not None:
+        return a.Edit(any_object(meant.edit), meant.why, meant.hours)
+    if meant.stand_in is not None:
+        return a.StandIn(any_json(meant.stand_in), meant.why)
+    if meant.ask is not None:
+        return a.AskBack(meant.ask)
+    now = await asked(service.looking, item)
+    if isinstance(now.subject, QuestionAsked):
+        return a.Reply(now.subject.question.read(value))
+    if now.kind == "review":
+        raise UsageError(f"{item} is a review", next_step=f"holdfast resolve {item} --happened | --did-not-happen")
+    if value.strip().lower() not in _WORDS:
+        raise UsageError(f"{value!r} answers no approval", known="an approval is answered by yes or no")
+    return a.Approve(meant.why, meant.hours) if _WORDS[value.strip().lower()] else a.Decline(meant.why)
+
+
+def _shown(given: a.Answer) -> str | int | float | bool:
+    match given:
+        case a.Reply():
+            return given.value
+        case a.Approve() | a.Decline():
+            return isinstance(given, a.Approve)
+        case _:
+            return str(type(given).__struct_config__.tag)
+
+
+def _tell(call: Call, done: Given, lacks: str) -> None:
     if call.screen.as_json:
         call.screen.document(done)
         return
-    shown = ("yes" if given else "no") if isinstance(given, bool) else given
-    call.screen.line(f"{question} is answered: {shown}, on the word of {by}.")
+    if lacks:
+        call.screen.line(f"Recorded. It is checked and applied where the code of {lacks} is.")
+    else:
+        shown = ("yes" if done.answer else "no") if isinstance(done.answer, bool) else done.answer
+        call.screen.line(f"{done.question} is answered: {shown}, on the word of {done.by}.")
     call.screen.line(("Next: ", "dim"), done.next_step)
 
 
-async def _is_approval(service: Service, name: str) -> bool:
-    run, step = split_operation_id(name)
-    return step in (await service.history(run)).operations
+# --- several at once -----------------------------------------------------------------------------------
 
 
-def _yes_or_no(value: str) -> bool:
-    if value.strip().lower() not in _WORDS:
-        raise UsageError(f"{value!r} answers no approval", known="an approval is answered by yes or no")
-    return _WORDS[value.strip().lower()]
-
-
-@command("inbox", examples=("holdfast inbox", "holdfast inbox --mine anna --queue money", "holdfast inbox --json"))
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
-)
-@click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
-@click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
-@click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
-async def inbox(call: Call, limit: int, mine: str, queue: str, *, health: bool) -> int:
-    """List what waits for a person: what is urgent, then the nearest deadline first.
-
-    Approvals of operations, questions of agents, and reviews: effects that nobody knows
-    about, and transactions that cannot end by themselves. What somebody lets rest comes last.
-
-    With --health how people keep up with it, over the last week; the exit status is then
-    1 where something rings, for a monitor.
-    """
-    if health:
-        return await show_health(call)
-    async with call.looking() as looking:
-        found = await items(looking, Wanted(mine, queue), now_ms=SystemClock().wall_ms())
+async def _several(
+    call: Call, named: tuple[str, ...], wanted: Wanted, *, sure: bool, meant: tuple[str, Said], by: str
+) -> None:
+    """Show every payload, ask once more, and give all answers or none."""
+    if call.screen.as_json and not sure:
+        raise UsageError("with --json nobody can be asked once more", next_step="add --sure")
+    async with call.serving() as service:
+        found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
+        chosen = named or tuple(one.item for one in found if one.kind == "approval")
+        if not chosen:
+            call.screen.line("Nothing there waits for an approval.")
+            return
+        words: list[OneOf] = []
+        for item in chosen:
+            about = await dossier(service, item)
+            if not call.screen.as_json:
+                show_dossier(call.screen, about)
+            words.append(OneOf(item, await _answer_of(service, item, *meant), about.digest))
+        if not sure and not click.confirm(f"Give these {len(words)} answers?"):
+            call.screen.line("None was given.")
+            return
+        await answer_all(service, words, by=by)
     if call.screen.as_json:
-        call.screen.document(found)
-        return DONE
-    for one in found[:limit]:
-        _show(call, one)
-    if len(found) > limit:
-        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
-    kinds = Counter(one.kind for one in found)
-    summary = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
-    call.screen.line(summary or "Nobody is asked anything.")
-    return DONE
+        call.screen.document(words)
+        return
+    call.screen.line(f"{len(words)} items are answered, on the word of {by}.")
+    call.screen.line(("Next: ", "dim"), "holdfast worker")
 
 
-def _show(call: Call, one: Item) -> None:
-    due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
-    late = one.due_ms is not None and one.due_ms <= SystemClock().wall_ms()
-    call.screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
-    if whose := _whose(one):
-        call.screen.line((f"  {safe(whose)}", "yellow"))
-    call.screen.line(f"  {safe(one.asks)}")
-    for line in one.answers:
-        call.screen.line(("  " + line, "dim"))
+# --- handing over --------------------------------------------------------------------------------------
 
 
-def _whose(one: Item) -> str:
-    """Who is to look at it, and when."""
-    said = [f"urgent ({one.escalated})"] if one.escalated else []
-    said += [f"for {one.to}"] if one.to else []
-    said += [f"in the queue {one.queue}"] if one.queue else []
-    said += [f"rests until {moment(one.rests_ms)}"] if one.rests_ms else []
-    return ", ".join(said)
+@command(
+    "hand",
+    examples=(
+        "holdfast hand 'refund-9/refund#1' --to bea --note 'you know them'",
+        "holdfast hand 'refund-9/refund#1' --queue fraud --urgent",
+        "holdfast hand 'refund-9/refund#1' --until 2h",
+    ),
+)
+@click.argument("item")
+@click.option("--to", default="", metavar="NAME", help="Give it to this person.")
+@click.option("--queue", default="", metavar="Q", help="Give it to whoever looks at this queue.")
+@click.option("--until", default="", metavar="TIME", help="Let it rest: 2h, 1d, or a time in UTC.")
+@click.option("--urgent", is_flag=True, help="Put it first.")
+@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def hand(call: Call, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
+    """Give ITEM to somebody else, let it rest, or make it urgent. Its run is not touched."""
+    note, by = str(said["note"]), str(said["by"])
+    if until and (to or queue or said["urgent"]):
+        raise UsageError("what rests is neither urgent nor given away", next_step="leave out --until")
+    given: a.Answer = a.Escalate(to, queue, note) if said["urgent"] else a.Delegate(to, queue, note)
+    if until:
+        given = a.Snooze(read_moment(until, SystemClock().wall_ms()), note)
+    async with call.serving() as service:
+        await a.answer(service, item, given, by=by)
+        now = (await dossier(service, item)).handed
+    if call.screen.as_json:
+        call.screen.document(now)
+        return
+    call.screen.line(f"{item}: {now.said[-1]}")

@@ -68,6 +68,14 @@ def any_json(given: str) -> object:
         ) from error
 
 
+def any_object(given: str) -> dict[str, Any]:
+    """The same, where it has to be an object. Raises `UsageError`."""
+    value = any_json(given)
+    if not isinstance(value, dict):
+        raise UsageError(f"{given!r} is no object", next_step="""name what is different: '{"cents": 4000}'""")
+    return cast("dict[str, Any]", value)
+
+
 def lines_of(agent: AnyAgent, name: str) -> Iterator[Line]:
     """The lines of a file of inputs, read as they are needed. Raises `UsageError` if it cannot be read."""
     try:

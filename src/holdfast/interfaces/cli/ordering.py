@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
+import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
@@ -12,10 +11,18 @@ from holdfast.interfaces.cli.apps import tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
+from holdfast.interfaces.people.answers import (
+    Abandon,
+    Answer,
+    Compensate,
+    DidNotHappen,
+    Happened,
+    RetrySameKey,
+    answer,
+)
 from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
-
-Word = Literal["happened", "did_not_happen", "retry"]
+from holdfast.model.records import NOTHING, Raw
 
 
 @command(
@@ -24,6 +31,7 @@ Word = Literal["happened", "did_not_happen", "retry"]
         "holdfast resolve ticket-17/restock#1 --happened --evidence 'saw it on the shelf'",
         """holdfast resolve ticket-17/refund#1 --happened --result '{"id": "r-9"}'""",
         "holdfast resolve ticket-17/restock#1 --did-not-happen --retry --by anna",
+        "holdfast resolve ticket-17/refund#1 --same-key",
     ),
 )
 @click.argument("operation")
@@ -31,6 +39,9 @@ Word = Literal["happened", "did_not_happen", "retry"]
 @click.option("--did-not-happen", "did_not", is_flag=True, help="It did not: give it up, unless --retry.")
 @click.option("--retry", is_flag=True, help="With --did-not-happen: send it once more.")
 @click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
+@click.option("--same-key", is_flag=True, help="Send it once more, under the key that the system dedupes on.")
+@click.option("--compensate", is_flag=True, help="It happened, and is undone: its transaction is called off.")
+@click.option("--abandon", is_flag=True, help="Ask nobody any more: the run is called off, and it stays unknown.")
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
 @by_option
@@ -49,14 +60,11 @@ async def resolve(
     A --result has to be what the tool returns: where its code is found it is checked
     at once, else when the run goes on, and one that does not fit changes nothing.
     """
-    word = _word(flags)
-    if result is not None and word != "happened":
-        raise UsageError("--result is what a call returned: it goes with --happened")
-    value = None if result is None else any_json(result)
+    given = _review(flags, evidence, None if result is None else Raw(msgspec.json.encode(any_json(result))))
     run, _ = split_operation_id(operation)
-    tools = {} if value is None else await tools_at_hand(call, run)
+    tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await service.resolve(operation, word, by=by, evidence=evidence, result=value)
+        applied = await answer(service, operation, given, by=by)
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast resume {run}", operation=operation, phase=state.phase)
@@ -68,18 +76,30 @@ def _recorded(applied: Applied) -> str:
     return "Recorded. The process that drives the run applies it within a moment."
 
 
-def _word(flags: dict[str, bool]) -> Word:
-    if flags["happened"] == flags["did_not"]:
+def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer:
+    """The answer that the options stand for. Raises `UsageError` where they contradict each other."""
+    words = [name for name in ("happened", "did_not", "same_key", "compensate", "abandon") if flags[name]]
+    if len(words) != 1:
         raise UsageError("say whether it happened", next_step="--happened, or --did-not-happen [--retry | --give-up]")
-    if flags["happened"] and (flags["retry"] or flags["give_up"]):
+    if words != ["did_not"] and (flags["retry"] or flags["give_up"]):
         raise UsageError(
             "what happened is neither sent again nor given up", next_step="leave out --retry and --give-up"
         )
     if flags["retry"] and flags["give_up"]:
         raise UsageError("--retry and --give-up exclude each other")
-    if flags["happened"]:
-        return "happened"
-    return "retry" if flags["retry"] else "did_not_happen"
+    if result is not None and words[0] not in {"happened", "compensate"}:
+        raise UsageError("--result is what a call returned: it goes with --happened")
+    match words[0]:
+        case "happened":
+            return Happened(evidence, NOTHING if result is None else result)
+        case "did_not":
+            return DidNotHappen("retry" if flags["retry"] else "give_up", evidence)
+        case "same_key":
+            return RetrySameKey(evidence)
+        case "compensate":
+            return Compensate(evidence, NOTHING if result is None else result)
+        case _:
+            return Abandon(evidence)
 
 
 @command(

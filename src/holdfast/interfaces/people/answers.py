@@ -11,7 +11,7 @@ from msgspec import Meta
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.asked import Asked, asked
-from holdfast.interfaces.people.handing import Handing, hand
+from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.service import Service
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
@@ -141,6 +141,7 @@ _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "handoff": (Reply, TakeOver),
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
 }
+_MEANT: Final[dict[Kind, str]] = {"approval": "an approval", "question": "a reply", "review": "a review"}
 
 
 def words_for(kind: Kind) -> tuple[str, ...]:
@@ -161,7 +162,9 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _FITS[now.kind]):
-        raise UsageError(f"{now.item} is answered otherwise", known=f"it takes: {', '.join(words_for(now.kind))}")
+        waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
+        known = f"it takes: {', '.join(words_for(now.kind))}"
+        raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
     if isinstance(given, Reply):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
@@ -285,7 +288,7 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.note)
         case Escalate():
             one = Handing("escalate", by, given.to, given.queue, note=given.note)
-    await hand(service.engine.journal, now.run, _stream_step(now), one)
+    await service.sink.post(handing_post(now.run, _stream_step(now), one))
     return Applied(now.run, at_once=True)
 
 

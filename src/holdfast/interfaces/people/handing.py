@@ -57,11 +57,16 @@ def item_stream(run: str, step: str) -> str:
     return stream("items", run, step)
 
 
-async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
-    """Put it on record; durable on return. Raises `UsageError` where it says nothing."""
+def handing_post(run: str, step: str, one: Handing) -> Post:
+    """The ledger entry. Raises `UsageError` where it says nothing."""
     if one.word == "delegate" and not (one.to or one.queue):
         raise UsageError("nobody is named", next_step="name a person or a queue")
-    return await journal.post(Post(item_stream(run, step), "", msgspec.json.encode(one)))
+    return Post(item_stream(run, step), "", msgspec.json.encode(one))
+
+
+async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
+    """Put it on record; durable on return. Raises `UsageError` where it says nothing."""
+    return await journal.post(handing_post(run, step, one))
 
 
 async def handed(journal: Journal, run: str, step: str) -> Handed:

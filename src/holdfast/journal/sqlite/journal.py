@@ -134,6 +134,9 @@ class SqliteJournal:
     async def post(self, post: Post) -> Entry:
         return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        return await self._running.run(lambda database: ledger.put_all(database, posts, self._here.wall_ms()))
+
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 

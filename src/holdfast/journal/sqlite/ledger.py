@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.errors import LedgerTaken
 from holdfast.journal.port import Entry, Post
 from holdfast.journal.rules import ledger_hash
 from holdfast.journal.sqlite.driver import Database, Value
@@ -52,6 +53,14 @@ def first_taken(database: Database, posts: Sequence[Post]) -> Entry | None:
 def put(database: Database, post: Post, at_ms: int) -> Entry:
     """Append, or return what stands under the key."""
     return standing(database, post) or insert(database, post, at_ms)
+
+
+def put_all(database: Database, posts: Sequence[Post], at_ms: int) -> list[Entry]:
+    """Append all of them. Raises `LedgerTaken`, before anything is changed, where a key is taken."""
+    taken = first_taken(database, posts)
+    if taken is not None:
+        raise LedgerTaken(taken.stream, taken.key, taken.body)
+    return [insert(database, post, at_ms) for post in posts]
 
 
 def entries(database: Database, stream: str, after: int) -> list[Entry]:

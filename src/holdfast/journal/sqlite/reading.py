@@ -192,6 +192,9 @@ class ReadingJournal:
     async def post(self, post: Post) -> Entry:
         self._refuse("post", post)
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        self._refuse("post_all", posts)
+
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         self._refuse("put_hint", name, body, previous)
 

@@ -213,6 +213,13 @@ class Disk:
         await self._told("post")
         return entry
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        """See `Journal.post_all`."""
+        await self._reach("post_all", writing=True)
+        entries = await self._world.store.post_all(posts)
+        await self._told("post_all")
+        return entries
+
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         """See `Journal.entries`."""
         await self._reach("entries")

@@ -139,6 +139,13 @@ class SqliteDisk:
         await self._end("post")
         return entry
 
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        """See `Journal.post_all`."""
+        self._begin("post_all", writing=True)
+        entries = await self._journal.post_all(posts)
+        await self._end("post_all")
+        return entries
+
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         """See `Journal.entries`."""
         self._begin("entries")

@@ -1,0 +1,98 @@
+"""`holdfast inbox`: what waits for people, one item in full, or a list with keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.interfaces.cli.browsing import browse
+from holdfast.interfaces.cli.common import Call, command, login_name
+from holdfast.interfaces.cli.dossiers import show_dossier
+from holdfast.interfaces.cli.health import show_health
+from holdfast.interfaces.cli.status import DONE
+from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import Item, Wanted, items
+from holdfast.interfaces.telling import moment
+
+
+@command(
+    "inbox",
+    examples=(
+        "holdfast inbox",
+        "holdfast inbox --mine anna --queue money",
+        "holdfast inbox --item 'refund-9/refund#1'",
+        "holdfast inbox -i",
+    ),
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
+)
+@click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
+@click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
+@click.option("--item", default="", metavar="ITEM", help="Everything about this one, with the digest to answer by.")
+@click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
+@click.option("-i", "--interactive", is_flag=True, help="Go through it with keys.")
+@click.option("--by", metavar="NAME", default=login_name, help="With -i: who answers; your login name if not given.")
+async def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> int:
+    """List what waits for a person: what is urgent, then the nearest deadline first.
+
+    Approvals of operations, questions of agents, and reviews: effects that nobody knows
+    about, and transactions that cannot end by themselves. What somebody lets rest comes last.
+
+    With --health how people keep up with it, over the last week; the exit status is then
+    1 where something rings, for a monitor.
+    """
+    if said["health"]:
+        return await show_health(call)
+    wanted = Wanted(mine, queue)
+    if said["interactive"]:
+        if call.screen.as_json:
+            raise UsageError("-i is for a person at a terminal", next_step="leave out --json")
+        await browse(call, wanted, str(said["by"]))
+        return DONE
+    async with call.looking() as looking:
+        if said["item"]:
+            about = await dossier(looking, str(said["item"]))
+            call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
+            return DONE
+        found = await items(looking, wanted, now_ms=SystemClock().wall_ms())
+    if call.screen.as_json:
+        call.screen.document(found)
+        return DONE
+    for one in found[:limit]:
+        _show(call, one)
+    if len(found) > limit:
+        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
+    call.screen.line(summary(found))
+    return DONE
+
+
+def summary(found: list[Item]) -> str:
+    """How many of each kind there are."""
+    kinds = Counter(one.kind for one in found)
+    counts = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
+    return counts or "Nobody is asked anything."
+
+
+def _show(call: Call, one: Item) -> None:
+    due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
+    late = one.due_ms is not None and one.due_ms <= SystemClock().wall_ms()
+    call.screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    if whose := _whose(one):
+        call.screen.line((f"  {safe(whose)}", "yellow"))
+    call.screen.line(f"  {safe(one.asks)}")
+    for line in one.answers:
+        call.screen.line(("  " + line, "dim"))
+
+
+def _whose(one: Item) -> str:
+    """Who is to look at it, and when."""
+    said = [f"urgent ({one.escalated})"] if one.escalated else []
+    said += [f"for {one.to}"] if one.to else []
+    said += [f"in the queue {one.queue}"] if one.queue else []
+    said += [f"rests until {moment(one.rests_ms)}"] if one.rests_ms else []
+    return ", ".join(said)

@@ -1,0 +1,79 @@
+"""Several answers at once: every word is in the ledger, or none is.
+
+Each word is judged as if it were said alone, and collected instead of posted. Then all of them are committed in one
+batch, which the ledger refuses as a whole where anybody answered one of the items meanwhile. A process that dies
+before that commit has said nothing; after it the words are final, and whoever drives a run applies those for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.engine.commands import Command
+from holdfast.engine.engine import Engine
+from holdfast.errors import LedgerTaken, UsageError
+from holdfast.interfaces.applying import Applied, apply_orders
+from holdfast.interfaces.people.answers import Answer, answer
+from holdfast.interfaces.service import Service
+from holdfast.journal.port import Entry, Post
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """One answer of several. `shown` is the digest of what was shown of its item."""
+
+    item: str
+    answer: Answer
+    shown: str = ""
+
+
+class _Collected:
+    """Keeps the words, and lets no run have them yet."""
+
+    def __init__(self) -> None:
+        self.posts: list[Post] = []
+        self.runs: dict[str, str] = {}
+
+    async def post(self, post: Post) -> Entry:
+        """Not in the ledger yet."""
+        self.posts.append(post)
+        return Entry(0, post.stream, post.key, post.body, 0)
+
+    async def apply(self, run: str, answered: str) -> Applied:
+        """Only noted."""
+        self.runs[run] = answered or self.runs.get(run, "")
+        return Applied(run, at_once=False)
+
+
+async def answer_all(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
+    """Give all these answers in somebody's name, or none of them. One `Applied` for each run that has a word.
+
+    Raises `UsageError` naming the first that does not fit, or that somebody else answered meanwhile.
+    """
+    if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
+        raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
+    words = _Collected()
+    draft = Service(service.engine, words)
+    for one in answers:
+        try:
+            await answer(draft, one.item, one.answer, by=by, shown=one.shown)
+        except UsageError as error:
+            known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
+            raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
+    try:
+        await service.engine.journal.post_all(tuple(words.posts))
+    except LedgerTaken as taken:
+        raise UsageError(
+            f"{_first(taken)} answered one of them meanwhile",
+            known="none of the answers was taken", next_step="look again: holdfast inbox",
+        ) from taken  # fmt: skip
+    return [await _apply(service.engine, run, answered) for run, answered in words.runs.items()]
+
+
+async def _apply(engine: Engine, run: str, answered: str) -> Applied:
+    return await apply_orders(engine, run, answered)
+
+
+def _first(taken: LedgerTaken) -> str:
+    return msgspec.json.decode(taken.body, type=Command).by or "somebody"

@@ -1,0 +1,118 @@
+"""`holdfast inbox -i` as a person has it: a real process on a real terminal of 80 columns, driven by keys."""
+
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from typing import Self
+
+import pytest
+
+from tests.cli.lab import Lab
+from tests.cli.test_inbox import DESK
+
+COLUMNS, ROWS = 80, 24
+
+
+class Terminal:
+    """A process on a pseudo-terminal, and everything that it drew."""
+
+    def __init__(self, lab: Lab, *arguments: str) -> None:
+        self.master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        environment = {**os.environ, **lab.environment, "TERM": "xterm"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *arguments], cwd=lab.directory, env=environment,
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        self.drawn = ""
+
+    def see(self, text: str) -> str:
+        """Read on until `text` was drawn; what was drawn since the last look."""
+        drawn = ""
+        while text not in drawn:
+            ready, _, _ = select.select([self.master], [], [], 30)
+            assert ready, f"{text!r} was never drawn; there is: {drawn!r}"
+            drawn += os.read(self.master, 65_536).decode("utf-8", "replace")
+        self.drawn += drawn
+        return drawn
+
+    def type(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def end(self) -> int:
+        return self.process.wait(timeout=30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.master)
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def desk(holdfast: Lab) -> Lab:
+    holdfast.directory.joinpath("desk.py").write_text(DESK)
+    holdfast.directory.joinpath("inputs.jsonl").write_text('"1"\n"2"\n')
+    holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
+    return holdfast
+
+
+def test_it_is_gone_through_with_keys_and_answers_are_on_record(desk: Lab):
+    with Terminal(desk, "inbox", "-i", "--by", "bea") as screen:
+        first = screen.see("q leave")
+        assert "> approval refund-1/refund#1" in first
+        assert "2 items" in first
+        screen.type("j")
+        assert "> approval refund-2/refund#1" in screen.see("q leave")
+        screen.type("\r")
+        assert '{"cents":9000,"customer":"2"}' in screen.see("q back")
+        screen.type("y")
+        screen.see("Note")
+        screen.type("fine\r")
+        screen.see("in the name of bea?")
+        screen.type("y\r")
+        assert "refund-2/refund#1: approve." in screen.see("q leave")
+        screen.type("o")
+        screen.see("q back")
+        screen.type("n")
+        screen.see("Why")
+        screen.type("too much\r")
+        screen.see("in the name of bea?")
+        screen.type("n\r")
+        assert "Nothing was said." in screen.see("q leave")
+        screen.type("q")
+        assert screen.end() == 0
+    assert desk("resume", "refund-2").out == '"paid 9000 under True"\n'
+    assert [one["item"] for one in desk("inbox", "--json").json] == ["refund-1/refund#1"]
+    widths = [len(line) for line in screen.drawn.replace("\r", "").split("\n") if line.startswith((">", " "))]
+    assert max(widths) <= COLUMNS
+
+
+def test_what_goes_wrong_is_told_and_the_list_comes_back(desk: Lab):
+    with Terminal(desk, "inbox", "-i", "--by", "bea") as screen:
+        screen.see("q leave")
+        screen.type("\r")
+        screen.see("q back")
+        desk("answer", "refund-1/refund#1", "no", "--by", "cid")  # somebody else is faster
+        screen.type("y")
+        screen.see("Note")
+        screen.type("\r")
+        screen.see("in the name of bea?")
+        screen.type("y\r")
+        assert "refund-1/refund#1 was answered, and is failed" in screen.see("q leave").replace("\r\n", "")
+        screen.type("\x03")
+        assert screen.end() == 0
+
+
+def test_without_a_terminal_it_says_what_to_do(desk: Lab):
+    told = desk("inbox", "-i")
+    assert (told.status, "-i needs a terminal" in told.err) == (2, True)
+    assert desk("inbox", "-i", "--json").status == 2
