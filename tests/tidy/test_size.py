@@ -20,6 +20,7 @@ KNOWN_LONG: dict[str, int] = {}
 KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "src/holdfast/agent/tool.py:tool": 13,
     "src/holdfast/agent/tool.py:_declared": 14,
+    "src/holdfast/agent/tool.py:Tool.options": 8,
     "src/holdfast/agent/agent.py:agent": 7,
     "src/holdfast/app.py:Holdfast.__init__": 9,
 }

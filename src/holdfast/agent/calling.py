@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.agent.hearing import heard, heard_reading, interruption_of
 from holdfast.agent.outcomes import outcome_from, read_outcome
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.steps import Call, Told, operate, read
+from holdfast.engine.steps import NOTHING_SAID, About, Call, Told, operate, read
 from holdfast.errors import OutsideRun, UsageError
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Basis, Outcome
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:
     scope = SCOPE.get()
     if scope is not None and tool.contract.effect == "write" and not tool.serves:
-        told = await operate(scope, Call(tool, arguments, step, at_once=at_once))
+        told = await operate(scope, Call(tool, arguments, step, at_once=at_once, about=tool.about))
         operation = told.operation
         heard(scope, told)
         if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
@@ -38,8 +38,21 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
     raise outcome.error()
 
 
+def said(confidence: float | None, taint: str) -> About:
+    """What a caller says about a call. Raises `UsageError` for a confidence that is no share."""
+    if confidence is not None and not 0 <= confidence <= 1:
+        raise UsageError(f"confidence={confidence:g}", next_step="give a share: 0 is a guess, 1 is certain")
+    return NOTHING_SAID if confidence is None and not taint else About(confidence, taint)
+
+
 async def outcome_of(
-    tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, model: bool = False, at_once: bool = False
+    tool: Tool[Any, R],
+    arguments: dict[str, Any],
+    step: str | None,
+    *,
+    model: bool = False,
+    at_once: bool = False,
+    about: About | None = None,
 ) -> Outcome[R]:
     """Perform a call as a step of the present run."""
     scope = SCOPE.get()
@@ -55,7 +68,7 @@ async def outcome_of(
             next_step="call it from an @agent function run by Holdfast, "
             f"or {tool.name}.__wrapped__(...) to bypass the runtime",
         )
-    call = Call(tool, arguments, step, model, at_once=at_once)
+    call = Call(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
     if tool.contract.effect == "read":
         record = await read(scope, call)
         heard_reading(scope, record)

@@ -92,12 +92,18 @@ async def decide(
         raise _asked_otherwise(
             instance.divergence(f"{step} was asked something else when it was recorded"), recorded, question
         )
+    scope.host.sure = _share(recorded.confidence)
     if recorded.status == "failed":
         raise OperationFailed(
             f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
             outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason),
         )
     return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
+
+
+def _share(confidence: float | None) -> float | None:
+    """A confidence that can be compared: what is no share from 0 to 1 says nothing."""
+    return confidence if confidence is not None and 0 <= confidence <= 1 else None
 
 
 async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.DecisionRecorded:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.agent.offering import offered_tools
 from holdfast.engine.boundary import sealing
 from holdfast.engine.scopes import Scope
+from holdfast.engine.steps import NOTHING_SAID, About
 from holdfast.engine.values import value_at
 from holdfast.errors import ArgumentError, MustHold
 from holdfast.model.ids import can_name
@@ -48,7 +49,9 @@ def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
 
 
 @sealing
-async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any]:
+async def call_by_model(
+    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: About = NOTHING_SAID
+) -> Outcome[Any]:
     """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception.
 
     A refusal is journaled: on replay the model was told the same, whatever the tools take by then.
@@ -59,7 +62,7 @@ async def call_by_model(scope: Scope, name: str, arguments: str | bytes | Mappin
     if step in scope.instance.history.answers:
         return await _told(scope, name, step, _Refusal("", ""))
     before = dict(scope.counts)
-    outcome = await _performed(scope, name, arguments)
+    outcome = await _performed(scope, name, arguments, about)
     if not isinstance(outcome, _Refusal):
         return outcome
     taken = [base for base, count in scope.counts.items() if count != before.get(base, 0)]
@@ -74,7 +77,9 @@ class _Refusal(msgspec.Struct, frozen=True):
     taken: list[str] = []
 
 
-async def _performed(scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any]) -> Outcome[Any] | _Refusal:
+async def _performed(
+    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: About
+) -> Outcome[Any] | _Refusal:
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     tools = offered_tools(scope)
@@ -85,7 +90,7 @@ async def _performed(scope: Scope, name: str, arguments: str | bytes | Mapping[s
     try:
         parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
         bound = tool.shape.bind((), parsed)
-        return await outcome_of(tool, bound, None, model=True)
+        return await outcome_of(tool, bound, None, model=True, about=about)
     except (ArgumentError, TypeError, ValueError) as error:
         return _Refusal(str(error), "bad_arguments")
     except MustHold as error:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.branches import all_of, plain
+from holdfast.agent.calling import said
 from holdfast.agent.conversing import Conversation, Heard
 from holdfast.agent.course import PlanResult
 from holdfast.agent.decisions import Decisions, decide
@@ -96,9 +97,15 @@ class Run:
         """
         return Decide(self, Decisions(step, timeout, retry), fresh or {})
 
-    async def call(self, name: str, arguments: str | bytes | dict[str, Any]) -> Outcome[Any]:
-        """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it."""
-        return await call_by_model(self.scope(), name, arguments)
+    async def call(
+        self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = ""
+    ) -> Outcome[Any]:
+        """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it.
+
+        An escalation policy knows how sure the model is (`confidence`, from 0 to 1; else that of the decision before)
+        and what touched the arguments (`taint="web"`).
+        """
+        return await call_by_model(self.scope(), name, arguments, said(confidence, taint))
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """How every part of a partial success ended (`outcome.pending`), by name; it waits until all of them have.

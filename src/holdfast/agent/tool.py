@@ -14,11 +14,13 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from holdfast.agent.calling import outcome_of, result_of
+from holdfast.agent.calling import outcome_of, result_of, said
+from holdfast.agent.clauses import check_clauses
 from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, without_operation
+from holdfast.engine.steps import NOTHING_SAID, About
 from holdfast.engine.tooling import Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
@@ -35,7 +37,6 @@ from holdfast.model.contract import (
     contract_digest,
     default_retry,
 )
-from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import ResultCodec, codec_for
 from holdfast.model.values_parameters import parse_arguments
@@ -66,6 +67,7 @@ class Tool(Generic[P, R]):
         self.companions: dict[str, Tool[Any, Any]] = {}
         self.step: str | None = None
         """The explicit name of the step, if this is a call's own configuration of a tool."""
+        self.about: About = NOTHING_SAID
         self.handlers: dict[str, Code] = {}
         self.where = _place(function)
 
@@ -95,11 +97,15 @@ class Tool(Generic[P, R]):
         on_unknown: OnUnknown | None = None,
         hold: bool = True,
         compensate: Tool[..., Any] | None = None,
+        confidence: float | None = None,
+        taint: str = "",
     ) -> Tool[P, R]:
         """The same tool with other settings for this call; `step` names the step explicitly, once per run.
 
-        Inside a transaction `hold=False` sends an irreversible effect at once, and `compensate` names the tool (one
-        that takes the operation first) that undoes this call. Raises `ContractError` for one that cannot.
+        An escalation policy knows how sure whoever chose the call is (`confidence`, from 0 to 1; else that of the
+        decision before it) and what touched its arguments (`taint="web"`). Inside a transaction `hold=False` sends an
+        irreversible effect at once, and `compensate` names the tool (one that takes the operation first) that undoes
+        this call. Raises `ContractError` for one that cannot.
         """
         contract = msgspec.structs.replace(
             self.contract,
@@ -109,7 +115,9 @@ class Tool(Generic[P, R]):
         )
         if compensate is not None:
             contract = amended_by(contract, self, compensate)
-        return _Configured(self, contract, step, at_once=not hold)
+        configured = _Configured(self, contract, step, at_once=not hold)
+        configured.about = said(confidence, taint)
+        return configured
 
     # --- handlers ----------------------------------------------------------------------------------------
 
@@ -317,7 +325,7 @@ def _declared(
         once=once,
         gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
     )
-    _check(contract, shape)
+    check_clauses(contract)
     check_names(claims, shape, f"tool {contract.tool}: claim=")
     check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
     check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
@@ -334,44 +342,8 @@ def _declared(
 def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
     """A plain function as a plain write, for handlers that are operations of their own."""
     contract = Contract(function.__name__, timeout_ms=milliseconds(timeout), retry=default_retry("write"))
-    _check(contract, shape_of(function, "tool"))
+    check_clauses(contract)
     return Tool(function, contract, frozenset(), serves=True)
-
-
-def _check(contract: Contract, shape: Shape) -> None:
-    """Refuse clauses that contradict each other."""
-    where = f"tool {contract.tool}"
-    if not can_name(contract.tool):
-        raise ContractError(
-            f"{contract.tool[:NAME_LIMIT]!r} cannot name a tool",
-            next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
-        )
-    if contract.effect not in ("read", "write"):
-        raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
-    if contract.timeout_ms <= 0:
-        raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
-    if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once):
-        raise ContractError(
-            f"{where} is a read, and a read changes nothing: idempotency, claim and once do not apply to it",
-            next_step='drop them, or drop effect="read"',
-        )
-    double = {a.status for a in contract.rejections if a.means == "rejected"} & {
-        a.status for a in contract.rejections if a.means == "not_sent"
-    }
-    if double:
-        raise ContractError(
-            f"{where}: status {min(double)} is declared both as a refusal and as not sent",
-            next_step="a refusal is final, not-sent is tried again: choose one",
-        )
-    if contract.once is not None and not contract.once.parameters:
-        raise ContractError(f"{where}: Once() names no parameter", next_step='name what makes a repeat: Once("to")')
-    key = contract.key
-    if key is not None and key.ttl is not None and milliseconds(key.ttl) <= contract.timeout_ms:
-        raise ContractError(
-            f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
-            next_step="a retry could never be deduped: shorten timeout=, or drop the key",
-        )
-    del shape
 
 
 def _answers(statuses: Iterable[int], means: Literal["rejected", "not_sent"]) -> tuple[Rejection, ...]:

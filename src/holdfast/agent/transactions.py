@@ -69,7 +69,7 @@ class Held(Generic[R]):
 
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
     """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
-    told = await operate(scope, Call(tool, arguments, tool.step, hold=True))
+    told = await operate(scope, Call(tool, arguments, tool.step, hold=True, about=tool.about))
     heard(scope, told)
     if (interrupted := interruption_of(scope, told)) is not None:
         raise interrupted

@@ -40,7 +40,7 @@ class Scope:
 
     __slots__ = (
         "alive", "authority", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "started",
-        "task", "waiting", "working",
+        "sure", "task", "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
@@ -56,6 +56,7 @@ class Scope:
         self.alive = True
         self.waiting = 0
         self.working = 0
+        self.sure: float | None = None if parent is None else parent.sure
         self.heard = 0
         self.authority: Authority | None = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -33,6 +33,16 @@ from holdfast.model.run import PENDING
 from holdfast.model.transactions import around
 
 
+class About(msgspec.Struct, frozen=True, gc=False):
+    """What a caller says about one call besides its arguments: how sure whoever chose it is, and what touched it."""
+
+    confidence: float | None = None
+    taint: str = ""
+
+
+NOTHING_SAID: Final = About()
+
+
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One call of a tool as agent code (or a model) makes it."""
 
@@ -42,6 +52,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     model: bool = False
     hold: bool = False  # keep it for the commit of the outermost transaction around it
     at_once: bool = False  # irreversible inside a transaction, and deliberately not held
+    about: About = NOTHING_SAID
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -149,6 +160,8 @@ def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationStat
         executable=written.executable,
         hold=_holder_of(instance, step) if call.hold else "",
     )
+    if call.about is not NOTHING_SAID or instance.engine.judge is not None:
+        intent = _with_about(scope, intent, call.about)
     return OperationState(step, intent, "planned", tool.digest)
 
 
@@ -158,6 +171,12 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
         known="nothing was sent; a run that is handed over gains no tools by it",
         next_step=f"give it to both agents: @agent(tools=[{tool.name}, ...])",
     )
+
+
+def _with_about(scope: Scope, intent: r.Intent, about: About) -> r.Intent:
+    """With what is said about it. Where nobody says how sure it is, the decision before it in its branch does."""
+    sure = scope.host.sure if about.confidence is None else about.confidence
+    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint)
 
 
 def _holder_of(instance: Instance, step: str) -> str:

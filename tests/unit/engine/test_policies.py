@@ -3,10 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Holdfast, Run, TransactionAborted, agent, tool
-from holdfast.errors import Declined, RunSuspended
+from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.explaining import explain
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
@@ -228,6 +229,61 @@ async def test_what_makes_amends_is_not_judged(lab: Lab):
         assert await app.run(trip, "ann") == "changed my mind"
     assert lab.sent == ["book Lisbon", "unbook"]
     assert [one.step for one in lab.of("r-ann", r.Ruled)] == ["trip/book#1"]
+
+
+class Sure(msgspec.Struct):
+    confidence: float
+
+
+async def guess(confidence: float) -> Sure:
+    return Sure(confidence)
+
+
+async def other(confidence: float) -> str:
+    return "nothing said"
+
+
+@virtual
+async def test_how_sure_a_call_is_comes_from_the_decision_before_it_in_its_branch(lab: Lab):
+    @tool
+    async def note(what: str) -> None:
+        lab.sent.append(what)
+
+    @agent(run_id="r-{name}", tools=[note])
+    async def desk(run: Run, name: str) -> None:
+        await note("nobody decided")
+        await run.decide(guess, 0.4)
+
+        async def branch() -> None:
+            await note("as its parent")
+            await run.decide(guess, 0.8)
+            await note("as its own")
+
+        await run.gather(branch())
+        await note("as before")
+        await note.options(confidence=0.1)("as said")
+        await run.call("note", {"what": "as said of a model"}, confidence=0.2, taint="web")
+        await run.decide(guess, 85)
+        await note("no share")
+        await run.decide(other, 1)
+        await note.options(taint="mail")("nobody said")
+
+    async with lab.app(desk, policy=Policy("desk", default="auto")) as app:
+        await app.run(desk, "ann")
+    facts = [one.facts for one in lab.of("r-ann", r.Ruled)]
+    assert [one.confidence for one in facts] == [None, 0.4, 0.8, 0.4, 0.1, 0.2, None, None]
+    assert [one.taint for one in facts] == ["", "", "", "", "", "web", "", "mail"]
+    assert [one.origin for one in facts] == ["code"] * 5 + ["model", "code", "code"]
+
+
+@pytest.mark.parametrize("confidence", [-0.1, 1.1, 85])
+def test_a_confidence_that_is_no_share_is_refused(confidence: float):
+    @tool
+    async def note(what: str) -> None:
+        """Nothing."""
+
+    with pytest.raises(UsageError, match="confidence="):
+        note.options(confidence=confidence)
 
 
 @virtual

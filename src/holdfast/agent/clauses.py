@@ -1,0 +1,43 @@
+"""The clauses of a tool that cannot stand together, found where it is declared."""
+
+from __future__ import annotations
+
+from holdfast.errors import ContractError
+from holdfast.model.contract import Contract
+from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.policies import milliseconds
+
+
+def check_clauses(contract: Contract) -> None:
+    """Refuse clauses that contradict each other. Raises `ContractError` naming the fix."""
+    where = f"tool {contract.tool}"
+    if not can_name(contract.tool):
+        raise ContractError(
+            f"{contract.tool[:NAME_LIMIT]!r} cannot name a tool",
+            next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
+    if contract.effect not in ("read", "write"):
+        raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
+    if contract.timeout_ms <= 0:
+        raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
+    if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once):
+        raise ContractError(
+            f"{where} is a read, and a read changes nothing: idempotency, claim and once do not apply to it",
+            next_step='drop them, or drop effect="read"',
+        )
+    double = {a.status for a in contract.rejections if a.means == "rejected"} & {
+        a.status for a in contract.rejections if a.means == "not_sent"
+    }
+    if double:
+        raise ContractError(
+            f"{where}: status {min(double)} is declared both as a refusal and as not sent",
+            next_step="a refusal is final, not-sent is tried again: choose one",
+        )
+    if contract.once is not None and not contract.once.parameters:
+        raise ContractError(f"{where}: Once() names no parameter", next_step='name what makes a repeat: Once("to")')
+    key = contract.key
+    if key is not None and key.ttl is not None and milliseconds(key.ttl) <= contract.timeout_ms:
+        raise ContractError(
+            f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
+            next_step="a retry could never be deduped: shorten timeout=, or drop the key",
+        )
