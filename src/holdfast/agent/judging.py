@@ -12,6 +12,7 @@ from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
 from holdfast.model.policy import Policy, Rule, version_of
 from holdfast.model.ruling import MEMBERS, VARIABLES, Draw, Facts, Ruling, choose
+from holdfast.policies import milliseconds
 
 _QUEUE: Final = re.compile(r"\bqueue\b")
 _HISTORY: Final = re.compile(r"\bhistory\b")
@@ -38,7 +39,7 @@ class Judge:
         self.version: Final = version_of(policy)
         conditions = [*(rule.when for rule in policy.rules), policy.busy]
         self.asks_queue: Final = any(_QUEUE.search(text) for text in conditions)
-        self.asks_history: Final = any(_HISTORY.search(text) for text in conditions)
+        self.remembers_ms: Final = milliseconds(policy.remembers)
 
     def amount(self, tool: str, arguments: Mapping[str, Any]) -> float | None:
         """How much a call is worth; None where that is not declared, or has no answer."""

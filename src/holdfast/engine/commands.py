@@ -13,6 +13,7 @@ from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, verdict_of
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
+from holdfast.engine.judging import word_posts
 from holdfast.engine.learning import drop
 from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
@@ -172,6 +173,8 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
         if isinstance(record, r.Resolved) and record.word != "retry":
             settled = apply(history.operations[record.step], record)
             posts.extend(settled_posts(operation_id(history.run, record.step), settled))
+        elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
+            posts.extend(word_posts(history.operations[record.step], record, history.run))
     return tuple(posts)
 
 

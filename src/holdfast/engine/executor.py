@@ -19,7 +19,7 @@ from holdfast.engine.elsewhere import undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.interrupting import hearing, may_still_begin
-from holdfast.engine.judging import judge
+from holdfast.engine.judging import judge, sent_posts
 from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
 from holdfast.engine.owners import account_for_owners
 from holdfast.engine.parking import ask, park
@@ -180,6 +180,8 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     flight.started = started
     try:
         posts = taking_posts(flight) if operation.intent.meets_others else ()
+        if operation.judged_by is not None:
+            posts = (*posts, *sent_posts(flight, now.wall))
         await flight.note(started, posts=posts if allowed is None else (*posts, allowed))
         flight.permit = None
     except LedgerTaken:

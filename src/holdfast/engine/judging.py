@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
 from holdfast.model.plain import plain_arguments
-from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Ruling, asked_before, chance
+from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Past, Ruling, asked_before, chance
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight
@@ -31,6 +35,15 @@ class PolicyCode(Protocol):
     @property
     def asks_queue(self) -> bool:
         """Whether some rule wants to know how much waits for people."""
+        ...
+
+    @property
+    def remembers_ms(self) -> int:
+        """How far back the history of a subject goes."""
+        ...
+
+    def subject(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """Whom a call concerns; empty where that is not declared, or has no answer."""
         ...
 
     def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
@@ -66,6 +79,7 @@ async def judge(flight: Flight) -> None:
 async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
     instance, intent, contract = flight.instance, flight.operation.intent, flight.contract()
     started, moment = instance.history.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
+    subject = policy.subject(intent.tool, arguments)
     return Facts(
         tool=intent.tool,
         agent=started.agent if started is not None else "",
@@ -77,5 +91,41 @@ async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any
         reversible=contract.restores,
         taint=intent.taint,
         origin=intent.origin,
+        subject=subject,
+        history=await _past(flight, subject, wall_ms - policy.remembers_ms) if subject else None,
         queue=await instance.engine.crowd.queue(wall_ms) if policy.asks_queue else None,
     )
+
+
+async def _past(flight: Flight, subject: str, since_ms: int) -> Past:
+    journal = flight.instance.engine.journal
+    entries = await journal.entries(deeds_stream(flight.operation.intent.tool, subject))
+    return past_of((msgspec.json.decode(entry.body, type=Deed) for entry in entries), since_ms)
+
+
+# --- what later operations know of this one -----------------------------------------------------------------------
+
+
+def sent_posts(flight: Flight, at: int) -> tuple[Post, ...]:
+    """What goes with the first attempt: it was sent."""
+    operation = flight.operation
+    return _posts(operation, deed_of(operation.judged_by, "sent", flight.id, at)) if not operation.attempts else ()
+
+
+def word_posts(operation: OperationState, record: r.Record, run: str) -> tuple[Post, ...]:
+    """What goes with a person's last word about an operation: that it was approved, or declined."""
+    name = operation_id(run, operation.step)
+    match record:
+        case r.ApprovalGranted() if len(operation.approvers) + 1 >= operation.asks_people:
+            return _posts(operation, deed_of(operation.judged_by, "approved", name, record.at))
+        case r.ApprovalRefused(code=""):
+            return _posts(operation, deed_of(operation.judged_by, "declined", name, record.at))
+        case _:
+            return ()
+
+
+def _posts(operation: OperationState, deed: Deed | None) -> tuple[Post, ...]:
+    facts = operation.judged_by
+    if deed is None or facts is None:
+        return ()
+    return (Post(deeds_stream(facts.tool, facts.subject), "", msgspec.json.encode(deed)),)

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records import NOTHING, End, Intent, Raw
-from holdfast.model.ruling import Ruling
+from holdfast.model.ruling import Facts, Ruling
 
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
@@ -129,6 +129,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     approved_until: int = 0
     standing: str = ""
     ruling: Ruling | None = None
+    judged_by: Facts | None = None
     policy: str = ""
     called: Intent | None = None
     editor: str = ""

@@ -43,7 +43,8 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a policy judges, beside the arguments. None is what nobody knows: a rule that uses it cannot be judged.
 
-    `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call.
+    `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call,
+    `subject` whom it concerns, as the policy says.
     """
 
     tool: str
@@ -56,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     reversible: bool = False
     taint: str = ""
     origin: str = "code"
+    subject: str = ""
     history: Past | None = None
     queue: Queue | None = None
 

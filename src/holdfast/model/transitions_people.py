@@ -11,7 +11,7 @@ from holdfast.model.outcome import DECLINED, Basis
 
 def ruled(operation: OperationState, record: r.Ruled, _boot: str) -> OperationState:
     """A policy judged it. What a person is being asked, or has said, is another matter."""
-    return replace(operation, ruling=record.ruling, policy=record.policy)
+    return replace(operation, ruling=record.ruling, policy=record.policy, judged_by=record.facts)
 
 
 def approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:

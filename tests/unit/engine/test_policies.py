@@ -12,6 +12,7 @@ from holdfast.interfaces.explaining import explain
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
+from holdfast.model.ruling import Past
 from holdfast.model.situation import Now
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.testing.clock import EPOCH_MS
@@ -284,6 +285,48 @@ def test_a_confidence_that_is_no_share_is_refused(confidence: float):
 
     with pytest.raises(UsageError, match="confidence="):
         note.options(confidence=confidence)
+
+
+@virtual
+async def test_what_was_sent_and_said_about_a_subject_before_is_known_over_all_runs(lab: Lab):
+    @tool
+    async def refund(customer: str, cents: int) -> str:
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return await refund(name.partition("-")[0], 4000)
+        except Declined as no:
+            return no.code
+
+    often = Rule("often", "history.sent >= 2", "ask")
+    rules = policy(often, subjects={"refund": "arguments.customer"}, default="auto")
+    async with lab.app(desk, policy=rules) as app:
+        for name in ("ann-1", "ann-2", "bob-1"):
+            assert await app.run(desk, name) == "paid"
+        for name, word in (("ann-3", "approve"), ("ann-4", "decline")):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+            await getattr(app.service, word)(f"r-{name}/refund#1", by="bea")
+            await app.run(desk, name)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann-5")
+    past = [lab.of(f"r-{name}", r.Ruled)[0].facts.history for name in ("ann-1", "ann-2", "bob-1", "ann-5")]
+    assert past == [Past(), Past(1, 40.0), Past(), Past(3, 120.0, 1, 1)]
+
+
+@virtual
+async def test_history_goes_back_as_far_as_the_policy_says(lab: Lab):
+    desk = refunds(lab, 4000)
+    rules = policy(subjects={"refund": "'everybody'"}, default="auto", remembers=timedelta(hours=2))
+    async with lab.app(desk, policy=rules) as app:
+        await app.run(desk, "ann")
+        await lab.pass_time(hours=3)
+        await app.run(desk, "bob")
+        await app.run(desk, "cid")
+    assert lab.of("r-bob", r.Ruled)[0].facts.history == Past()
+    assert lab.of("r-cid", r.Ruled)[0].facts.history == Past(1, 40.0)
 
 
 @virtual
