@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from holdfast.agent.hearing import heard, heard_reading, interruption_of
 from holdfast.agent.outcomes import outcome_from, read_outcome
+from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.steps import NOTHING_SAID, About, Call, Told, operate, read
+from holdfast.engine.steps import Call, Told, operate, read
 from holdfast.errors import OutsideRun, UsageError
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Basis, Outcome
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.agent.offering import offered_tools
+from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.boundary import sealing
 from holdfast.engine.scopes import Scope
-from holdfast.engine.steps import NOTHING_SAID, About
 from holdfast.engine.values import value_at
 from holdfast.errors import ArgumentError, MustHold
 from holdfast.model.ids import can_name

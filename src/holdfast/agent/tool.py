@@ -20,7 +20,7 @@ from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, without_operation
-from holdfast.engine.steps import NOTHING_SAID, About
+from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.tooling import Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r

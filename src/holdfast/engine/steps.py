@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
+from holdfast.engine.about import NOTHING_SAID, About, with_about
 from holdfast.engine.boundary import sealing
 from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
@@ -31,16 +32,6 @@ from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
 from holdfast.model.run import PENDING
 from holdfast.model.transactions import around
-
-
-class About(msgspec.Struct, frozen=True, gc=False):
-    """What a caller says about one call besides its arguments: how sure whoever chose it is, and what touched it."""
-
-    confidence: float | None = None
-    taint: str = ""
-
-
-NOTHING_SAID: Final = About()
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -161,7 +152,7 @@ def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationStat
         hold=_holder_of(instance, step) if call.hold else "",
     )
     if call.about is not NOTHING_SAID or instance.engine.judge is not None:
-        intent = _with_about(scope, intent, call.about)
+        intent = with_about(scope, intent, call.about)
     return OperationState(step, intent, "planned", tool.digest)
 
 
@@ -171,12 +162,6 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
         known="nothing was sent; a run that is handed over gains no tools by it",
         next_step=f"give it to both agents: @agent(tools=[{tool.name}, ...])",
     )
-
-
-def _with_about(scope: Scope, intent: r.Intent, about: About) -> r.Intent:
-    """With what is said about it. Where nobody says how sure it is, the decision before it in its branch does."""
-    sure = scope.host.sure if about.confidence is None else about.confidence
-    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint)
 
 
 def _holder_of(instance: Instance, step: str) -> str:
