@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, verdict_of
+from holdfast.engine.arriving import receive
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
@@ -192,10 +193,12 @@ async def take_commands(instance: Instance) -> None:
 
 async def _take(instance: Instance, entry: Entry) -> None:
     await _recall(instance, entry)
-    await instance.room()
     codes = Codes(instance.engine.tools, instance.engine.identity.secret)
     records = records_for(instance.history, entry, instance.stamp(), codes)
-    await instance.append(*records, posts=posts_for(instance.history, records))
+    if isinstance(records[0], r.MessageReceived):
+        await receive(instance, *records)
+    else:
+        await instance.append(*records, posts=posts_for(instance.history, records))
     for record in records:
         if isinstance(record, r.CommandApplied):
             _act(instance, record)

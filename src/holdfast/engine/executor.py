@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from holdfast.engine.arriving import may_be_stopped
 from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.commands import contradiction
@@ -174,8 +175,7 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     recorded = flight.recorded
     started = _started(flight, operation, now, first=not recorded)
     engine.seams.crash.reached("before_intent")
-    others = flight.instance.log.alone is not None or flight.instance.history.messages is not None
-    if others and flight.journaled and not await may_still_begin(flight, operation, now):
+    if flight.journaled and may_be_stopped(flight.instance) and not await may_still_begin(flight, operation, now):
         return
     flight.started = started
     try:

@@ -94,7 +94,8 @@ class Instance:
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
         self.calm: Final[dict[str, Calm]] = {}  # by the digest of a tool's contract
-        self._checking: asyncio.Future[None] | None = None
+        self.checking: Final[set[asyncio.Future[None]]] = set()  # appends that the ledger may still refuse
+        self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self.taking_orders: Final = asyncio.Lock()
         self._stored_contracts: set[str] = set(history.contracts)
         self.raised: Callable[[Instance], None] | None = None  # told when something turned out otherwise
@@ -123,8 +124,10 @@ class Instance:
         try:
             if posts:
                 # In a task of its own: a cancelled caller must not lose track of what the ledger said.
-                self._checking = asyncio.ensure_future(self._append_checked(records, bodies, change, posts))
-                await asyncio.shield(self._checking)
+                checked = asyncio.ensure_future(self._append_checked(records, bodies, change, posts))
+                self.checking.add(checked)
+                checked.add_done_callback(self.checking.discard)
+                await asyncio.shield(checked)
             else:
                 self._add(records)
                 await self.log.append(bodies, change)
@@ -144,15 +147,10 @@ class Instance:
         self.history.withdraw(step, before)
         self._stored_contracts &= self.history.contracts.keys()
 
-    async def room(self) -> None:
-        """Return when no append is under way that the ledger may still refuse: what is recorded next is in order."""
-        while self._checking is not None and not self._checking.done():
-            await asyncio.wait({self._checking})
-
     async def settle_writes(self) -> None:
         """Return when everything that this instance has recorded is durable."""
-        if self._checking is not None:
-            await asyncio.wait({self._checking})
+        if self.checking:
+            await asyncio.wait(self.checking)
         await self.log.flush()
 
     def ride(self, *records: r.Record) -> None:

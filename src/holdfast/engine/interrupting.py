@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.engine.arriving import in_order
 from holdfast.engine.boundary import sealing
 from holdfast.engine.commands import take_commands
 from holdfast.engine.flight import Flight, news_for
@@ -34,7 +35,7 @@ Told = tuple[r.MessageReceived, ...]
 
 async def may_still_begin(flight: Flight, operation: OperationState, now: Now) -> bool:
     """Whether it is still decided to send, after others had the chance to record something."""
-    await flight.instance.room()
+    await in_order(flight.instance)
     return type(flight.next_move(operation, now)) is m.Attempt
 
 

@@ -1,0 +1,31 @@
+"""What a message finds when it comes: no write may begin after it that was decided before it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.engine.instance import Instance
+from holdfast.model import records as r
+
+
+def may_be_stopped(instance: Instance) -> bool:
+    """Whether a message has come or is coming, or others stand in line, so that one could come before this attempt."""
+    return instance.history.messages is not None or instance.log.alone is not None or instance.receiving is not None
+
+
+async def in_order(instance: Instance) -> None:
+    """Return when what is recorded next comes after everything that was begun, and after a message that comes."""
+    while instance.checking or instance.receiving is not None:
+        await asyncio.wait({*instance.checking, *([] if instance.receiving is None else [instance.receiving])})
+
+
+async def receive(instance: Instance, *records: r.Record) -> None:
+    """Record that a message came. Attempts that the ledger may still refuse are waited for, and no new one begins."""
+    instance.receiving = asyncio.get_running_loop().create_future()
+    try:
+        while instance.checking:
+            await asyncio.wait(instance.checking)
+        await instance.append(*records)
+    finally:
+        instance.receiving.set_result(None)
+        instance.receiving = None
