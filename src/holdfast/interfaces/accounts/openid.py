@@ -25,7 +25,8 @@ from holdfast.journal.port import Post
 BACK: Final = "/sign-in/provider/back"
 AWAY_MS: Final = 10 * 60_000
 USED: Final = "sign-in/"
-_COOKIE: Final = "away"
+AWAY: Final = "away"
+"""The cookie of a browser that left."""
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -104,13 +105,13 @@ class OpenId:
             url, _ = client.create_authorization_url(
                 _address(known, "authorization_endpoint"), state=state, nonce=nonce, code_verifier=verifier
             )
-        return Leaving(url, cookie_for(origin, _COOKIE, self._sealed(away), AWAY_MS // 1000))
+        return Leaving(url, cookie_for(origin, AWAY, self._sealed(away), AWAY_MS // 1000))
 
     async def come_back(self, query: str, cookies: str, origin: str, address: str, *, old: str = "") -> Returned:
         """Begin a session for whom the provider names. Raises `SignInRefused`, whatever went wrong."""
         await self._entrance.count("", address)
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
-        away = self._opened(presented(cookies, origin, _COOKIE))
+        away = self._opened(presented(cookies, origin, AWAY))
         if away is None or away.origin != origin or away.ends_ms <= self._entrance.now_ms:
             raise _refused("it took too long, or began in another browser")
         if not hmac.compare_digest(said.get("state", "").encode(), away.state.encode()):

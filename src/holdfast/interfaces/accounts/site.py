@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.sessions import LASTS_MS
+
+_OWN_PORT: Final = {"http": 80, "https": 443}  # browsers leave it out of `Host` and `Origin`
 
 
 class Site:
@@ -30,10 +32,10 @@ class Site:
         return self._by_host.get(host.lower())
 
 
-def loopback(port: int) -> Site:
+def loopback(port: int, scheme: Literal["http", "https"] = "http") -> Site:
     """The site of a server that only this machine reaches."""
-    end = "" if port == 80 else f":{port}"
-    return Site(*(f"http://{host}{end}" for host in ("127.0.0.1", "localhost", "[::1]")))
+    end = "" if port == _OWN_PORT[scheme] else f":{port}"
+    return Site(*(f"{scheme}://{host}{end}" for host in ("127.0.0.1", "localhost", "[::1]")))
 
 
 def _host(origin: str) -> str:
@@ -44,7 +46,7 @@ def _host(origin: str) -> str:
     except ValueError as error:
         raise UsageError(f"{origin!r} is no address: {error}") from error
     whole = url.scheme in ("http", "https") and url.hostname and not (url.path or url.query or url.fragment)
-    if not whole or url.username is not None or not origin.isascii() or port in (80, 443):
+    if not whole or url.username is not None or not origin.isascii() or port == _OWN_PORT.get(url.scheme, 0):
         raise UsageError(
             f"{origin!r} is no address of a site", next_step="give one like https://inbox.example.com, without a path"
         )

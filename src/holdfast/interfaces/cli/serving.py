@@ -29,6 +29,8 @@ from holdfast.interfaces.cli.targets import load_agents
 @click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
 @click.option("--proxy-header", default="", metavar="NAME", help="Where a trusted proxy names who somebody is.")
 @click.option("--proxy-peer", "proxy_peers", multiple=True, metavar="ADDRESS", help="That proxy, or its network.")
+@click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
+@click.option("--oidc-client", "client", default="holdfast", show_default=True, help="What that provider calls us.")
 @by_option
 async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> None:
     """Show the inbox in a browser and serve the API, until interrupted.

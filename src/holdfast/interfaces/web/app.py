@@ -8,12 +8,15 @@ from starlette.responses import Response
 
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import API, SIGN_IN, Guard
+from holdfast.interfaces.accounts.openid import BACK
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.site import Site
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.web import api, openapi
 from holdfast.interfaces.web.assets import Assets
 from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.elsewhere import PATH as PROVIDER
+from holdfast.interfaces.web.elsewhere import Elsewhere
 from holdfast.interfaces.web.local import PATH as ENTER
 from holdfast.interfaces.web.local import Link
 from holdfast.interfaces.web.pages import Pages
@@ -22,14 +25,20 @@ from holdfast.interfaces.web.showing import Templates
 
 
 def web(
-    service: Service, entrance: Entrance, site: Site, *, proxy: TrustedProxy | None = None, link: Link | None = None
+    service: Service,
+    entrance: Entrance,
+    site: Site,
+    *,
+    proxy: TrustedProxy | None = None,
+    link: Link | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Guard:
     """The ASGI app: nobody reaches a page or a call of it but through the guard.
 
-    `link` lets in whoever reads the terminal, where nobody has an account.
+    `link` lets in whoever reads the terminal, where nobody has an account; `elsewhere` whom a provider vouches for.
     """
     assets, desk = Assets(), Desk(service, entrance)
-    pages = Pages(desk, Templates(assets))
+    pages = Pages(desk, Templates(assets), provider=PROVIDER if elsewhere is not None else "")
 
     async def refused(request: Request, error: Exception) -> Response:
         status = int(getattr(error, "status_code", 500))
@@ -39,9 +48,9 @@ def web(
         return pages.trouble(request, problem)
 
     routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *assets.routes()]
-    entering = link.routes(pages.guarded) if link is not None else []
+    entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
     inside = Starlette(routes=[*entering, *routes], exception_handlers={404: refused, 405: refused, 500: refused})
-    return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER}))
+    return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
 
 
 _SAYS = {404: "there is nothing here", 405: "this cannot be done here"}

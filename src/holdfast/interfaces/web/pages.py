@@ -32,8 +32,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The handlers of all pages, over one desk."""
 
-    def __init__(self, desk: Desk, templates: Templates) -> None:
+    def __init__(self, desk: Desk, templates: Templates, *, provider: str = "") -> None:
         self._desk: Final = desk
+        self._provider: Final = provider  # the path that leads to one, where there is one
         self._templates: Final = templates
 
     def routes(self) -> list[Route]:
@@ -180,7 +181,10 @@ class Pages:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        shared = {"who": request.scope.get("principal"), "now": self._desk.now_ms, "path": request.url.path}
+        shared = {
+            "who": request.scope.get("principal"), "now": self._desk.now_ms, "path": request.url.path,
+            "provider": self._provider,
+        }  # fmt: skip
         return self._templates.page(name, shared | values, status)
 
 

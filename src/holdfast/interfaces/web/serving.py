@@ -13,19 +13,23 @@ import uvicorn
 from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import SERVER
+from holdfast.interfaces.accounts.openid import OpenId, Provider
 from holdfast.interfaces.accounts.proxy import TrustedProxy
-from holdfast.interfaces.accounts.site import Site, checked_bind, loopback
+from holdfast.interfaces.accounts.site import Site, checked_bind, is_loopback, loopback
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.web.app import web
+from holdfast.interfaces.web.elsewhere import Elsewhere
 from holdfast.interfaces.web.local import Link
 
 PROXY_SECRET: Final = "HOLDFAST_PROXY_SECRET"  # noqa: S105 - the name of a variable
+PROVIDER_SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - as above
 
 
 class Where(msgspec.Struct, frozen=True):
     """Where to listen, under which addresses browsers know it, and what stands in front.
 
-    `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is.
+    `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is; empty where it
+    only says from where they come. People may sign in at the OpenID provider `issuer`, which knows us as `client`.
     """
 
     host: str = "127.0.0.1"
@@ -35,29 +39,55 @@ class Where(msgspec.Struct, frozen=True):
     key: str = ""
     proxy_header: str = ""
     proxy_peers: tuple[str, ...] = ()
+    issuer: str = ""
+    client: str = "holdfast"
 
     @property
     def proxy(self) -> TrustedProxy | None:
         """What stands in front, if anything does. Raises `UsageError`."""
-        if not self.proxy_header:
+        if not self.proxy_header and not self.proxy_peers:
             return None
         return TrustedProxy(self.proxy_header, self.proxy_peers, os.environ.get(PROXY_SECRET, ""))
+
+    @property
+    def provider(self) -> Provider | None:
+        """Where people sign in besides here. Raises `UsageError`."""
+        if not self.issuer:
+            return None
+        secret = os.environ.get(PROVIDER_SECRET, "")
+        if not secret:
+            raise UsageError(
+                f"the provider {self.issuer} gave us a secret", next_step=f"put it into the variable {PROVIDER_SECRET}"
+            )
+        return Provider(self.issuer, self.client, secret)
+
+    def site(self, port: int) -> Site:
+        """The addresses that are answered. Raises `UsageError` where others would reach it under none, or in clear."""
+        if is_loopback(self.host):
+            return Site(*self.origins) if self.origins else loopback(port, "https" if self.cert else "http")
+        if not self.origins or not all(origin.startswith("https://") for origin in self.origins):
+            raise UsageError(
+                f"nobody reaches it on {self.host or 'every address'} under a name of its own",
+                next_step="say which: --origin https://inbox.example.com",
+            )
+        return Site(*self.origins)
 
 
 async def listen(service: Service, where: Where, by: str, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes. `by` is who answers while nobody has an account. Raises `UsageError`."""
-    entrance, proxy = Entrance(service.engine), where.proxy
+    entrance, proxy, provider = Entrance(service.engine), where.proxy, where.provider
+    elsewhere = Elsewhere(OpenId(entrance, service.engine, provider)) if provider is not None else None
     accounts = len([account for account in await entrance.accounts.every() if not account.disabled])
     checked_bind(where.host, accounts=accounts, encrypted=bool(where.cert) or proxy is not None)
     with _listening(where) as place:
         port: int = place.getsockname()[1]
-        site = Site(*where.origins) if where.origins else loopback(port)
+        site = where.site(port)
         link = (
             None
             if accounts
             else Link(entrance, by, service.engine.seams.rng, lambda path: tell(site.origins[0] + path))
         )
-        app = web(service, entrance, site, proxy=proxy, link=link)
+        app = web(service, entrance, site, proxy=proxy, link=link, elsewhere=elsewhere)
         if link is None:
             tell(f"{site.origins[0]}/")
         else:

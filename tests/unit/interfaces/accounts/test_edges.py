@@ -108,6 +108,8 @@ def test_a_name_that_was_made_to_lead_here_is_not_ours(host: str):
 def test_our_names_are_ours_in_any_case():
     assert loopback(8080).origin("LocalHost:8080") == "http://localhost:8080"
     assert loopback(80).origin("[::1]") == "http://[::1]"
+    assert loopback(443, "https").origin("localhost") == "https://localhost"
+    assert loopback(80, "https").origin("localhost") is None
     assert Site(OWN).origin("Inbox.Example.com") == OWN
     assert Site(OWN, "http://localhost:1").origins == (OWN, "http://localhost:1")
 
