@@ -4,12 +4,12 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench examples sim mutants soak mutation year docs fmt
+.PHONY: help demo test check e2e bench examples sim mutants soak mutation year docs fmt
 
 IN := @sh scripts/python scripts/environment.py
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: ## a refund desk that is killed again and again, with Holdfast and without
 	$(IN) demo holdfast demo $(ARGS)
@@ -27,6 +27,10 @@ check: ## format, lint, types, the house rules and the unit tests
 	$(IN) dev mypy
 	$(IN) dev pyright
 	$(IN) dev pytest -q tests/tidy tests/unit
+
+e2e: ## the inbox in a real browser; a part of `make test`
+	@sh scripts/python scripts/system_packages.py
+	$(IN) dev pytest tests/e2e $(ARGS)
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)

@@ -25,6 +25,11 @@ NEEDED: Final = (
     SystemPackage("python3-venv", importlib.util.find_spec("ensurepip") is None, "makes the environments"),
     SystemPackage("strace", shutil.which("strace") is None, "counts syncs and traces writes of the journal"),
     SystemPackage("gcc", shutil.which("gcc") is None, "builds the shim that makes system calls fail"),
+    SystemPackage(
+        "chromium",
+        not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+        "opens the pages of the inbox as people do",
+    ),
     SystemPackage("libc6-dev", not Path("/usr/include/stdio.h").exists(), "headers for that shim"),
 )
 

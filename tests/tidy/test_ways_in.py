@@ -12,6 +12,7 @@ TARGETS = {
     "help",
     "demo",
     "test",
+    "e2e",
     "check",
     "bench",
     "sim",

@@ -71,7 +71,12 @@ async def ask(
 
 def answer_post(run: str, step: str, answer: Answered) -> Post:
     """The ledger entry that an answer is; only the first one for a question is kept."""
-    return Post(stream("question", run, step), _FIRST, msgspec.json.encode(answer))
+    return Post(question_stream(run, step), _FIRST, msgspec.json.encode(answer))
+
+
+def question_stream(run: str, step: str) -> str:
+    """The ledger stream that holds the answer to a question, once there is one."""
+    return stream("question", run, step)
 
 
 def _put(instance: Instance, name: str, asked: r.QuestionAsked, wanted: Wanted) -> None:
@@ -93,7 +98,7 @@ def _same(instance: Instance, name: str, question: Question) -> None:
 async def _answered(instance: Instance, name: str) -> bool:
     """Record the answer, or what the deadline says, if there is either."""
     journal, asked = instance.engine.journal, instance.history.questions[name]
-    entries = await journal.entries(stream("question", instance.run, name))
+    entries = await journal.entries(question_stream(instance.run, name))
     first = next(iter(entries), None)
     if first is None and asked.until and instance.engine.seams.clock.wall_ms() >= asked.until:
         first = await journal.post(answer_post(instance.run, name, _late(asked)))

@@ -46,6 +46,16 @@ def checked_asked(history: RunHistory, operation: OperationState) -> None:
         raise _asks_nothing(f"{history.run}/{operation.step}", operation)
 
 
+def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int) -> None:
+    """Refuse a yes to what nobody answered in time, also where the run has not noticed yet. Raises `UsageError`."""
+    if operation.wants_approval and operation.asked_too_long(now_ms):
+        raise UsageError(
+            f"the time to answer about {history.run}/{operation.step} is over",
+            known="nothing was sent; what happens now is for the run to do",
+            next_step=f"holdfast resume {history.run}",
+        )
+
+
 def _asks_nothing(name: str, operation: OperationState) -> UsageError:
     said = f"was answered, and is {operation.phase}" if operation.asks else f"is {operation.phase}"
     return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")

@@ -27,6 +27,7 @@ from holdfast.interfaces.approving import (
     approval_of,
     asked_about,
     checked_asked,
+    checked_in_time,
     checked_lasts,
     checked_other,
     edit_of,
@@ -171,9 +172,11 @@ class Service:
     async def _asked(self, operation: str, by: str, *, yes: bool = False) -> tuple[RunHistory, OperationState]:
         run, step = split_operation_id(operation)
         history = await self.history(run)
+        asked = asked_about(history, step, by)
         if yes:
             checked_other(history, by)
-        return history, asked_about(history, step, by)
+            checked_in_time(history, asked, self._engine.seams.clock.wall_ms())
+        return history, asked
 
     def _granted(self, by: str, note: str, lasts: timedelta) -> Granted:
         """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""

@@ -122,7 +122,7 @@ def _gated(case: Case) -> Move | None:
         return judged
     if operation.asks and situation.asks not in {"", operation.asks}:
         return Gate("what a person was asked about has changed")
-    if 0 < operation.asks_until <= case.now.wall and operation.on_expiry != "hold":
+    if operation.asked_too_long(case.now.wall):
         return _expired(operation)
     return Wait("a person is asked", why="person", until_woken=True)
 

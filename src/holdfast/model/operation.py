@@ -174,6 +174,10 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         """Whether a person is asked now to approve it; once approved and then unknown, it is asked about otherwise."""
         return self.phase == "gated" and bool(self.asks)
 
+    def asked_too_long(self, wall_ms: int) -> bool:
+        """Whether the time to say yes is over; where the question is held open, it never is."""
+        return 0 < self.asks_until <= wall_ms and self.on_expiry != "hold"
+
     @property
     def edits(self) -> bool:
         """Whether a person changed what code called with: only the record holds what will be sent."""

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
 from holdfast.model import records as r
@@ -52,7 +53,15 @@ def split_item(item: str) -> tuple[str, str]:
 async def asked(looking: Looking, item: str) -> Asked:
     """What this item asks. Raises `UnknownRun`, or `UsageError` where nobody was ever asked that."""
     run, step = split_item(item)
-    return asked_in(await looking.history(run), step)
+    return await as_answered(looking, asked_in(await looking.history(run), step))
+
+
+async def as_answered(looking: Looking, about: Asked) -> Asked:
+    """The same, closed where a question has its answer in the ledger already, and the run has not come back to it."""
+    if about.kind != "question" or not about.open:
+        return about
+    given = await looking.journal.entries(question_stream(about.run, about.step))
+    return replace(about, open=not given)
 
 
 def asked_in(history: RunHistory, step: str) -> Asked:

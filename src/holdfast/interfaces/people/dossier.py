@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.interfaces.contracts import clauses
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.asked import Asked, asked_in, split_item
+from holdfast.interfaces.people.asked import Asked, as_answered, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
@@ -126,7 +126,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
     async for _, record in looking.records(run):
         read.add(record)
     history = read.history
-    about = asked_in(history, step)
+    about = await as_answered(looking, asked_in(history, step))
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.started.agent) if history.started is not None else ""

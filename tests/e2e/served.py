@@ -1,0 +1,124 @@
+"""The web face as a browser meets it: a real server on loopback, over a journal on the disk, with a clock to move."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import uvicorn
+
+from holdfast import Holdfast
+from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemRng
+from holdfast.errors import RunSuspended
+from holdfast.interfaces.accounts.book import AccountNote
+from holdfast.interfaces.accounts.entrance import Entrance
+from holdfast.interfaces.accounts.guard import SERVER
+from holdfast.interfaces.accounts.passwords import Passwords
+from holdfast.interfaces.accounts.roles import Grant
+from holdfast.interfaces.accounts.site import loopback
+from holdfast.interfaces.web.app import web
+from tests.unit.interfaces.accounts.keeping import Counting
+
+T = TypeVar("T")
+PASSWORD = "correct horse battery"
+
+
+class MovableClock:
+    """The machine's clock, some way ahead."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Served:
+    """A server in a thread of its own: the browser's driver needs this one."""
+
+    def __init__(self, path: Path, agents: list[Any]) -> None:
+        self.clock = MovableClock()
+        self.address = ""
+        self._path, self._agents = path, agents
+        self._loop = asyncio.new_event_loop()
+        self._ready: Future[None] = Future()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.result(timeout=30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+
+    def do(self, what: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
+        """Let something happen in the server's process."""
+        return asyncio.run_coroutine_threadsafe(what(self.app), self._loop).result(timeout=30)
+
+    def begin(self, agent: Any, given: Any) -> None:
+        """Start a run that will ask somebody."""
+
+        async def until_it_asks(app: Holdfast) -> None:
+            try:
+                await app.run(agent, given)
+            except RunSuspended:
+                return
+            raise AssertionError("nobody was asked")
+
+        self.do(until_it_asks)
+
+    def go_on(self, run: str) -> Any:
+        return self.do(lambda app: app.resume(run))
+
+    def records(self, run: str) -> list[Any]:
+        async def read(app: Holdfast) -> list[Any]:
+            return [record async for _, record in app.service.looking.records(run)]
+
+        return self.do(read)
+
+    def person(self, name: str, *grants: Grant) -> None:
+        """An account with a password."""
+
+        async def add(_: Holdfast) -> None:
+            await self.entrance.accounts.add(name, grants or [Grant("admin")], by="root")
+            hashed = Passwords(Counting()).hashed(PASSWORD, name)
+            await self.entrance.accounts.change(name, AccountNote("password", "root", hash=hashed))
+
+        self.do(add)
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+            raise
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        seams = Seams(self.clock, SystemRng(), DaemonThreads(), NoCrash())
+        with socket.create_server(("127.0.0.1", 0)) as place:
+            port = place.getsockname()[1]
+            async with Holdfast(self._path, agents=self._agents, seams=seams, recover=False) as self.app:
+                self.entrance = Entrance(self.app.engine, Passwords(Counting()))
+                guarded = web(self.app.service, self.entrance, loopback(port))
+                server = uvicorn.Server(uvicorn.Config(guarded, lifespan="off", log_config=None, **SERVER))
+                serving = asyncio.create_task(server.serve(sockets=[place]))
+                self.address = f"http://127.0.0.1:{port}"
+                self._ready.set_result(None)
+                await self._over.wait()
+                server.should_exit = True
+                await serving
