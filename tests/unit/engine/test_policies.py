@@ -9,6 +9,7 @@ import pytest
 from holdfast import Holdfast, Run, TransactionAborted, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.explaining import explain
+from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
@@ -203,6 +204,18 @@ async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
         assert found.rule == "a person is asked"
     notes = [note for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
     assert f"a person is asked, by the rule 'default' of {found.policy.version}" in [one.text for one in notes]
+
+
+@virtual
+async def test_whoever_is_asked_is_shown_the_rule_and_what_the_policy_knew(lab: Lab):
+    async with lab.app(
+        desk := refunds(lab), policy=policy(Rule("middle", "amount >= 50", "two", queue="money"))
+    ) as app:
+        await asked(app, desk)
+        found = await dossier(app.service, REFUND)
+    assert "middle" in found.why
+    assert "desk@" in found.why
+    assert any(line.startswith("the policy knew:") and "amount 90" in line for line in found.evidence)
 
 
 @virtual

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.interfaces.contracts import clauses
+from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.asked import Asked, as_answered, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
@@ -18,7 +19,7 @@ from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
 from holdfast.interfaces.people.standing import list_standing
 from holdfast.interfaces.service import Service
-from holdfast.interfaces.telling import end_text, moment, stored, verdict_text
+from holdfast.interfaces.telling import end_text, moment, ruling_text, stored, verdict_text
 from holdfast.interfaces.undoing import contract_of
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -134,6 +135,8 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
     before = read.records[: read.begun] if read.begun else read.records
     thoughts = _thoughts(before)
     sure = [one.confidence for one in thoughts if one.confidence is not None]
+    if operation is not None and operation.intent.confidence is not None:
+        sure.append(operation.intent.confidence)  # what the policy went by
     contract = contract_of(history, operation) if operation is not None else None
     asks, why = _question(about)
     listed = exit_of(step) if isinstance(subject, Transaction) else step
@@ -184,6 +187,8 @@ def _question(about: Asked) -> tuple[str, str]:
     """What is asked, and the rule or the reason behind it."""
     match about.subject:
         case OperationState() as operation:
+            if about.kind == "approval" and operation.ruling is not None:
+                return question_of(operation), ruling_text(operation.ruling, operation.policy)
             return question_of(operation), operation.rule
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks"
@@ -220,6 +225,8 @@ def _evidence(about: Asked, records: Sequence[r.Record]) -> tuple[str, ...]:
     found: list[str] = []
     if isinstance(about.subject, OperationState):
         operation = about.subject
+        if operation.judged_by is not None:
+            found.append(f"the policy knew: {facts_text(operation.judged_by)}")
         if operation.observed != r.NOTHING:
             found.append(f"it relies on: {stored(operation.observed)}")
         found.extend(
