@@ -12,6 +12,7 @@ from holdfast.engine.editing import edited_intent
 from holdfast.engine.ends import clean
 from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
+from holdfast.journal.port import Entry
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 
@@ -26,6 +27,11 @@ class Codes(msgspec.Struct, frozen=True):
 
     tools: Mapping[str, ToolCode]
     secret: bytes
+
+
+def came_late(operation: OperationState, word: Entry) -> bool:
+    """Whether the time for an answer was over when this word came into the ledger, whoever has looked since."""
+    return operation.on_expiry != "hold" and 0 < operation.asks_until <= word.at_ms
 
 
 def verdict_of(operation: OperationState, record: Verdict, codes: Codes) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, verdict_of
+from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, verdict_of
 from holdfast.engine.arriving import receive
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
@@ -82,6 +82,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return (replace(applied, note=f"refused: {record.step} is {state}"),)
     if isinstance(record, r.LateReport):
         return _reported(operation, record, applied, entry, codes)
+    if isinstance(record, VERDICTS) and came_late(operation, entry):
+        return (replace(applied, note=f"refused: the time for an answer about {record.step} was over"),)
     if history.started is not None and isinstance(record, YES) and record.by == history.started.by:
         return (replace(applied, note=f"refused: {record.by} asked for this run"),)
     if isinstance(record, YES) and operation.asked_too_long(entry.at_ms):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.engine.approvals import Codes
+from holdfast.engine.approvals import Codes, came_late
 from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward
 from holdfast.engine.commands import (
     Command,
@@ -191,13 +191,17 @@ class Service:
         run = history.run
         voice = command.by if asked.asks_people > 1 else ""
         key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}"
-        if asked.phase == "gated" and await self._first(run, command, key) is None:
-            return await self._apply(run)
-        if asked.phase != "gated":  # it was answered: this word changes nothing, and it is on record that it was said
-            await self._post(run, command, "")
-        await self._apply(run)
-        checked_asked(history, (await self.operation(f"{run}/{asked.step}"))[1])
-        raise UsageError(f"{run}/{asked.step} was answered before", next_step=f"holdfast why {run}/{asked.step}")
+        # What was answered is not answered again under its key: that this was said is on record all the same.
+        entry = await self._post(run, command, key if asked.phase == "gated" else "")
+        if not entry.fresh:
+            await self._second(run, command, entry)
+        applied, name = await self._apply(run), f"{run}/{asked.step}"
+        if entry.fresh and asked.phase == "gated":
+            if came_late(asked, entry):
+                raise UsageError(f"the time for an answer about {name} was over", next_step=f"holdfast resume {run}")
+            return applied
+        checked_asked(history, (await self.operation(name))[1])
+        raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
         """Call the run off: nothing more is sent; what is unsent is cancelled."""
@@ -364,8 +368,10 @@ class Service:
     async def _first(self, run: str, command: Command, key: str) -> Command | None:
         """Post a word that is final under `key`: None, or the word that came first. Then this one is only on record."""
         entry = await self._post(run, command, key)
-        if entry.fresh:
-            return None
+        return None if entry.fresh else await self._second(run, command, entry)
+
+    async def _second(self, run: str, command: Command, entry: Entry) -> Command:
+        """Put a word on record that came second, and give the one that came first."""
         first = msgspec.json.decode(entry.body, type=Command)
         await self._post(run, msgspec.structs.replace(command, after=first.by), "")
         return first

@@ -9,6 +9,7 @@ import pytest
 from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
 from holdfast.errors import ArgumentError, Declined, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.model import records as r
@@ -129,6 +130,24 @@ async def test_an_edit_that_was_not_used_in_time_is_asked_about_again(lab: Lab):
         await app.service.unpause_tool("refund", by="ops")
         await asked(app, desk)
         assert lab.sent == []
+
+
+@pytest.mark.parametrize("given", [a.Edit({"cents": 7000}), a.StandIn("cash"), a.Approve(), a.Decline()])
+@virtual
+async def test_an_answer_that_comes_when_its_time_is_over_is_refused_and_on_record(lab: Lab, given: Any):
+    """The click falls after the deadline, and before anybody has looked: nobody learns of a yes that counts for nothing."""
+    desk = desk_of(lab, gate=Gate("cents > 5000", within=HOUR))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await lab.pass_time(hours=1)
+        with pytest.raises(UsageError, match="the time for an answer about r-ann/refund#1 was over"):
+            await a.answer(app.service, REFUND, given, by="bea")
+        with pytest.raises(UsageError, match="the time for an answer"):
+            await answer_all(app.service, [OneOf(REFUND, given)], by="bea")
+        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
+    assert lab.sent == []
+    (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
+    assert note == "refused: the time for an answer about refund#1 was over"
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,15 @@ class OneOf(msgspec.Struct, frozen=True):
 class _Collected:
     """Keeps the words, and lets no run have them yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
         self.posts: list[Post] = []
         self.runs: dict[str, str] = {}
 
     async def post(self, post: Post) -> Entry:
         """Not in the ledger yet."""
         self.posts.append(post)
-        return Entry(0, post.stream, post.key, post.body, 0)
+        return Entry(0, post.stream, post.key, post.body, self._now_ms)
 
     async def apply(self, run: str, answered: str) -> Applied:
         """Only noted."""
@@ -53,7 +54,7 @@ async def answer_all(service: Service, answers: Sequence[OneOf], *, by: str) -> 
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
-    words = _Collected()
+    words = _Collected(service.engine.seams.clock.wall_ms())
     draft = Service(service.engine, words)
     for one in answers:
         try:

@@ -14,6 +14,7 @@ from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.looking import Looking, Told
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import Dossier, dossier
 from holdfast.interfaces.people.handing import handed
 from holdfast.interfaces.service import Service
@@ -80,7 +81,7 @@ class Desk:
         """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does."""
         for item, shown in items:
             await self._judged(who, item, given, shown)
-        return [await a.answer(self.service, item, given, by=who.name, shown=shown) for item, shown in items]
+        return await answer_all(self.service, [OneOf(item, given, shown) for item, shown in items], by=who.name)
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)

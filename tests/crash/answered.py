@@ -1,0 +1,95 @@
+"""Drives runs that ask people, and gives every kind of answer, in processes that die.
+
+A plan is one JSON line, `[what, journal, point, number]`: `drive` goes on with both runs, the name of an answer gives
+it. The child kills itself with SIGKILL at the n-th time that it comes by that point. What was paid stands in a file.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast import Holdfast, Run, agent, tool
+from holdfast.engine.seams import system_seams
+from holdfast.errors import Declined, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
+from holdfast.model.standing import Standing
+from tests.crash.approved import note
+from tests.crash.forks import serve
+from tests.crash.points import Points, WatchedJournal
+
+NAMES = ("ann", "bob")
+ITEMS = [f"refund-{name}/pay#1" for name in NAMES]
+LATER = 4_000_000_000_000
+ANSWERS = {
+    "edit": a.Edit({"cents": 7000}),
+    "stand_in": a.StandIn("by hand"),
+    "ask_back": a.AskBack("why?"),
+    "decline": a.Decline("no"),
+}
+
+
+@tool(gate="cents > 5000")
+async def pay(cents: int) -> str:
+    note(cents)
+    return f"paid {cents}"
+
+
+@agent(run_id="refund-{name}", tools=[pay])
+async def desk(run: Run, name: str) -> str:
+    try:
+        return await pay(9000)
+    except Declined as no:
+        return f"{no.code}: {no.message}"
+
+
+async def drive(app: Holdfast) -> str:
+    """Both runs, as far as they come, and how often the permission was used."""
+    heard: list[str] = []
+    for name in NAMES:
+        try:
+            heard.append(await app.run(desk, name))
+        except RunSuspended as waits:
+            heard.append(f"waits: {waits.message}")
+    used = [one.spent.times for one in await list_standing(app.service.looking, 0)]
+    return json.dumps([heard, used])
+
+
+async def answer(app: Holdfast, what: str) -> str:
+    """One answer to the first run, one to both, or a permission given or ended; what the person is told."""
+    try:
+        if what == "both":
+            await answer_all(app.service, [OneOf(item, a.Approve()) for item in ITEMS], by="bea")
+        elif what == "allow":
+            await add_standing(app.engine, Standing("", "pay", "bea", LATER, times=1))
+        elif what == "revoke":
+            (one,) = await list_standing(app.service.looking, 0)
+            await revoke_standing(app.engine, one.standing.id, by="bea")
+        else:
+            await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
+    except UsageError as told:
+        return told.message
+    return "said"
+
+
+async def live(what: str, journal: str, points: Points) -> str:
+    """One life."""
+    seams = replace(system_seams(), crash=points)
+    async with Holdfast(WatchedJournal(journal, points), agents=[desk], seams=seams, recover=False) as app:
+        return await (drive(app) if what == "drive" else answer(app, what))
+
+
+def child(what: str, journal: str, point: str, number: int) -> None:
+    """Live, and leave what was heard and which points were reached in a file."""
+    os.environ["PAID"] = journal + ".paid"
+    points = Points((point, number) if point else None)
+    heard = asyncio.run(live(what, journal, points))
+    Path(journal + ".heard").write_text(json.dumps([heard, points.reached_so_far]))
+
+
+if __name__ == "__main__":
+    serve(child)
