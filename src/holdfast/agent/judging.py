@@ -17,6 +17,7 @@ from holdfast.policies import milliseconds
 _QUEUE: Final = re.compile(r"\bqueue\b")
 _HISTORY: Final = re.compile(r"\bhistory\b")
 _MEMBER: Final = re.compile(r"\b(history|queue)\s*\.\s*([A-Za-z_]\w*)")
+_FEW: Final = 80
 _WHOLE: Final = re.compile(r"/\s*\d+(?![\d.])")
 
 
@@ -53,13 +54,30 @@ class Judge:
 
     def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
         """What it says. Total: what cannot be judged is asked."""
-        return choose(self.policy, facts.values(arguments), holds, draw)
+        return choose(self.policy, facts.values(arguments), _holds, draw)
 
     def _value(self, text: str | None, arguments: Mapping[str, Any]) -> object:
         try:
             return None if text is None else value_of(text, {"arguments": arguments})
         except ConditionError:
             return None
+
+
+def _holds(text: str, values: Mapping[str, Any]) -> bool:
+    """As `holds`. Raises `ValueError` with the reason in a few words: people read it in a question."""
+    try:
+        return holds(text, values)
+    except ConditionError as error:
+        missing = [name for name in VARIABLES if values[name] is None and re.search(rf"\b{name}\b", text)]
+        if missing:
+            raise ValueError(f"nobody knows its {' and '.join(missing)}") from error
+        reason = str(error.__cause__ or error)
+        told = (
+            "it mixes kinds of values"
+            if "overload" in reason or "Unsupported" in reason
+            else " ".join(reason.split())[:_FEW]
+        )
+        raise ValueError(f"{told} (its condition has no answer here)") from error
 
 
 # --- what is wrong with a policy --------------------------------------------------------------------------------

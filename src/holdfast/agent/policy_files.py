@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from holdfast.agent.judging import Judge, PolicyError
+from holdfast.agent.judging import Judge, PolicyError, faults_of
 from holdfast.errors import UsageError
-from holdfast.model.policy import Policy, Rule
+from holdfast.model.policy import OnExpiry, Policy, Rule, Word
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_CHOICES: Final = {"then": get_args(Word), "default": get_args(Word), "on_expiry": get_args(OnExpiry)}
 _FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
@@ -51,6 +53,8 @@ def read_policy(path: Path) -> Policy:
             return msgspec.convert(whole, Policy)
     except msgspec.ValidationError as error:
         faults.append(_worded(error))
+    with contextlib.suppress(ValueError):  # what is wrong with the rules that can be read is told as well
+        faults.extend(faults_of(Policy(path.stem, tuple(rules), busy="false", subjects={"": "''"})))
     raise PolicyError(str(path), tuple(faults))
 
 
@@ -89,12 +93,15 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
             plain["when"] = "true" if plain["when"] else "false"  # YAML takes the condition for its own word
         if "within" in plain:
             plain["within"] = _span(plain["within"], f"{where}within", faults)
-        if len(faults) > before:
-            continue
         try:
-            yield msgspec.convert(plain, Rule)
+            rule = msgspec.convert(
+                {name: value for name, value in plain.items() if name in Rule.__struct_fields__}, Rule
+            )
+            if len(faults) == before:
+                yield rule
         except msgspec.ValidationError as error:
-            faults.append(where + _worded(error))
+            if not str(error).startswith("Object missing"):
+                faults.append(where + _worded(error))
 
 
 def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iterator[str]:
@@ -110,18 +117,18 @@ def _span(given: object, where: str, faults: list[str]) -> timedelta:
     found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
     if found is None:
         faults.append(f"{where}: {given!r} is no duration; write 30m, 4h or 2d")
-        return timedelta(0)
+        return timedelta(seconds=1)  # it is refused; what is judged after it should not stumble over this
     return timedelta(**{_UNITS[found[2]]: float(found[1])})
 
 
 def _worded(error: msgspec.ValidationError) -> str:
     """The field first, then what is wrong with it."""
     found = _FIELD.fullmatch(str(error))
-    return f"{found['field']}: {found['why']}" if found is not None and found["field"] else _without_path(str(error))
-
-
-def _without_path(text: str) -> str:
-    return text.removesuffix(" - at `$`")
+    if found is None or not found["field"]:
+        return str(error).removesuffix(" - at `$`")
+    words = _CHOICES.get(found["field"])
+    known = f"; there are: {', '.join(words)}" if words and "enum" in found["why"] else ""
+    return f"{found['field']}: {found['why']}{known}"
 
 
 def _kind(value: object) -> str:

@@ -34,7 +34,7 @@ def past_of(deeds: Iterable[Deed], since_ms: int) -> Past:
     found = [deed for deed in deeds if deed.at >= since_ms]
     sent = [deed for deed in found if deed.word == "sent"]
     approved, declined = (sum(deed.word == word for deed in found) for word in ("approved", "declined"))
-    return Past(len(sent), sum(deed.amount for deed in sent), approved, declined)
+    return Past(len(sent), sum((deed.amount for deed in sent), 0.0), approved, declined)
 
 
 def deed_of(facts: Facts | None, word: Literal["sent", "approved", "declined"], operation: str, at: int) -> Deed | None:

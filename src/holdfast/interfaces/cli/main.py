@@ -21,7 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "show": ("reading", "Show the timeline of a run, or its state at a step."),
     "why": ("reading", "Explain what is known about one operation."),
     "plan": ("planning", "Look at a plan before it runs: show, check, dry-run, schema."),
-    "policy": ("policies", "Look at an escalation policy: show, check, test."),
+    "policy": ("policies", "Look at an escalation policy: show, check, test, dry-run."),
     "resolve": ("ordering", "Say what happened to an operation that no rule could decide."),
     "transaction": ("undoing", "Decide about a parked transaction, or call one off."),
     "undo": ("undoing", "Undo a finished run: compensate what it did."),

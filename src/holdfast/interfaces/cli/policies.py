@@ -17,25 +17,34 @@ from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DONE, FAILED, USAGE
 from holdfast.interfaces.cli.words import count, duration
 from holdfast.interfaces.judging import Tried, cases_in, tried
+from holdfast.interfaces.rehearsing import Rehearsal, rehearse
 from holdfast.model.policy import Policy, Rule
 from holdfast.policies import milliseconds
 
-_WORDS: Final = ("show", "check", "test")
-_FILES: Final = {"show": 1, "check": 1, "test": 2}
+_WORDS: Final = ("show", "check", "test", "dry-run")
+_FILES: Final = {"show": 1, "check": 1, "test": 2, "dry-run": 1}
+_LISTED: Final = 20
 
 
 @command(
     "policy",
-    examples=("holdfast policy show", "holdfast policy check rules.yaml", "holdfast policy test cases.yaml rules.yaml"),
+    examples=(
+        "holdfast policy show",
+        "holdfast policy check rules.yaml",
+        "holdfast policy test cases.yaml rules.yaml",
+        "holdfast policy dry-run rules.yaml",
+    ),
 )
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
-def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
+async def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
     """Look at the escalation policy in FILE, or at the one of this project.
 
     `show` says what each rule does, `check` only what is wrong with it. `test`
     judges the CASES of a YAML file and compares; the exit status is 1 where one is
-    missed. Nothing is written or recorded.
+    missed. `dry-run` judges everything that the journal holds, and says how often
+    people would have been asked, and which of their overrides it would have missed.
+    Nothing is written or recorded.
     """
     if len(names) > _FILES[what]:
         raise UsageError(f"holdfast policy {what} takes no {names[-1]!r}")
@@ -44,7 +53,11 @@ def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
     path = _path(names[0] if names else None)
     if what == "check":
         return _check(call.screen, path)
-    _show(call.screen, load_policy(path))
+    if what == "dry-run":
+        async with call.looking() as looking:
+            _tell(call.screen, await rehearse(looking, load_policy(path)))
+    else:
+        _show(call.screen, load_policy(path))
     return DONE
 
 
@@ -149,3 +162,35 @@ def _show_tried(screen: Screen, one: Tried) -> None:
         screen.line((f"   expected {one.expect}", "red"))
     if one.why:
         screen.line((f"   it could not be judged: {one.why}", "yellow"))
+
+
+# --- dry-run ------------------------------------------------------------------------------------------------------
+
+
+def _tell(screen: Screen, found: Rehearsal) -> None:
+    if screen.as_json:
+        screen.document(found)
+        return
+    screen.line((found.version, "bold"), f"  over {count(found.operations, 'write')} of {count(found.runs, 'run')}")
+    if not found.operations:
+        return
+    rows = [
+        (phrase(f"  {rule}"), phrase(", ".join(f"{word} {number}" for word, number in sorted(words.items()))))
+        for rule, words in found.rules.items()
+    ]
+    screen.show(grid(rows))
+    screen.line("")
+    missed = count(len(found.missed), "override")
+    screen.line(
+        f"It would have asked {count(found.asks_now, 'time')} instead of {found.asked_then},"
+        f" refused {found.refuses_now}, and missed {missed} of {found.overrides}."
+    )
+    for one in found.missed[:_LISTED]:
+        screen.line(
+            (f"  {one.operation}", "yellow"), f"  {one.override} by {one.by}, and it says {one.word}: {one.rule}"
+        )
+    if len(found.missed) > _LISTED:
+        screen.line(f"  ... and {len(found.missed) - _LISTED} more: --json has all")
+    if found.unjudged:
+        what = "what was recorded" if found.unjudged == 1 else "what was recorded of them"
+        screen.line((f"{found.unjudged} could not be judged by {what}, and count as asked.", "dim"))
