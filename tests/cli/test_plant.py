@@ -43,3 +43,10 @@ def test_a_line_that_is_no_case_is_named(desk: Lab):
     said = desk("plant", "odd.jsonl")
     assert said.status == 2
     assert "line 2" in said.remarks
+
+
+def test_who_answers_is_told(desk: Lab):
+    [item] = desk("plant", "bad.jsonl", "--rate", "0.5", "--json").json["items"]
+    said = desk("answer", item, "no", "--by", "bea")
+    assert "This one was planted, and you caught it: nobody bought anything. Nothing was sent." in said.words
+    assert "Next:" not in said.words

@@ -16,9 +16,11 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
 from holdfast.model.ids import operation_id
+from holdfast.model.looks import Traits
 from holdfast.model.operation import OperationState
 from holdfast.model.plain import plain_arguments
 from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Past, Ruling, asked_before, chance
+from holdfast.model.shadow import Left, asked_afterwards, shadow_stream
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight
@@ -73,7 +75,17 @@ async def judge(flight: Flight) -> None:
         **msgspec.structs.asdict(ruling),
         **instance.stamp(),
     )
-    await flight.note(*first, record, ride=True)
+    await flight.note(*first, record, ride=True, posts=_looked_at(flight, ruling, facts))
+
+
+def _looked_at(flight: Flight, ruling: Ruling, facts: Facts) -> tuple[Post, ...]:
+    """Where it was drawn for a look afterwards, that is on record with the ruling."""
+    if not ruling.shadow:
+        return ()
+    run, step, intent = flight.instance.run, flight.step, flight.operation.intent
+    traits = Traits(intent.tool, facts.agent, facts.confidence, facts.amount, ruling.stratum, ruling.rule)
+    left = Left(run, step, asked_afterwards(intent.tool, bytes(intent.arguments).decode()), traits)
+    return (Post(shadow_stream(run, step), "", msgspec.json.encode(left)),)
 
 
 async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from holdfast.model.intervals import Share, corrected, median, share, weighted
-from holdfast.model.looks import Kind, Look, Passed, groups_of, known_wrong, last_words, weights
+from holdfast.model.looks import Kind, Look, Passed, groups_of, is_drawn, known_wrong, last_words, weights
 from holdfast.model.reliability import Reliability, reliability
 from holdfast.model.reliability import Said as Stated
 
@@ -27,13 +27,15 @@ class Group(msgspec.Struct, frozen=True):
 class Figures(msgspec.Struct, frozen=True):
     """What people found. `since_ms`: looks from that wall clock on; `passed`: operations that left without a person.
 
-    `overrides` is of what people looked at. `wrong` is of everything that was decided, what left unseen included:
-    samples and shadow reviews stand for it, and what people miss is put back where planted cases say how much that is.
+    `overrides` is of what people looked at. `wrong` is of what was decided, with what left unseen: samples and shadow
+    reviews stand for it, and what people miss is put back where planted cases say how much that is. `unseen` of those
+    that left have nothing that stands for them: `wrong` says nothing about these.
     """
 
     since_ms: int
     looks: int
     passed: int
+    unseen: int
     undone: int
     expired: int
     overrides: Share
@@ -60,6 +62,7 @@ def figures(looks: Sequence[Look], passed: Sequence[Passed], since_ms: int = 0) 
         since_ms=since_ms,
         looks=len(judged),
         passed=len(passed),
+        unseen=unseen_of(decided, passed),
         undone=sum(one.undone for one in passed),
         expired=sum(one.said == "expired" for one in looks),
         overrides=share(sum(one.overridden for one in decided), len(decided)),
@@ -71,6 +74,12 @@ def figures(looks: Sequence[Look], passed: Sequence[Passed], since_ms: int = 0) 
         by_reviewer=_grouped(judged, "reviewer"),
         confidence=reliability(_stated(decided, undone, stands_for)),
     )
+
+
+def unseen_of(decided: Iterable[Look], passed: Iterable[Passed]) -> int:
+    """How many left that nothing stands for: nothing was drawn from their stratum, and nobody undid them."""
+    drawn = {one.traits.stratum for one in decided if is_drawn(one)}
+    return sum(not one.undone and one.traits.stratum not in drawn for one in passed)
 
 
 def caught_of(looks: Iterable[Look]) -> Share:

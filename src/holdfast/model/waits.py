@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from holdfast.model.operation import OperationState
 
-Item = Literal["approval", "question", "review", "handoff"]
+Item = Literal["approval", "question", "review", "handoff", "shadow"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
                                  "handoff": "handoff"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""

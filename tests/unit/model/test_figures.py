@@ -70,6 +70,8 @@ def test_a_sample_stands_for_its_stratum():
     assert found.overrides.rate == pytest.approx(29 / 70), "of what people saw"
     assert found.wrong.rate == pytest.approx((20 + 25) / 150), "of everything"
     assert found.wrong.of < 70, "and no more certain than what was seen"
+    assert found.unseen == 0
+    assert figures([*sampled, *asked], [*passed(80), *passed(5, "sure")]).unseen == 5, "nothing stands for these"
 
 
 def test_shadow_reviews_and_samples_of_one_stratum_are_one_sample():

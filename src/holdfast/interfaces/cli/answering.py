@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.cli.apps import AnyTool, tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.dossiers import show_dossier
@@ -22,6 +23,7 @@ from holdfast.interfaces.people.items import Wanted, items
 from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import QuestionAsked
+from holdfast.model.shadow import SHADOW
 
 _WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -108,7 +110,7 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
     async with call.serving(tools) as service:
         given = await _answer_of(service, item, value, meant)
         applied = await a.answer(service, item, given, by=by, shown=shown)
-    _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied.lacks)
+    _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied)
 
 
 async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
@@ -131,9 +133,21 @@ async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.
         return a.Reply(now.subject.question.read(value))
     if now.kind == "review":
         raise UsageError(f"{item} is a review", next_step=f"holdfast resolve {item} --happened | --did-not-happen")
+    if now.kind == "shadow":
+        return _afterwards(value, meant.why)
     if value.strip().lower() not in _WORDS:
         raise UsageError(f"{value!r} answers no approval", known="an approval is answered by yes or no")
     return a.Approve(meant.why, meant.hours) if _WORDS[value.strip().lower()] else a.Decline(meant.why)
+
+
+def _afterwards(value: str, why: str) -> a.Answer:
+    match value.strip().lower():
+        case "right":
+            return a.Right(why)
+        case "wrong":
+            return a.Wrong(why)
+        case _:
+            raise UsageError(f"{value!r} answers no look afterwards", known="it was right or wrong")
 
 
 def _shown(given: a.Answer) -> str | int | float | bool:
@@ -146,16 +160,19 @@ def _shown(given: a.Answer) -> str | int | float | bool:
             return str(type(given).__struct_config__.tag)
 
 
-def _tell(call: Call, done: Given, lacks: str) -> None:
+def _tell(call: Call, done: Given, applied: Applied) -> None:
     if call.screen.as_json:
         call.screen.document(done)
         return
-    if lacks:
-        call.screen.line(f"Recorded. It is checked and applied where the code of {lacks} is.")
+    if applied.lacks:
+        call.screen.line(f"Recorded. It is checked and applied where the code of {applied.lacks} is.")
     else:
         shown = ("yes" if done.answer else "no") if isinstance(done.answer, bool) else done.answer
         call.screen.line(f"{done.question} is answered: {shown}, on the word of {done.by}.")
-    call.screen.line(("Next: ", "dim"), done.next_step)
+    if applied.at_once and applied.note:
+        call.screen.line(applied.note)
+    elif not done.question.startswith(SHADOW):
+        call.screen.line(("Next: ", "dim"), done.next_step)
 
 
 # --- several at once -----------------------------------------------------------------------------------

@@ -55,7 +55,9 @@ def _show(screen: Screen, shown: Figures, days: float) -> None:
     )
     screen.line(f"Overruled: {shown.overrides} of what people saw.")
     if shown.passed:
-        screen.line(f"Wrong: {shown.wrong} of all that was decided, samples standing for what nobody saw.")
+        screen.line(f"Wrong: {shown.wrong} of what was decided, samples standing for what nobody saw.")
+    if shown.unseen:
+        screen.line((f"Nothing is known about {shown.unseen:,} that left: nothing like them was looked at.", "yellow"))
     if shown.caught.of:
         screen.line(f"Planted cases caught: {shown.caught}.")
     for title, groups in (

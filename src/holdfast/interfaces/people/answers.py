@@ -12,11 +12,13 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.handing import Handing, handing_post
+from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
+from holdfast.model.shadow import Judged
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import Item as Kind
 
@@ -106,6 +108,18 @@ class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
     reason: str = ""
 
 
+class Right(msgspec.Struct, frozen=True, tag="right", omit_defaults=True):
+    """Afterwards: it was right that this left without a person."""
+
+    note: str = ""
+
+
+class Wrong(msgspec.Struct, frozen=True, tag="wrong", omit_defaults=True):
+    """Afterwards: it was wrong. It stands until its run is undone."""
+
+    note: str = ""
+
+
 class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
     """Somebody else answers: a person, or whoever looks at a queue."""
 
@@ -131,8 +145,9 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
 
 Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
 Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
+Afterwards: TypeAlias = Right | Wrong
 Handover: TypeAlias = Delegate | Snooze | Escalate
-Answer: TypeAlias = Verdict | Reply | TakeOver | Review | Handover
+Answer: TypeAlias = Verdict | Reply | TakeOver | Review | Afterwards | Handover
 """Every answer there is; on the wire its `type` says which."""
 
 _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
@@ -140,8 +155,15 @@ _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "question": (Reply,),
     "handoff": (Reply, TakeOver),
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
+    "shadow": (Right, Wrong),
 }
-_MEANT: Final[dict[Kind, str]] = {"approval": "an approval", "question": "a reply", "review": "a review"}
+_MEANT: Final[dict[Kind, str]] = {
+    "approval": "an approval",
+    "question": "a reply",
+    "handoff": "a handoff",
+    "review": "a review",
+    "shadow": "a look afterwards",
+}
 
 
 def words_for(kind: Kind) -> tuple[str, ...]:
@@ -170,6 +192,10 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
         return Applied(now.run, at_once=True)
     if isinstance(given, TakeOver):
         return await service.take_over(now.item, by=by, note=given.note)
+    if isinstance(given, Right | Wrong):
+        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.note)
+        next_step = await judge_afterwards(service.engine.journal, now.run, now.step, judged)
+        return Applied(now.run, at_once=True, note=next_step)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     return await _review(service, now, given, by)

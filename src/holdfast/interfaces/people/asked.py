@@ -15,6 +15,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
+from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
 from holdfast.model.transactions import WHOLE_RUN, Transaction
 from holdfast.model.waits import Item as Kind
 
@@ -44,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 def split_item(item: str) -> tuple[str, str]:
     """The run, and the step or transaction; the latter is empty where it is about the whole run."""
-    run, _, step = item.partition("/")
+    run, _, step = item.removeprefix(SHADOW).partition("/")
     if not run:
         raise UsageError(f"{item!r} is no item", next_step="name it as RUN/STEP, as `holdfast inbox` does")
     return run, step.rstrip("/")
@@ -53,7 +54,20 @@ def split_item(item: str) -> tuple[str, str]:
 async def asked(looking: Looking, item: str) -> Asked:
     """What this item asks. Raises `UnknownRun`, or `UsageError` where nobody was ever asked that."""
     run, step = split_item(item)
-    return await as_answered(looking, asked_in(await looking.history(run), step))
+    history = await looking.history(run)
+    if item.startswith(SHADOW):
+        return await _asked_afterwards(looking, history, step)
+    return await as_answered(looking, asked_in(history, step))
+
+
+async def _asked_afterwards(looking: Looking, history: RunHistory, step: str) -> Asked:
+    """A shadow review: open until somebody said whether it was right."""
+    entries = await looking.journal.entries(shadow_stream(history.run, step))
+    name, operation = shadow_item(history.run, step), history.operations.get(step)
+    if not entries or operation is None:
+        raise UsageError(f"nobody is asked about {name}", next_step="holdfast inbox lists what waits for people")
+    digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
+    return Asked(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation)
 
 
 async def as_answered(looking: Looking, about: Asked) -> Asked:

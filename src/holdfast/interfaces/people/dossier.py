@@ -13,10 +13,11 @@ import msgspec
 from holdfast.interfaces.contracts import clauses
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.asked import Asked, as_answered, asked_in, split_item
+from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
+from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.interfaces.people.standing import list_standing
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.telling import end_text, moment, ruling_text, stored, verdict_text
@@ -27,6 +28,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.planted import shown_agent
 from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import Item as Kind
 from holdfast.model.waits import answer_with, question_of
@@ -127,7 +129,10 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
     async for _, record in looking.records(run):
         read.add(record)
     history = read.history
-    about = await as_answered(looking, asked_in(history, step))
+    if item.startswith(SHADOW):
+        about = await asked(looking, item)
+    else:
+        about = await as_answered(looking, asked_in(history, step))
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.started.agent) if history.started is not None else ""
@@ -186,6 +191,10 @@ def step_of(record: r.Record) -> str:
 def _question(about: Asked) -> tuple[str, str]:
     """What is asked, and the rule or the reason behind it."""
     match about.subject:
+        case OperationState() as operation if about.kind == "shadow":
+            ruling = operation.ruling
+            asks = asked_afterwards(operation.intent.tool, bytes(operation.intent.arguments).decode())
+            return asks, "" if ruling is None else f"its rule {ruling.rule!r} let it leave"
         case OperationState() as operation:
             if about.kind == "approval" and operation.ruling is not None:
                 return question_of(operation), ruling_text(operation.ruling, operation.policy)
@@ -295,6 +304,8 @@ def _default(about: Asked) -> str:
             return "it waits for as long as the run has"
         default = about.subject.default
         return "the agent is told that nobody answered" if default is None else f"the answer is {default}"
+    if about.kind == "shadow":
+        return "nothing: it has left"
     if about.kind == "approval":
         return "it is refused, and nothing is sent" if _due(about) else "it waits for as long as the run has"
     return "it waits: only evidence or a person's word ends it"
@@ -305,5 +316,7 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
         return ()
     if isinstance(about.subject, r.QuestionAsked):
         return (answer_with(about.run, about.kind, listed),)
+    if about.kind == "shadow":
+        return (answer_afterwards(about.item),)
     sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)
     return (answer_with(about.run, "approval" if about.kind == "approval" else "person", listed, sent=sent),)

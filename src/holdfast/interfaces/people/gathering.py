@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from holdfast.engine.commands import command_stream
 from holdfast.interfaces.looking import Looking
+from holdfast.journal.port import Entry
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.looks import Kind, Look, Passed, Said, Traits
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
 from holdfast.model.planted import Ended, is_planted, shown_agent
+from holdfast.model.shadow import SAID, SHADOW, Judged, Left
 from holdfast.model.system import is_system
 from holdfast.model.transactions import WHOLE_RUN
 
@@ -43,7 +45,25 @@ async def gather(looking: Looking, since_ms: int = 0) -> Gathered:
             reading.answered_at(await _moments(looking, row.run))
         found.looks.extend(reading.looks)
         found.passed.extend(reading.passed)
+    found.looks.extend(await _afterwards(looking))
     return found
+
+
+async def _afterwards(looking: Looking) -> list[Look]:
+    """What people said about what had left already."""
+    left: dict[str, Entry] = {}
+    looks: list[Look] = []
+    for entry in await looking.journal.entries(SHADOW):
+        if entry.key == "":
+            left.setdefault(entry.stream, entry)
+        elif entry.key == SAID and entry.stream in left:
+            asked = left[entry.stream]
+            what, judged = msgspec.json.decode(asked.body, type=Left), msgspec.json.decode(entry.body, type=Judged)
+            item = operation_id(what.run, what.step)
+            looks.append(
+                Look(item, "shadow", judged.word, judged.by, asked.at_ms, entry.at_ms, len(what.asks), what.traits)
+            )
+    return looks
 
 
 async def _moments(looking: Looking, run: str) -> Mapping[int, int]:
@@ -76,9 +96,8 @@ class RunReading:
                 self._end(record)
             case r.DecisionRecorded() if record.confidence is not None:
                 self._confidence = record.confidence
-            case r.OperationParked() if record.step in self._met:
-                met = self._met[record.step]
-                met.asked_ms, met.shown = record.at, met.length + len(record.why)
+            case r.Ruled() | r.AttemptStarted() | r.OperationParked() if record.step in self._met:
+                self._go_on(self._met[record.step], record)
             case r.TransactionAborting() if record.transaction == WHOLE_RUN:
                 self._undone = True
             case (
@@ -113,6 +132,26 @@ class RunReading:
             traits = Traits(intent.tool, self._agent, self._confidence)
             self._met[step] = _Met(traits, len(bytes(intent.arguments)) + len(intent.tool))
 
+    def _go_on(self, met: _Met, record: r.Ruled | r.AttemptStarted | r.OperationParked) -> None:
+        match record:
+            case r.Ruled():
+                self._rule(met, record)
+            case r.AttemptStarted():
+                if met.automatic and not met.asked_ms:
+                    self._left.setdefault(record.step, record.at)
+            case r.OperationParked():
+                met.asked_ms, met.shown = record.at, met.length + len(record.why)
+
+    def _rule(self, met: _Met, record: r.Ruled) -> None:
+        """What a policy knew, and what it said: the facts are better than what was guessed from the decision before."""
+        facts = record.facts
+        known = met.traits if facts is None else replace(met.traits, amount=facts.amount)
+        if facts is not None and facts.confidence is not None:
+            known = replace(known, confidence=facts.confidence)
+        met.traits = replace(known, stratum=record.stratum, rule=record.rule)
+        met.sampled = record.sampled
+        met.automatic = record.word in {"auto", "sample"} and not record.sampled
+
     def _end(self, record: r.RunCompleted) -> None:
         """A planted case is over: its result says how."""
         ended = msgspec.json.decode(record.result, type=Ended)
@@ -131,7 +170,7 @@ class RunReading:
         if entry:
             self.entries[entry] = len(self.looks)
         item = operation_id(self.run, word.step)
-        self.looks.append(Look(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits))
+        self.looks.append(Look(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits, met.sampled))
 
 
 class _Met(msgspec.Struct):
@@ -141,6 +180,8 @@ class _Met(msgspec.Struct):
     length: int
     asked_ms: int = 0
     shown: int = 0
+    sampled: bool = False
+    automatic: bool = False
 
 
 def _word_of(word: Word) -> Said | None:

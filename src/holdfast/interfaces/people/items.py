@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
-from holdfast.journal.port import RunRow
+from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
+from holdfast.journal.port import Entry, RunRow
 from holdfast.model.planted import is_planted, shown_agent
+from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
@@ -67,7 +71,19 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
         for wait in waits_of(row)
         if wait.kind in PEOPLE
     ]
+    found.extend(_shadow(entry, handed, now_ms) for entry in await open_shadows(looking.journal))
     return sorted(filter(wanted.shows, found), key=_place)
+
+
+def _shadow(entry: Entry, all_of: Mapping[str, Handed], now_ms: int) -> Item:
+    """What left without a person, and was drawn for a look afterwards."""
+    left = msgspec.json.decode(entry.body, type=Left)
+    name, handed = shadow_item(left.run, left.step), all_of.get(item_stream(left.run, left.step), NOBODY)
+    return Item(
+        "shadow", name, left.run, left.traits.agent, left.asks, None, entry.at_ms,
+        (f"holdfast why {left.run}/{left.step}", answer_afterwards(name)),
+        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated, entry.at_ms,
+    )  # fmt: skip
 
 
 def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:

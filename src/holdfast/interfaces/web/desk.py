@@ -116,7 +116,7 @@ def deed_of(given: a.Answer) -> Deed:
             return "hand"
         case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon() | a.TakeOver():
             return "resolve"
-        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply():
+        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply() | a.Right() | a.Wrong():
             return "answer"
 
 

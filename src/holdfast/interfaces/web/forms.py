@@ -92,6 +92,11 @@ FORMS: Final = {
             "abandon", "Leave it open", "Leave it open", "Nobody is asked any more. A run is called off.",
             fields=(Field("reason", "Why?", "text"),),
         ),
+        Form("right", "It was right", "It was right", "Nothing changes: it has left already.", "yes", (_NOTE,)),
+        Form(
+            "wrong", "It was wrong", "It was wrong", "It is counted. What it did stands until its run is undone.", "no",
+            (_NOTE,),
+        ),
         Form(
             "take_over", "Take it over", "Take it over",
             "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_NOTE,),

@@ -1,0 +1,43 @@
+"""Shadow reviews in the ledger: which are open, and a person's word about one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
+
+
+async def open_shadows(journal: Journal) -> list[Entry]:
+    """What left and waits for a look, the oldest first."""
+    first: dict[str, Entry] = {}
+    for entry in await journal.entries(SHADOW):
+        if entry.key == SAID:
+            first.pop(entry.stream, None)
+        elif entry.key == "":
+            first.setdefault(entry.stream, entry)
+    return list(first.values())
+
+
+async def judge_afterwards(journal: Journal, run: str, step: str, judged: Judged) -> str:
+    """Put a word on record; what to do next. The first one counts. Raises `UsageError` for a second one."""
+    stream = shadow_stream(run, step)
+    entry = await journal.post(Post(stream, SAID, msgspec.json.encode(judged)))
+    if not entry.fresh:
+        first = msgspec.json.decode(entry.body, type=Judged)
+        await journal.post(Post(stream, f"late/{judged.by}", msgspec.json.encode(judged)))
+        raise UsageError(f"{run}/{step} was looked at before", known=f"{first.by} said that it was {first.word}")
+    return after(run, judged.word)
+
+
+def after(run: str, word: Word) -> str:
+    """What can be done about it."""
+    if word == "right":
+        return ""
+    return f"It stands until it is undone: holdfast undo {run}"
+
+
+def answer_afterwards(item: str) -> str:
+    """The command that answers a shadow review."""
+    return f"holdfast answer {item} right | wrong --by NAME"

@@ -1,0 +1,135 @@
+"""Shadow reviews: what left without a person is looked at afterwards, and the figures know what left and what was drawn."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import Key, Run, agent, tool
+from holdfast.errors import RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.gathering import gather
+from holdfast.interfaces.people.items import items
+from holdfast.model.figures import figures
+from holdfast.people import Policy, Rule
+from tests.unit.engine.lab import Lab, virtual
+
+POLICY = Policy(
+    "refunds",
+    rules=(
+        Rule("small", "amount < 50.0", "auto", shadow=1.0),
+        Rule("middle", "amount < 100.0", "sample", rate=0.5),
+        Rule("large", "true", "ask"),
+    ),
+    amounts={"refund": "double(arguments.cents) / 100.0"},
+)
+
+
+def desk_of(lab: Lab) -> Any:
+    @tool(idempotency=Key.forever())
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{cents}", tools=[refund])
+    async def desk(run: Run, cents: int) -> str:
+        return await refund(cents)
+
+    return desk
+
+
+async def left(app: Any, desk: Any) -> str:
+    assert await app.run(desk, 900) == "paid 900"
+    return "shadow/r-900/refund#1"
+
+
+@virtual
+async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, policy=POLICY) as app:
+        item = await left(app, desk)
+        [one] = await items(app.service.looking)
+        assert (one.kind, one.item, one.agent, one.due_ms) == ("shadow", item, "desk", None)
+        assert one.asks == 'was it right that refund {"cents":900} left without a person?'
+        assert one.answers[-1] == f"holdfast answer {item} right | wrong --by NAME"
+        shown = await dossier(app.service, item)
+        assert (shown.kind, shown.open, shown.tool, shown.why) == (
+            "shadow",
+            True,
+            "refund",
+            "its rule 'small' let it leave",
+        )
+        assert shown.default == "nothing: it has left"
+        assert lab.sent == ["refund 900"], "nobody waited for it"
+
+
+@virtual
+async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, policy=POLICY) as app:
+        item = await left(app, desk)
+        with pytest.raises(UsageError, match="it takes: right, wrong"):
+            await a.answer(app.service, item, a.Approve(), by="bea")
+        digest = (await dossier(app.service, item)).digest
+        applied = await a.answer(app.service, item, a.Wrong("twice in a week"), by="bea", shown=digest)
+        assert applied.note == "It stands until it is undone: holdfast undo r-900"
+        with pytest.raises(UsageError, match="bea said that it was wrong"):
+            await a.answer(app.service, item, a.Right(), by="carl")
+        assert await items(app.service.looking) == []
+        assert not (await dossier(app.service, item)).open
+        found = await gather(app.service.looking)
+        [look] = found.looks
+        assert (look.kind, look.said, look.by, look.traits.amount, look.traits.rule) == (
+            "shadow",
+            "wrong",
+            "bea",
+            9.0,
+            "small",
+        )
+
+
+@virtual
+async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, policy=POLICY) as app:
+        await left(app, desk)
+        asked = []
+        for cents in range(5_000, 5_040):
+            try:
+                await app.run(desk, cents)
+            except RunSuspended:
+                asked.append(cents)
+        assert 8 < len(asked) < 32, "about a half was drawn"
+        for cents in asked:
+            await app.service.decline(f"r-{cents}/refund#1", by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, 20_000)
+        await app.service.approve("r-20000/refund#1", by="bea")
+        found = await gather(app.service.looking)
+        assert len(found.passed) == 1 + 40 - len(asked)
+        assert sum(one.sampled for one in found.looks) == len(asked)
+        shown = figures(found.looks, found.passed)
+        assert shown.overrides.hits == len(asked)
+        assert shown.wrong.rate == pytest.approx(40 / 41), "the sample stands for all forty; nobody saw the first one"
+        assert shown.unseen == 1
+        assert {one.name for one in shown.by_amount} == {"10 to 100", "100 to 1000"}
+
+
+@virtual
+async def test_what_is_not_drawn_is_not_asked_about(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, policy=POLICY) as app:
+        await app.run(desk, 900)
+        with pytest.raises(UsageError, match="nobody is asked about shadow/r-900/else#1"):
+            await a.answer(app.service, "shadow/r-900/else#1", a.Right(), by="bea")
+
+
+@virtual
+async def test_an_undone_run_counts_as_wrong_without_a_look(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, policy=POLICY) as app:
+        await left(app, desk)
+        await app.service.undo("r-900", by="bea", why="the wrong customer")
+        found = await gather(app.service.looking)
+        assert [one.undone for one in found.passed] == [True]
+        assert figures(found.looks, found.passed).undone == 1
