@@ -18,6 +18,8 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.journal.port import Journal, Post
 
 PATH: Final = "/links/"
+VARIABLE: Final = "HOLDFAST_LINK_KEY"
+SHORTEST: Final = 32
 _SALT: Final = "holdfast.link.item.1"  # what a signature is for: no other text that the key signs is a link
 _USED: Final = "links/"
 _KEPT: Final = 2
@@ -118,6 +120,31 @@ def checked_base(base_url: str) -> str:
 def beside(journal: Path) -> Path:
     """Where the keys of a journal lie unless they are given: beside it, for its owner alone."""
     return journal.with_name(journal.name + ".linkkeys")
+
+
+def keys_of(journal: Journal) -> LinkKeys | None:
+    """The keys as every process finds them: in the variable HOLDFAST_LINK_KEY, else beside the journal, else nowhere.
+
+    Raises `UsageError` for keys that are none.
+    """
+    if value := os.environ.get(VARIABLE, ""):
+        return given_keys(value)
+    path = file_of(journal)
+    return None if path is None else load_keys(path)
+
+
+def given_keys(value: str) -> LinkKeys:
+    """The keys from a secret that was given: several are separated by commas, the newest first. Raises `UsageError`."""
+    keys = tuple(one.strip() for one in value.split(",") if one.strip())
+    if not keys or min(len(one) for one in keys) < SHORTEST:
+        raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random signs")
+    return LinkKeys(keys)
+
+
+def file_of(journal: Journal) -> Path | None:
+    """Where the keys of this journal lie; None where it is no file."""
+    path: object = getattr(journal, "path", None)
+    return beside(path) if isinstance(path, Path) else None
 
 
 def load_keys(path: Path) -> LinkKeys | None:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import LinkKeys, checked_base
+from holdfast.interfaces.people.links import checked_base
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.model.secret import Secret
 
@@ -20,8 +20,8 @@ class Reach(msgspec.Struct, frozen=True):
     """Who is told when somebody is asked. `every`: how often to look for what waits.
 
     `base_url` is the address of the web inbox: with it, each notice has signed links. They are signed with `link_key`
-    (at least 32 signs; a secret by its name is found again after a restart), or with a key that is made once and kept
-    beside the journal. Raises `UsageError` for two channels of one name.
+    (at least 32 signs), else with what the variable HOLDFAST_LINK_KEY holds, where `holdfast serve` looks for it,
+    too, else with a key that is made once and kept beside the journal. Raises `UsageError` for two channels of one name.
     """
 
     channels: tuple[Channel, ...]
@@ -43,11 +43,3 @@ class Reach(msgspec.Struct, frozen=True):
     def by_name(self) -> Mapping[str, Channel]:
         """The channels by their names."""
         return {channel.name: channel for channel in self.channels}
-
-
-def given_keys(value: str) -> LinkKeys:
-    """The keys from a secret that was given: several are separated by commas, the newest first. Raises `UsageError`."""
-    keys = tuple(one.strip() for one in value.split(",") if one.strip())
-    if not keys or min(len(one) for one in keys) < 32:
-        raise UsageError("a link key is too short", next_step="give at least 32 random signs")
-    return LinkKeys(keys)

@@ -10,10 +10,10 @@ from typing import Final
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import Rng
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import LinkKeys, beside, first_keys
+from holdfast.interfaces.people.links import LinkKeys, file_of, first_keys, given_keys, keys_of
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import Planner
-from holdfast.interfaces.reaching.reach import Reach, given_keys
+from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Sender, Web
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal
@@ -53,9 +53,11 @@ def link_keys(reach: Reach, journal: Journal, rng: Rng) -> LinkKeys:
             return given_keys(key.reveal() if not key.resolvable else resolver_from(os.environ)(key.name))
         except SecretUnavailableError as error:
             raise UsageError(f"the link key {key.name} is not set") from error
-    path: object = getattr(journal, "path", None)
-    if not isinstance(path, Path):
+    if (found := keys_of(journal)) is not None:
+        return found
+    path = file_of(journal)
+    if path is None:
         raise UsageError(
             "a journal that is no file keeps no link key beside it", next_step="give one: Reach(link_key=Secret(...))"
         )
-    return first_keys(beside(path), rng.token() + rng.token())
+    return first_keys(path, rng.token() + rng.token())

@@ -17,6 +17,7 @@ from holdfast.interfaces.web.assets import Assets
 from holdfast.interfaces.web.desk import Desk
 from holdfast.interfaces.web.elsewhere import PATH as PROVIDER
 from holdfast.interfaces.web.elsewhere import Elsewhere
+from holdfast.interfaces.web.linked import Links
 from holdfast.interfaces.web.local import PATH as ENTER
 from holdfast.interfaces.web.local import Link
 from holdfast.interfaces.web.pages import Pages
@@ -38,7 +39,8 @@ def web(
     `link` lets in whoever reads the terminal, where nobody has an account; `elsewhere` whom a provider vouches for.
     """
     assets, desk = Assets(), Desk(service, entrance)
-    pages = Pages(desk, Templates(assets), provider=PROVIDER if elsewhere is not None else "")
+    links = Links(desk)
+    pages = Pages(desk, Templates(assets), links, provider=PROVIDER if elsewhere is not None else "")
 
     async def refused(request: Request, error: Exception) -> Response:
         status = int(getattr(error, "status_code", 500))
@@ -47,7 +49,7 @@ def web(
             return response_of(problem, getattr(error, "headers", None))
         return pages.trouble(request, problem)
 
-    routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *assets.routes()]
+    routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
     entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
     inside = Starlette(routes=[*entering, *routes], exception_handlers={404: refused, 405: refused, 500: refused})
     return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))

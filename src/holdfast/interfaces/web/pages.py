@@ -17,9 +17,11 @@ from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.accounts.site import ended_cookie, local_path, presented, session_cookie
 from holdfast.interfaces.people.answers import Edit
 from holdfast.interfaces.people.dossier import Dossier
+from holdfast.interfaces.people.links import LinkRefused
 from holdfast.interfaces.web import forms
 from holdfast.interfaces.web.api import AskingRuns
 from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.linked import Links
 from holdfast.interfaces.web.listing import Asking
 from holdfast.interfaces.web.problems import Problem, Refused, problem_of
 from holdfast.interfaces.web.showing import Templates
@@ -32,10 +34,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The handlers of all pages, over one desk."""
 
-    def __init__(self, desk: Desk, templates: Templates, *, provider: str = "") -> None:
+    def __init__(self, desk: Desk, templates: Templates, links: Links, *, provider: str = "") -> None:
         self._desk: Final = desk
         self._provider: Final = provider  # the path that leads to one, where there is one
         self._templates: Final = templates
+        self._links: Final = links
 
     def routes(self) -> list[Route]:
         """Every page there is."""
@@ -85,7 +88,8 @@ class Pages:
     async def item(self, request: Request) -> Response:
         """One item, whole, with every form that fits."""
         found = await self._desk.dossier(_who(request), request.path_params["item"])
-        return self._page(request, "item.html", found=found, forms=forms.forms_for(found), problem=None)
+        link = request.query_params.get("link", "")
+        return self._page(request, "item.html", found=found, forms=forms.forms_for(found), problem=None, link=link)
 
     async def runs(self, request: Request) -> Response:
         """The listing."""
@@ -105,18 +109,21 @@ class Pages:
         """Take the answer of a form, and show the item as it is then. Nobody's answer gets lost silently."""
         item = request.path_params["item"]
         try:
-            given, shown = forms.read(await _fields(request))
+            fields = await _fields(request)
+            given, shown = forms.read(fields)
             if isinstance(given, Edit):
                 given = forms.only_changed(given, await self._desk.dossier(_who(request), item))
+            if link := fields.get("link", ""):
+                await self._links.use(link, item, shown, _who(request))
             await self._desk.answer(_who(request), item, given, shown)
-        except UsageError as error:
+        except (UsageError, LinkRefused) as error:
             return await self._refused(request, item, problem_of(error))
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
 
     async def _refused(self, request: Request, item: str, problem: Problem) -> Response:
         found = await self._desk.dossier(_who(request), item)
         return self._page(
-            request, "item.html", problem.status, found=found, forms=forms.forms_for(found), problem=problem
+            request, "item.html", problem.status, found=found, forms=forms.forms_for(found), problem=problem, link=""
         )
 
     async def bulk(self, request: Request) -> Response:

@@ -1,0 +1,118 @@
+"""Signed links of notices on the page: they show the way, and answer nothing by being opened."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.links import beside, is_used, keep_keys, make_link
+from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.linked import Links
+from holdfast.people import Link, LinkKeys
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.interfaces.web.stand import ORIGIN, Stand, standing
+
+REFUND = "refund-ann/refund#1"
+HOUR = 3_600_000
+LINK_KEYS = LinkKeys((os.urandom(32).hex(),))
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_LINK_KEY", LINK_KEYS.keys[0])
+
+
+async def link_of(
+    stand: Stand, item: str = REFUND, *, keys: LinkKeys = LINK_KEYS, lasts_ms: int = HOUR
+) -> tuple[str, Link]:
+    """The path of a link as a notice has it."""
+    now = await asked(stand.app.service.looking, item)
+    link = Link(item, now.digest, "ann@example.com", stand.entrance.now_ms + lasts_ms, "id1")
+    return urlsplit(make_link(ORIGIN, keys, link)).path, link
+
+
+async def forms(client: httpx2.AsyncClient, path: str) -> tuple[str, dict[str, str]]:
+    """The item's page behind a link, and what its forms send besides the answer."""
+    sent_on = await client.get(path)
+    assert (sent_on.status_code, sent_on.headers["referrer-policy"]) == (303, "same-origin")
+    page = await client.get(sent_on.headers["location"])
+    assert page.status_code == 200
+    hidden = dict(re.findall(r'<input type="hidden" name="(shown|link)" value="([^"]+)"', page.text))
+    return page.url.raw_path.decode().partition("?")[0], hidden
+
+
+@virtual
+async def test_a_link_leads_to_its_item_and_its_first_answer_uses_it_up(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        path, link = await link_of(stand)
+        for _ in range(3):
+            where, hidden = await forms(client, path)
+        assert where == "/inbox/refund-ann/refund%231"
+        assert not await is_used(stand.app.engine.journal, link), "looking uses nothing up"
+        given = await client.post(where, data={"type": "approve", "hours": "1", **hidden})
+        assert given.status_code == 303, given.text
+        assert await is_used(stand.app.engine.journal, link)
+        again = await client.get(path)
+        assert (again.status_code, "was answered, or has changed" in again.text) == (409, True)
+
+
+@virtual
+async def test_a_second_answer_through_the_same_link_is_refused_also_one_that_ends_nothing(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        path, _ = await link_of(stand)
+        where, hidden = await forms(client, path)
+        handed = {"type": "delegate", "to": "cid", **hidden}
+        assert (await client.post(where, data=handed)).status_code == 303
+        refused = await client.post(where, data={**handed, "to": "dan"})
+        assert (refused.status_code, "before, by bea" in refused.text) == (409, True)
+        assert (await client.get(path)).status_code == 409
+        assert (await client.get(where)).status_code == 200, "the item itself is answered as ever"
+
+
+@virtual
+async def test_a_link_is_no_identity(lab: Lab):
+    async with standing(lab) as stand, stand.stranger() as scanner:
+        path, link = await link_of(stand)
+        fetched = await scanner.get(path, headers={"accept": "text/html"})
+        assert fetched.status_code in {303, 401}
+        assert "9000" not in fetched.text
+        posted = await scanner.post(
+            "/inbox/refund-ann/refund%231", data={"type": "approve", "hours": "1", "link": path, "shown": link.digest}
+        )
+        assert posted.status_code in {303, 401, 403}
+        assert not await is_used(stand.app.engine.journal, link)
+        assert lab.sent == []
+
+
+@virtual
+async def test_a_link_is_good_for_its_item_as_it_was_asked_until_its_end(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        forged, _ = await link_of(stand, keys=LinkKeys(("x" * 32,)))
+        ended, _ = await link_of(stand, lasts_ms=0)
+        for path in (forged, ended, "/links/nothing"):
+            assert (await client.get(path)).status_code == 409
+        path, _ = await link_of(stand)
+        _, hidden = await forms(client, path)
+        page = await client.get("/inbox/mail-ann/send_mail%231")
+        shown = re.findall(r'name="shown" value="(\w+)"', page.text)[0]
+        other = {"type": "approve", "hours": "1", "link": hidden["link"], "shown": shown}
+        refused = await client.post("/inbox/mail-ann/send_mail%231", data=other)
+        assert (refused.status_code, "about something else" in refused.text) == (409, True), refused.text
+
+
+@virtual
+async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("HOLDFAST_LINK_KEY")
+    async with standing(lab) as stand:
+        journal = stand.app.engine.journal
+        journal.path = tmp_path / "desk.db"  # type: ignore[attr-defined]  # as one that is a file has it
+        keep_keys(beside(tmp_path / "desk.db"), LINK_KEYS)
+        links = Links(Desk(stand.app.service, stand.entrance))
+        path, link = await link_of(stand)
+        assert links._read(path.rpartition("/")[2]) == link
