@@ -7,10 +7,10 @@ import ipaddress
 from typing import Final
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.accounts.site import is_loopback
 
 SHOWN_HEADER: Final = "x-holdfast-proxy"
 SHORTEST_SECRET: Final = 24
+_LOOPBACK: Final = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_network("::1")}
 
 
 class TrustedProxy:
@@ -31,7 +31,7 @@ class TrustedProxy:
             raise UsageError("a trusted proxy is one that is named, not everybody", next_step="give its address")
         if secret and len(secret) < SHORTEST_SECRET:
             raise UsageError(f"the proxy's secret has {SHORTEST_SECRET} characters or more")
-        if not secret and any(is_loopback(str(net.network_address)) for net in self._peers):
+        if not secret and any(net.overlaps(_LOOPBACK[net.version]) for net in self._peers):
             raise UsageError(
                 "on loopback every program can call itself the proxy",
                 next_step=f"give it a secret to send as {SHOWN_HEADER}",

@@ -89,18 +89,27 @@ def test_a_password_is_kept_as_a_salted_hash_and_fits_in_every_form():
     assert not house.passwords.fits(first, "")
 
 
-@pytest.mark.parametrize("kept", ["", "no hash at all"])
-def test_what_was_never_set_takes_the_same_comparison_and_never_fits(kept: str):
+def test_what_was_never_set_takes_the_same_comparison_and_never_fits():
     house = House()
-    assert not house.passwords.fits(kept, "nobody has this one"), "the hash for nobody is nobody's"
+    assert not house.passwords.fits("", "nobody has this one"), "the hash for nobody is nobody's"
     assert house.hasher.compared == 1
+    assert not house.passwords.fits("no hash at all", "nobody has this one")
 
 
 def test_a_book_is_not_hashed_for_a_stranger():
     house = House()
     kept = house.passwords.hashed("x" * 100 + "abcdef", "ben")
     assert not house.passwords.fits(kept, "y" * (LONGEST + 1))
-    assert house.hasher.compared == 1
+    assert (house.hasher.compared, house.hasher.longest) == (1, 0)
+
+
+def test_how_long_a_password_is_at_least_and_at_most():
+    house, signs = House(), "abcdefghijklm"
+    assert house.passwords.hashed(signs[:SHORTEST], "ben")
+    assert house.passwords.hashed("abcde" + "a" * (LONGEST - 5), "ben")
+    for wrong in (signs[: SHORTEST - 1], "abcde" + "a" * (LONGEST - 4), "abcd" * 4):
+        with pytest.raises(UsageError):
+            house.passwords.hashed(wrong, "ben")
 
 
 @pytest.mark.parametrize(

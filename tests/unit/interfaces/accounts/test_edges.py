@@ -117,7 +117,7 @@ def test_our_names_are_ours_in_any_case():
 @pytest.mark.parametrize(
     "origin",
     ["inbox.example.com", "ftp://x.example", "https://x.example/", "https://x.example/a", "https://a:b@x.example",
-     "https://x.example:443", "https://", "https://x.example:port", "https://exämple.org", "https://x.example?a"],
+     "https://x.example:443", "https://", "https://x.example:port", "https://exämple.org", "https://x.example?a", "https://x.example#a"],
 )  # fmt: skip
 def test_what_is_no_address_of_a_site_is_refused(origin: str):
     with pytest.raises(UsageError):
@@ -150,6 +150,8 @@ def test_the_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts():
     assert cookie.startswith(f"__Host-holdfast={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=")
     assert cookie.endswith("; Secure")
     assert "Domain" not in cookie
+    assert "; Max-Age=43200;" in cookie
+    assert cookie_name(OWN, "away") == "__Host-holdfast-away"
     local = session_cookie("http://127.0.0.1:8080", secret)
     assert local.startswith("holdfast-8080=")
     assert "Secure" not in local
@@ -214,6 +216,9 @@ def test_on_loopback_the_proxy_shows_a_secret():
         TrustedProxy("x-user", ("127.0.0.1",))
     with pytest.raises(UsageError, match="every program"):
         TrustedProxy("x-user", ("127.0.0.0/8",))
+    for wide in (("10.0.0.5", "127.0.0.1"), ("0.0.0.0/1",), ("::/1",), ("::1",)):
+        with pytest.raises(UsageError, match="every program"):
+            TrustedProxy("x-user", wide)
     proxy = TrustedProxy("x-user", ("127.0.0.1",), secret)
     shown = (b"X-Holdfast-Proxy", secret.encode())
     assert proxy.named("127.0.0.1", NAMED) is None
@@ -223,7 +228,9 @@ def test_on_loopback_the_proxy_shows_a_secret():
     assert proxy.named("127.0.0.1", [*NAMED, shown]) == "anna"
 
 
-@pytest.mark.parametrize("peers", [(), ("0.0.0.0/0",), ("::/0",), ("proxy.example",), ("10.0.0.1/8",)])
+@pytest.mark.parametrize(
+    "peers", [(), ("0.0.0.0/0",), ("::/0",), ("10.0.0.1", "0.0.0.0/0"), ("proxy.example",), ("10.0.0.1/8",)]
+)
 def test_a_proxy_is_one_that_is_named(peers: tuple[str, ...]):
     with pytest.raises(UsageError):
         TrustedProxy("x-user", peers)
@@ -231,7 +238,8 @@ def test_a_proxy_is_one_that_is_named(peers: tuple[str, ...]):
 
 def test_a_short_secret_is_none():
     with pytest.raises(UsageError, match="24"):
-        TrustedProxy("x-user", ("10.0.0.1",), "short")
+        TrustedProxy("x-user", ("10.0.0.1",), "s" * 23)
+    assert TrustedProxy("x-user", ("10.0.0.1",), "s" * 24)
 
 
 def test_only_the_proxy_says_who_stands_behind_it():
