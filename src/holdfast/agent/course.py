@@ -20,6 +20,7 @@ from holdfast.agent.conditions import ConditionError, holds
 from holdfast.agent.grounds import APPROVE, Grounds
 from holdfast.agent.transactions import on_commit
 from holdfast.engine import values
+from holdfast.engine.learning import drop_what_is_open
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanStepFailed
 from holdfast.model.canonical import forms
@@ -76,6 +77,7 @@ class Course:
         of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
         """
         self._grounds.begin(self._scope.path)
+        drop_what_is_open(self._scope.instance)
         try:
             failure = await self._steps()
             if failure is None or isinstance(failure, Interrupted) or _corrected(failure):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from holdfast.engine.instance import Instance
+from holdfast.engine.tooling import ring
 from holdfast.model import records as r
+
+_STIRRED: Final = {"operation", "question", "handoff", "event", "timer"}  # these look again, and wait on
 
 
 def may_be_stopped(instance: Instance) -> bool:
@@ -29,3 +33,11 @@ async def receive(instance: Instance, *records: r.Record) -> None:
     finally:
         instance.receiving.set_result(None)
         instance.receiving = None
+
+
+def stir(instance: Instance) -> None:
+    """Something came that everybody has to know of: let whoever waits look at his situation again."""
+    instance.wake()
+    for waiting, pause in list(instance.pauses.items()):
+        if pause.kind in _STIRRED:
+            ring(waiting)

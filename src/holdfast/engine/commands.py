@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, verdict_of
-from holdfast.engine.arriving import receive
+from holdfast.engine.arriving import receive, stir
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.instance import Instance, Stamp
@@ -211,7 +211,7 @@ async def _take(instance: Instance, entry: Entry) -> None:
         elif isinstance(record, r.MessageReceived):
             for fact in record.facts:
                 drop(instance, instance.known.resting_on(fact.name, msgspec.json.decode(fact.value)), fact.name)
-            instance.stir()
+            stir(instance)
         elif isinstance(record, r.TransactionAborting):
             now = instance.engine.seams.clock.wall_ms()
             instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))

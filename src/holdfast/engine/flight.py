@@ -11,6 +11,7 @@ from holdfast.engine.calm import Calm, calm_of
 from holdfast.engine.current import CurrentOperation
 from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
+from holdfast.engine.learning import unlearned
 from holdfast.engine.scopes import Scope
 from holdfast.engine.standing import Permit
 from holdfast.engine.tooling import ToolCode
@@ -148,7 +149,7 @@ class Flight(msgspec.Struct, eq=False):
             permitted=self.permit is not None,
             asks=self.asks,
             hold="" if operation.released else operation.intent.hold,
-            paused=engine.pauses.get(operation.intent.tool, "") or ("the run" if instance.history.paused else ""),
+            paused=engine.pauses.get(operation.intent.tool, "") or self._rests(),
             breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
             elsewhere=self.elsewhere,
             at_hand=self.arguments is not None,
@@ -159,6 +160,12 @@ class Flight(msgspec.Struct, eq=False):
             clock_error_ms=settings.clock_error_ms,
             slow_verify_ms=_slow_verify_ms(instance),
         )
+
+    def _rests(self) -> str:
+        """What the run rests for; after a crash, also a message that may have corrected what is under way."""
+        if self.instance.history.paused is not None:
+            return "the run"
+        return "a message" if self.instance.catching_up and unlearned(self.instance) else ""
 
     def _plain(self, tool: ToolCode, operation: OperationState) -> bool:
         """Whether nothing but the run as a whole could stand in its way."""
@@ -221,7 +228,7 @@ class Flight(msgspec.Struct, eq=False):
                 return "aborting"
             if intent.hold and any(one.phase != "open" for one in around(self.step, history.transactions)):
                 return ""
-        return stop_of(self.instance) or self._dropped() or self._told(operation)
+        return stop_of(self.instance) or self._told(operation) or self._dropped()
 
     def _dropped(self) -> Stop:
         """Whether this belongs to a step of a plan that rested on what was corrected."""

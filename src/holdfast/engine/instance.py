@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 
 
 PASSES: Final = 24
-_STIRRED: Final = {
-    "operation",
-    "question",
-    "handoff",
-    "event",
-    "timer",
-}  # these look again, and wait on where nothing changed
 _MAY_TROUBLE: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 
@@ -211,7 +204,12 @@ class Instance:
         """Agent code came back to a recorded operation."""
         self.expected.discard(step)
         if not self.catching_up:
-            _release(self._gate)
+            self._caught_up()
+
+    def _caught_up(self) -> None:
+        _release(self._gate)
+        if self.history.messages is not None:
+            self.wake()
 
     async def may_write(self, scope: Scope) -> None:
         """Return once every recorded write of the run has been come back to: only then a new one may leave."""
@@ -251,8 +249,8 @@ class Instance:
             self._skip_taken()
         else:
             self.turn += 1
-        if self._gate and not self.catching_up:
-            _release(self._gate)
+        if (self._gate or self.history.messages is not None) and not self.catching_up:
+            self._caught_up()
         if self._turns and (waiting := self._turns.pop(self.turn, None)):
             _release(waiting)
         return delivery
@@ -333,13 +331,6 @@ class Instance:
         for name, waker in list(self.wakers.items()):
             if (step is None or name == step) and not waker.done():
                 waker.set_result(None)
-
-    def stir(self) -> None:
-        """Something came that everybody has to know of: let whoever waits look at his situation again."""
-        self.wake()
-        for waiting, pause in list(self.pauses.items()):
-            if pause.kind in _STIRRED:
-                ring(waiting)
 
     def settled(self, step: str) -> None:
         """Tell whoever waits for this operation that something about it is final."""
