@@ -97,3 +97,27 @@ def test_a_model_that_never_says_the_same_twice_is_asked_once_for_each_answer_on
 def test_what_a_plain_write_did_is_durable_before_anybody_hears_it():
     for report in struck_everywhere(of(Step("ship", "box")), "kill"):
         assert ended(report) <= {"ship succeeded", "ship unknown"}
+
+
+def test_an_approval_that_is_asked_for_again_ends_wherever_the_disk_is_full_meanwhile():
+    plan = of(
+        Step("adjust", "great thing"),
+        faults=(Fault("overtaken", 1, "adjust", 500), Fault("brief", 3, "people", 100)),
+    )
+    seen = [ended(report) for report in struck_everywhere(plan, "disk_full", 119_000)]
+    assert all("adjust succeeded" in endings for endings in seen)
+
+
+@pytest.mark.parametrize("kind", ["wire", "grant", "adjust"])
+def test_what_is_approved_is_sent_once_wherever_its_process_dies(kind: str):
+    for report in struck_everywhere(of(Step(kind, "great thing")), "kill"):
+        assert report.reach.endings["approval: approved"]
+        assert ended(report) & {f"{kind} succeeded", f"{kind} unknown"}
+
+
+@pytest.mark.parametrize(("what", "ending"), [("no", "declined"), ("overslept", "expired")])
+def test_what_nobody_says_yes_to_is_never_sent(what: str, ending: str):
+    plan = of(Step("grant", "great thing"), faults=(Fault(what, 1, "people", 500),))
+    for report in struck_everywhere(plan, "kill"):
+        assert f"approval: {ending}" in report.reach.endings
+        assert not ended(report) & {"grant succeeded", "grant unknown"}

@@ -31,7 +31,7 @@ class Codes(msgspec.Struct, frozen=True):
 
 def came_late(operation: OperationState, word: Entry) -> bool:
     """Whether the time for an answer was over when this word came into the ledger, whoever has looked since."""
-    return operation.on_expiry != "hold" and 0 < operation.asks_until <= word.at_ms
+    return operation.asked_too_long(word.at_ms)
 
 
 def verdict_of(operation: OperationState, record: Verdict, codes: Codes) -> Verdict:

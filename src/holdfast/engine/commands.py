@@ -86,8 +86,6 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return (replace(applied, note=f"refused: the time for an answer about {record.step} was over"),)
     if history.started is not None and isinstance(record, YES) and record.by == history.started.by:
         return (replace(applied, note=f"refused: {record.by} asked for this run"),)
-    if isinstance(record, YES) and operation.asked_too_long(entry.at_ms):
-        return (replace(applied, note=f"refused: the time to answer about {record.step} was over"),)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)

@@ -92,13 +92,13 @@ def _gate(case: Case) -> Move | None:
 def _approved(case: Case) -> bool:
     """Whether a person approved exactly this; the approval closes early by the error of the clocks.
 
-    It is consumed by the first attempt, and then covers every one.
+    It is consumed by the first attempt after it was given, and then covers every one.
     """
     operation, situation = case.operation, case.situation
     if not operation.approval or (situation.asks and operation.approval != situation.asks):
         return False
     until = operation.approved_until
-    return bool(operation.attempts) or not until or case.now.wall < until - situation.clock_error_ms
+    return not until or case.now.wall < until - situation.clock_error_ms
 
 
 def _hold(case: Case) -> Move | None:

@@ -133,6 +133,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         attempts=(*operation.attempts, attempt),
         observed=operation.observed if record.observed == r.NOTHING else record.observed,
         approval=record.approval or operation.approval,
+        approved_until=0,  # it is used now, and covers every further attempt
         standing=record.standing or operation.standing,
         checked_since=0,
         believable_checks=0,

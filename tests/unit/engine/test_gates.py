@@ -302,6 +302,18 @@ async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
     assert lab.sent == []
 
 
+@virtual
+async def test_a_yes_after_the_time_for_it_is_none_although_nobody_has_looked_since(lab: Lab):
+    desk = refunds(lab, Gate("true", within=2 * HOUR))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await lab.pass_time(hours=3)
+        with pytest.raises(UsageError, match="the time to answer about r-ann/refund#1 is over"):
+            await app.service.approve(REFUND, by="bea")
+        assert await app.run(desk, "ann") == "declined: nobody said yes or no in time"
+    assert lab.sent == []
+
+
 @pytest.mark.parametrize("clauses", [{"people": 0}, {"within": timedelta(0)}])
 def test_a_gate_that_makes_no_sense_is_refused(clauses: Any):
     with pytest.raises(ValueError, match="people"):

@@ -364,6 +364,15 @@ def test_an_approval_serves_only_what_was_asked_and_only_until_it_ends():
     assert begun.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "attempt: nothing landed: attempt again"
 
 
+def test_an_approval_asked_for_again_after_an_attempt_ends_like_the_first():
+    sent = Story().planned().parked("a gate").approved().starts(approval="a1").ends("not_sent").waits(0, "retry")
+    again = sent.took(r.OperationParked(step=STEP, why="it changed", asks="d2"))
+    granted = again.took(r.ApprovalGranted(step=STEP, approval="d2", by="ann", until=again.wall + 10 * MINUTE))
+    granted = granted.waits(0, "retry")
+    assert granted.says(gate="wanted", asks="d2", clock_error_ms=MINUTE) == "attempt: nothing landed: attempt again"
+    assert granted.says(gate="wanted", asks="d2", clock_error_ms=10 * MINUTE) == "gate: the contract asks for a person"
+
+
 def test_a_question_whose_subject_changed_is_asked_anew():
     story = Story().planned().took(r.OperationParked(step=STEP, why="a gate", asks="d1"))
     assert story.says(gate="wanted", asks="d1") == "wait for person: a person is asked"

@@ -18,6 +18,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
 from holdfast.model.run import RunHistory
 from holdfast.testing.simulator.answer_checker import Answers
+from holdfast.testing.simulator.approval_checker import Approvals
 from holdfast.testing.simulator.disk import Backup
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
 NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
-PLAIN: Final = frozenset({"ship", "send", "permit", "dare"})
+PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -55,6 +56,7 @@ class Checker:
         self.trips: Final = Trips(world, self.broken, self._effects)
         self.answers: Final = Answers(world, self.broken, self._effects)
         self.plans: Final = Plans(world, self.broken, self._effects)
+        self.approvals: Final = Approvals(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -93,7 +95,7 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        for part in (self.trips, self.answers, self.plans):
+        for part in (self.trips, self.answers, self.plans, self.approvals):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -136,6 +138,7 @@ class Checker:
             self.broken(8, f"{request.operation} was sent with {sent}, and recorded with {recorded}")
         self.trips.arrived(request)
         self.plans.arrived(request)
+        self.approvals.arrived(request)
         if operation.settled is not None and not isinstance(operation.settled, r.Resolved):
             late = request.attempt in operation.ended
             if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
@@ -194,6 +197,7 @@ class Checker:
         self.trips.heard(run, record)
         self.answers.heard(run, record)
         self.plans.heard(run, record)
+        self.approvals.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if not step:
@@ -206,6 +210,8 @@ class Checker:
         match record:
             case r.OperationPlanned(intent=intent):
                 known.intent = known.intent or intent
+            case r.OperationParked(asks=asks):
+                known.asked = bool(asks)
             case r.AttemptStarted():
                 self._started(name, known, record)
             case r.AttemptEnded() | r.OperationDeferred() | r.LateReport():
@@ -276,6 +282,7 @@ class Checker:
         if not actor.alive:
             return
         self._told.append((outcome, self._world.now_ms()))
+        self.approvals.told(outcome)
         source = outcome.reused or outcome.operation
         person = outcome.basis is not None and outcome.basis.by == "person"
         if outcome.tool == "look" or person:
@@ -322,6 +329,7 @@ class Checker:
         """Everything is drained: nothing will happen any more."""
         self._at_the_end_of_operations()
         await self.answers.at_the_end()
+        await self.approvals.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             await self.plans.at_the_end()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from holdfast.testing.simulator.answers import TOOLS_OF
+from holdfast.testing.simulator.gates import GATED, GREAT
 from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
@@ -47,6 +48,17 @@ OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The same for those who accept now and answer later."""
 
+GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "wire": (*_COMMON, "duplicate"),
+    "grant": _COMMON,
+    "adjust": (*_COMMON, "duplicate", "overtaken"),
+}
+"""The same for what people have to approve. What one of them relies on may be changed by somebody meanwhile."""
+
+PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "meanwhile")
+"""What people may do: say no, or yes and no at once; say yes twice; say it too late, or for moments only; or change
+meanwhile what they are asked about."""
+
 RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
 
@@ -67,11 +79,14 @@ def draw(seed: int) -> Plan:
     scripts = _with_answers(scripts, later)
     plans = random.Random(f"plans/{seed}")  # noqa: S311 - as above
     scripts = _with_plans(scripts, plans)
+    people = random.Random(f"people/{seed}")  # noqa: S311 - as above
+    scripts = _with_gates(scripts, people)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
         seed, scripts, workers,
-        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts) + _restore(restores),
+        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
+        + _of_people(people, scripts) + _restore(restores),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
@@ -156,6 +171,21 @@ def _act(chance: random.Random, position: int, tools: tuple[str, ...]) -> Act:
     )  # fmt: skip
 
 
+def _with_gates(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents ask for something that people have to approve, in the middle."""
+    return tuple(
+        Script(script.id, (*script.steps[:2], _gated(chance, number, script.steps[2].group), *script.steps[3:]))
+        if chance.random() < 0.2
+        else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _gated(chance: random.Random, number: int, group: int) -> Step:
+    thing = f"{'small' if chance.random() < 0.1 else GREAT} {number}"
+    return Step(chance.choice(GATED), thing, group, by_model=chance.random() < 0.3)
+
+
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -195,6 +225,22 @@ def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault
     for service in sorted({tool for act in acts for tool in act.tools}):
         faults.extend(_of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
+
+
+def _of_people(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    """What people do otherwise than one hopes, and what goes wrong on the way to what they approve."""
+    services = sorted({step.kind for script in scripts for step in script.steps if step.kind in GATED})
+    faults = [fault for service in services for fault in _of_calls(chance, service, GATE_FAULTS[service])]
+    faults += _of_calls(chance, "people", PEOPLE_FAULTS) if services else []
+    return (*faults, *(_contested(chance) if "adjust" in services and chance.random() < 0.5 else ()))
+
+
+def _contested(chance: random.Random) -> Iterator[Fault]:
+    """Somebody else is at the same thing, so that people are asked again, and may say so for moments only."""
+    yield Fault("overtaken", 1, "adjust", chance.randrange(100, 120_000))
+    yield Fault("overtaken", 2, "adjust", chance.randrange(100, 120_000))
+    if chance.random() < 0.3:
+        yield Fault("brief", chance.choice((2, 3)), "people", chance.randrange(100, 30_000))
 
 
 def _restore(chance: random.Random) -> tuple[Fault, ...]:

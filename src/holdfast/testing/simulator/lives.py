@@ -29,6 +29,7 @@ from holdfast.testing.simulator import answers, proposals
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.offices import ANSWERED, Message
+from holdfast.testing.simulator.people import Word
 from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
 from holdfast.testing.simulator.tools import NETWORK, standard_tools
 from holdfast.testing.simulator.trips import make_trip
@@ -150,6 +151,26 @@ class Life:
             return
         message.heard = True
         world.checker.answers.acknowledged(self.actor, message)
+
+    async def take_word(self, word: Word) -> None:
+        """A person says yes or no. It was heard once the product has taken it down, or said why it does not count."""
+        if self.hooks is None:
+            return
+        world = self.world
+        world.tell(self.actor, f"hears {word.by} say {'yes' if word.yes else 'no'} to {word.operation}")
+        try:
+            if word.yes:
+                lasts = timedelta(milliseconds=word.lasts_ms)
+                await self.hooks.approve(word.operation, by=word.by, lasts=lasts)
+            else:
+                await self.hooks.decline(word.operation, by=word.by, reason="I say so")
+        except UsageError:
+            word.refused = True
+        except HoldfastError as error:
+            world.tell(self.actor, f"cannot take down the word of {word.by}: {error.message}")
+            return
+        world.people.heard(word)
+        world.checker.approvals.acknowledged(self.actor, word)
 
     async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
         """A webhook came in. It is acknowledged with `heard` once it is durable."""

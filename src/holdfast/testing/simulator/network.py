@@ -97,6 +97,9 @@ class Traffic:
                 tell(service.refuse(request, 402))
             case "busy":
                 tell(Reply(429, "busy", retry_after=ms / 1000))
+            case "overtaken":
+                service.by_somebody(request.thing, f"somebody {len(service.effects)}")
+                tell(Reply(429, "somebody else is at it", retry_after=ms / 1000))
             case "lie":
                 tell(Reply(200, LIE))
             case "error_after":

@@ -12,21 +12,34 @@ from holdfast.testing.simulator.answers import ASYNCHRONOUS
 from holdfast.testing.simulator.draw import (
     CALL_FAULTS,
     CASE_FAULTS,
+    GATE_FAULTS,
     HOOK_FAULTS,
+    PEOPLE_FAULTS,
     PROCESS_FAULTS,
     RESTORE_FAULTS,
 )
+from holdfast.testing.simulator.gates import GATED
 
 _ANSWERS: Final = {
-    fault for faults in (*CALL_FAULTS.values(), CASE_FAULTS, HOOK_FAULTS, RESTORE_FAULTS) for fault in faults
+    fault
+    for faults in (
+        *CALL_FAULTS.values(),
+        *GATE_FAULTS.values(),
+        CASE_FAULTS,
+        HOOK_FAULTS,
+        PEOPLE_FAULTS,
+        RESTORE_FAULTS,
+    )
+    for fault in faults
 }
 _STATES: Final = ("running", "ended")
 EXPECTED_MEETINGS: Final = (
     *(f"{fault} x {state} x {tool}" for fault in PROCESS_FAULTS for state in _STATES for tool in sorted(CALL_FAULTS)),
     *(f"{fault} x awaiting x {tool}" for fault in PROCESS_FAULTS for tool in sorted(ASYNCHRONOUS)),
+    *(f"{fault} x gated x {tool}" for fault in PROCESS_FAULTS for tool in GATED),
 )
-"""Each fault of a process has to find each kind of write with an attempt open, and between attempts; and what was
-accepted while its answer is awaited."""
+"""Each fault of a process has to find each kind of write with an attempt open, and between attempts; what was
+accepted while its answer is awaited; and what waits for a person's yes."""
 
 EXPECTED_RECORDS: Final = (
     "RunStarted", "Claimed", "ContractStored", "ReadRecorded", "TimerSet", "EventReceived", "RunSuspended",
@@ -34,13 +47,27 @@ EXPECTED_RECORDS: Final = (
     "WaitScheduled", "OperationSettled", "OutcomeReused", "TransactionOpened", "TransactionCommitting",
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
-    "OperationDeferred", "CommandApplied",
+    "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
 EXPECTED_ENDINGS: Final = (
     *(f"answer to {tool} {status}" for tool in sorted(ASYNCHRONOUS) for status in ("succeeded", "failed")),
     *(f"answer to {tool} unknown" for tool in ("permit", "rent")),
+    *(
+        f"approval: {what}"
+        for what in (
+            "asked",
+            "asked again",
+            "asked about what has changed",
+            "half approved",
+            "approved",
+            "declined",
+            "expired",
+            "a word taken down",
+            "a word refused",
+        )
+    ),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

@@ -68,6 +68,9 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("visa", read_back="marker", lag_ms=5_000, late_ms=5_000, accepts="under its number"),
         Capabilities("permit", accepts="under its number"),
         Capabilities("dare"),
+        Capabilities("wire", key=True, late_ms=5_000),
+        Capabilities("grant"),
+        Capabilities("adjust", key=True, read_back="key", lag_ms=5_000, late_ms=5_000),
     )
 }
 

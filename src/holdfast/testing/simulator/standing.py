@@ -10,6 +10,7 @@ class Standing:
 
     __slots__ = (
         "absences",
+        "asked",
         "attempts",
         "deferred",
         "ended",
@@ -31,6 +32,8 @@ class Standing:
         self.attempts: dict[int, r.AttemptStarted] = {}
         self.settled: r.OperationSettled | r.Resolved | None = None
         self.ended: set[int] = set()
+        self.asked = False
+        """A person is asked to approve it, or was."""
         self.retries = 0
         self.person = False
         self.unknown = False
@@ -45,7 +48,7 @@ class Standing:
         if self.settled is not None:
             return "unknown" if getattr(self.settled, "status", "") == "unknown" else ""
         if not self.attempts:
-            return "planned"
+            return "gated" if self.asked else "planned"
         if max(self.attempts) == self.deferred:
             return "awaiting"
         return "ended" if max(self.attempts) in self.ended else "running"

@@ -16,6 +16,7 @@ INVARIANTS = {
     6: "only declared transitions, and what is final stays",
     7: "a late owner writes nothing",
     8: "what is sent is what was recorded",
+    9: "nothing that needs a yes is sent without one that is about exactly this, and alive",
     10: "attempts and send-by deadlines are kept",
     11: "a transaction is whole, undone, or parked with the exact list, and a plan keeps its order",
     12: "the agent hears the truth",

@@ -26,6 +26,7 @@ from holdfast.testing.simulator.lives import Life, settings_from
 from holdfast.testing.simulator.loop import Actor, Died, SimLoop, Stuck
 from holdfast.testing.simulator.nemesis import Nemesis
 from holdfast.testing.simulator.offices import Office
+from holdfast.testing.simulator.people import People
 from holdfast.testing.simulator.plan import Plan, WorkerPlan
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.services import CATALOGUE, Effect, Service
@@ -68,6 +69,7 @@ class World:
         self.canary: Final = f"canary-{secret.getrandbits(96):024x}"
         self.loop: Final = SimLoop(self._pick)
         self.reach: Final = Reach()
+        self.people: Final = People(self)
         self.checker: Final = Checker(self)
         self.nemesis: Final = Nemesis(self, plan.faults)
         self.boot = "boot"
@@ -134,7 +136,9 @@ class World:
         await self.checker.at_the_end()
 
     async def _at_rest(self) -> bool:
-        return not self._down and not any(one.busy() for one in self.offices.values()) and not await self._restless()
+        if self._down or self.people.busy() or any(one.busy() for one in self.offices.values()):
+            return False
+        return not await self._restless()
 
     async def _restless(self) -> list[str]:
         """The runs that have not come to rest: to an end, or to a person."""
