@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+import msgspec
+
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.asked import ENDED, Asked, asked_in, split_item
-from holdfast.interfaces.reaching.words import Letter, Line, harmless
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.reaching.words import Letter, Line, harmless, moment
 from holdfast.interfaces.telling import plain_input, stored
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
@@ -16,6 +19,7 @@ from holdfast.model.transactions import Transaction
 from holdfast.model.waits import answer_with, question_of
 
 LISTED: Final = 50
+SHOWN: Final = 3
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -31,7 +35,24 @@ async def compose(looking: Looking, sent: Sent, now_ms: int) -> Letter | None:
         looked += 1
         if (line := await line_of(looking, about)) is not None:
             lines.append(line)
+    if len(lines) == 1:
+        lines = [await _in_full(looking, lines[0])]
     return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
+
+
+async def _in_full(looking: Looking, line: Line) -> Line:
+    """One thing alone is told with what its dossier knows beside the question."""
+    found = await dossier(looking, line.item)
+    more: list[tuple[str, str]] = [
+        (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else stored(one.before))
+        for one in found.changes
+    ]
+    more += [("Confidence", f"{found.confidence:g}")] if found.confidence is not None else []
+    more += [("Risk", risk) for risk in found.risks[:SHOWN]]
+    more += [("Evidence", one) for one in found.evidence[:SHOWN]]
+    more += [("Recommended", found.recommended)] if found.recommended else []
+    more.append(("If nobody answers", found.default))
+    return msgspec.structs.replace(line, facts=(*line.facts, *more))
 
 
 async def still_asked(looking: Looking, sent: Sent) -> bool:
@@ -81,16 +102,21 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
 
 
 def _of_operation(operation: OperationState) -> Facts:
+    by = operation.asks_until if operation.wants_approval and operation.on_expiry != "refuse" else 0
     return (
         ("Tool", operation.intent.tool),
         ("Arguments", stored(operation.intent.arguments, 600)),
+        *((("Answer wanted by", moment(by)),) if by else ()),
         *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
         *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
     )
 
 
 def _due(operation: OperationState) -> int:
-    return operation.asks_until or (operation.wait.until if operation.wait is not None else 0)
+    """When it is over without an answer; 0 where nobody's silence ends it."""
+    if operation.wants_approval:
+        return operation.asks_until if operation.on_expiry == "refuse" else 0
+    return operation.wait.until if operation.wait is not None else 0
 
 
 def _of_transaction(one: Transaction) -> Facts:

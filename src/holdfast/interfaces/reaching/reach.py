@@ -21,7 +21,8 @@ class Reach(msgspec.Struct, frozen=True):
 
     `base_url` is the address of the web inbox: with it, each notice has signed links. They are signed with `link_key`
     (at least 32 signs), else with what the variable HOLDFAST_LINK_KEY holds, where `holdfast serve` looks for it,
-    too, else with a key that is made once and kept beside the journal. Raises `UsageError` for two channels of one name.
+    too, else with a key that is made once and kept beside the journal. Raises `UsageError` for two channels of one
+    name.
     """
 
     channels: tuple[Channel, ...]
