@@ -68,8 +68,10 @@ def entries(database: Database, stream: str, after: int) -> list[Entry]:
     where, names = "stream = ?", [stream]
     if stream.endswith("/"):
         where, names = "stream >= ? and stream < ?", [stream, stream[:-1] + chr(ord("/") + 1)]
+    # Many streams from the beginning: their index is the way. Left to itself, SQLite would read the whole ledger by id.
+    number = "+id" if stream.endswith("/") and not after else "id"
     found = database.rows(
-        f"select {_COLUMNS} from ledger where {where} and id > ? order by id",  # noqa: S608 -- constants
+        f"select {_COLUMNS} from ledger where {where} and {number} > ? order by {number}",  # noqa: S608 -- constants
         (*names, after),
     )
     return [_entry(row, fresh=True) for row in found]
