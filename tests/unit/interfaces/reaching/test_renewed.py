@@ -10,7 +10,9 @@ from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.webhooks import Webhooks
 from holdfast.model.webhooks import Note
+from holdfast.people import Mail, Only, Pace, Policy, Rule
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.interfaces.reaching.offices import plain, post_office
 from tests.unit.interfaces.receiver import receiving
 
 
@@ -47,3 +49,37 @@ async def test_an_approval_that_ended_and_is_asked_for_anew_is_told_anew(lab: La
                 if row.run.startswith("webhook-"):
                     await app.drive(row.run)
     assert len(set(ops.ids)) == len(ops.came) == 2, "once for each time that it was asked"
+
+
+@tool
+async def pay(cents: int) -> str:
+    return "paid"
+
+
+@agent(run_id="p-{name}", tools=[pay])
+async def payer(run: Run, name: str) -> str:
+    return await pay(9000)
+
+
+@virtual
+async def test_what_a_policy_hands_to_another_queue_is_told_to_those_who_look_there(lab: Lab):
+    rule = Rule(
+        "big", "true", "ask", queue="money", within=timedelta(hours=1), on_expiry="escalate", escalates_to="heads"
+    )
+    with post_office() as office:
+        reach = [
+            Mail(
+                to=f"{queue}@example.com", sender="desk@example.com", server=office.server, tls="none",
+                only=Only(queues=(queue,)), pace=Pace(remind_before=timedelta(0)),
+            )
+            for queue in ("money", "heads", "others")
+        ]  # fmt: skip
+        calm = {"recover_every_ms": 60_000, "poll_ms": 60_000}
+        async with lab.app(payer, recover=True, reach=reach, policy=Policy("p", (rule,)), **calm) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(payer, "ann")
+            await lab.pass_time(minutes=30)
+            assert [message["To"] for message in office.box] == ["money@example.com"]
+            await lab.pass_time(hours=2)
+    assert [message["To"] for message in office.box] == ["money@example.com", "heads@example.com"]
+    assert "Deadline: none" in plain(office.box[1])
