@@ -59,6 +59,14 @@ def test_the_state_is_shown(handed: Lab):
     assert "to travel: the airline wants a signature" in handed("show", "trip-ann").words
 
 
+def test_the_state_of_any_run_is_shown(handed: Lab):
+    shown = handed("take-over", "trip-ann", "--look").lines
+    assert shown[0] == "trip-ann  desk  suspended"
+    assert '  knows city: "Rome" (the ticket)' in shown
+    assert '  knows seat: "7A" (book#1)' in shown
+    assert handed("take-over", "trip-ann").status == 2
+
+
 def test_it_is_given_back_by_an_answer(handed: Lab):
     assert handed("answer", "trip-ann/hand_off#1", "signed", "--by", "bea").status == 0
     handed("deliver", "visa-Rome-True", "--id", "m1", "--result", '"v-1"')

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.closing import call_off, start_closing
 from holdfast.engine.instance import Instance
@@ -15,6 +16,8 @@ from holdfast.model.boundaries import open_boundaries
 from holdfast.model.claims import receipts_in, unproven
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN, encloses
+
+LOG: Final = logging.getLogger("holdfast")
 
 
 def undoing(history: RunHistory) -> bool:
@@ -67,6 +70,13 @@ def look_at(tasks: Iterable[asyncio.Task[object]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled():
             task.exception()
+
+
+def tell_unheard(instance: Instance) -> None:
+    """Say of a run that has ended which messages its code was never told; they stay on record."""
+    messages = instance.history.messages
+    for message in () if messages is None else messages.unheard:
+        LOG.warning("run %s ended, and its code has not heard what %s said: %s", instance.run, message.by, message.text)
 
 
 def called_off_by(error: BaseException) -> tuple[str, ...]:

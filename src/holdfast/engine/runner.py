@@ -19,6 +19,7 @@ from holdfast.engine.finishing import (
     called_off_by,
     close_boundaries,
     look_at,
+    tell_unheard,
     undoing,
     unproven_claims,
     unwind,
@@ -243,6 +244,7 @@ async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[obj
     completed = r.RunCompleted(result=r.Raw(stored), **instance.stamp())
     posts = instance.engine.outbox.posts(instance, "run.completed")
     await instance.append(completed, change=RunChange("completed", release=True), posts=posts)
+    tell_unheard(instance)
     instance.engine.seams.crash.reached("after_end")
     return Conclusion(instance.run, "completed", result=stored)
 
@@ -265,6 +267,7 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
 async def _stop(instance: Instance, record: r.RunStopped, reason: str) -> None:
     change = RunChange("stopped", reason=reason[:500], due_ms=due_to_look(instance), release=True)
     await instance.append(record, change=change, posts=instance.engine.outbox.posts(instance, "run.stopped", reason))
+    tell_unheard(instance)
 
 
 def _open(instance: Instance) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.ends import clean
 from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Applied
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
 from holdfast.model.ids import NAME_LIMIT, can_name
@@ -41,6 +43,13 @@ def checked_by(by: str) -> str:
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     return by
+
+
+def noted(applied: Applied, row: RunRow) -> Applied:
+    """What became of a message; a run that ended while it was told something has it on record, and does not hear it."""
+    if row.status in {"completed", "undone"}:
+        return replace(applied, note="the run ended before its code heard this")
+    return applied
 
 
 def checked_hears(row: RunRow) -> None:

@@ -34,7 +34,7 @@ from holdfast.interfaces.approving import (
     refusal_of,
     stand_in_of,
 )
-from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from
+from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from, noted
 from holdfast.interfaces.looking import PAUSES, Looking
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
@@ -228,7 +228,7 @@ class Service:
         entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
         if not entry.fresh and msgspec.json.decode(entry.body, type=Command).record != message:
             raise UsageError(f"run {run} was told something else under the name {once}")
-        return await self._apply(run)
+        return noted(await self._apply(run), await self.row(run))
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
         """Let the run rest before its next step."""

@@ -196,3 +196,21 @@ async def test_a_caller_that_was_cancelled_has_heard_nothing(lab: Lab):
             await app.run(desk, "ann")
     assert lab.sent == []
     assert heard(lab, "trip-ann") == [("wait_for:go#1", 1)]
+
+
+@virtual
+async def test_a_run_that_ends_unheard_says_so(lab: Lab, caplog: pytest.LogCaptureFixture):
+    told = asyncio.Event()
+
+    @agent(run_id="trip-{name}", tools=[])
+    async def desk(run: Run, name: str) -> str:
+        await told.wait()
+        return "done"
+
+    async with lab.app(desk) as app:
+        running = asyncio.ensure_future(app.run(desk, "ann"))
+        await lab.pass_time(seconds=1)
+        await app.service.tell("trip-ann", "too late", by="ann")
+        told.set()
+        assert await running == "done"
+    assert "run trip-ann ended, and its code has not heard what ann said: too late" in caplog.text

@@ -28,9 +28,10 @@ async def take_over(call: Call, item: str, look: bool, why: str, by: str) -> Non
     """Take a run over that was handed to people (ITEM is RUN/STEP), and end it.
 
     Nothing more is sent for it; what it has done, has open and knows is shown, so that
-    you can go on. To give the run an answer instead, use `holdfast answer`.
+    you can go on. To give the run an answer instead, use `holdfast answer`. With --look
+    ITEM may be any run: one that has stopped and cannot go on, say.
     """
-    run, step = split_operation_id(item)
+    run, step = (item, "") if look and "/" not in item else split_operation_id(item)
     async with call.serving() as service:
         if not look:
             await service.take_over(item, by=by, note=why)
