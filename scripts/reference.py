@@ -130,7 +130,11 @@ the agents that `worker`, `resume` and `replay` need:
 [tool.holdfast]
 journal = "desk.db"
 agents = ["desk.py:refund_desk"]
+policy = "policy.yaml"
 ```
+
+`policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged; `--policy FILE` and
+`HOLDFAST_POLICY` stand above it.
 
 A program names its journal itself: `Holdfast("desk.db", ...)`, or a `SqliteJournal` with settings of its own
 ([API](api.md#the-journal)). Secrets are read from the environment ([Secrets](../how-to/secrets.md))."""

@@ -11,10 +11,12 @@ from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.explaining import explain
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.standing import add_standing
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.ruling import Past
 from holdfast.model.situation import Now
+from holdfast.model.standing import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
@@ -359,3 +361,68 @@ async def test_how_much_waits_for_people_is_known_to_rules(lab: Lab):
 def test_a_policy_that_nobody_could_judge_opens_no_app():
     with pytest.raises(PolicyError, match="the policy desk: rule 'odd': when: it uses colour"):
         Holdfast("never.db", policy=Policy("desk", (Rule("odd", "colour == 'red'", "ask"),)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "leaves"),
+    [
+        (Rule("plain", "true", "ask"), True),
+        (Rule("doubt", "confidence > 0.5", "ask"), False),
+        (Rule("both", "true", "two"), False),
+        (Rule("audit", "true", "sample", rate=1.0), False),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+@virtual
+async def test_a_standing_permission_meets_a_plain_question_only(lab: Lab, rule: Rule, leaves: bool):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(rule)) as app:
+        await add_standing(app.engine, Standing("", "refund", "bea", EPOCH_MS + 24 * 3_600_000))
+        if leaves:
+            assert await app.run(desk, "ann") == "paid 9000"
+            assert lab.of("r-ann", r.AttemptStarted)[0].standing
+        else:
+            await asked(app, desk)
+
+
+@pytest.mark.parametrize(("cents", "told"), [(4000, "paid 4000"), (200_000, "refused")])
+@virtual
+async def test_what_a_person_changed_is_judged_anew(lab: Lab, cents: int, told: str):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL, HUGE)) as app:
+        await asked(app, desk)
+        await app.service.edit(REFUND, by="bea", changes={"cents": cents})
+        assert (await app.run(desk, "ann")).startswith(told)
+    assert [one.word for one in lab.of("r-ann", r.Ruled)] == ["ask", "auto" if cents == 4000 else "refuse"]
+
+
+@virtual
+async def test_what_a_person_changed_and_approved_so_is_not_asked_about_again(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk, policy=policy(SMALL)) as app:
+        await asked(app, desk)
+        await app.service.edit(REFUND, by="bea", changes={"cents": 8000})
+        assert await app.run(desk, "ann") == "paid 8000"
+
+
+@virtual
+async def test_what_is_held_for_a_commit_keeps_its_ruling(lab: Lab):
+    @tool
+    async def mail(to: str) -> None:
+        lab.sent.append(f"mail {to}")
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def trip(run: Run, name: str) -> str:
+        async with run.transaction("trip") as booking:
+            await booking.on_commit(mail, name)
+            await run.ask("go?", step="go")
+        return "sent"
+
+    async with lab.app(trip, policy=Policy("desk", default="auto")) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(trip, "ann")
+        await app.service.answer("r-ann/trip/go", "yes", by="bea")
+    async with lab.app(trip, policy=Policy("desk", default="refuse")) as app:
+        assert await app.run(trip, "ann") == "sent"
+    assert lab.sent == ["mail ann"]
+    assert len(lab.of("r-ann", r.Ruled)) == 1

@@ -180,6 +180,19 @@ def test_a_question_that_was_asked_is_never_withdrawn(policy: Policy, facts: Fac
     assert found.asks or found.word == "refuse"
 
 
+@pytest.mark.parametrize(
+    ("ruling", "allowed"),
+    [
+        (Ruling("ask", "big"), True),
+        (Ruling("ask", "big", why="nobody knows confidence"), False),
+        (Ruling("two", "big", 2), False),
+        (Ruling("sample", "borderline", sampled=True), False),
+    ],
+)
+def test_a_yes_given_beforehand_is_enough_for_a_plain_question(ruling: Ruling, allowed: bool):
+    assert ruling.may_be_allowed is allowed
+
+
 # --- terms --------------------------------------------------------------------------------------------------------
 
 STRICT = Gate("true", people=2, within=2 * HOUR)
