@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.ends import clean
+from holdfast.engine.ends import storable
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
 from holdfast.model.ids import NAME_LIMIT, can_name
+
+LONGEST: Final = 4000
+"""How many characters a message may have: it is told to models, and shown."""
 
 
 def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) -> r.MessageReceived:
@@ -22,7 +25,9 @@ def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) ->
         raise UsageError("a message has a name", next_step="say who tells it: --by NAME")
     if not (text or facts or stop):
         raise UsageError("a message without words or facts says nothing", next_step='holdfast tell RUN "..."')
-    said = clean(text) or ("stop" if stop else "a fact was corrected")
+    if len(text) > LONGEST:
+        raise UsageError(f"a message has at most {LONGEST:,} characters", next_step="say where the rest can be read")
+    said = storable(text) or ("stop" if stop else "a fact was corrected")
     return r.MessageReceived(text=said, by=by, facts=tuple(_fact(*item) for item in facts.items()), stop=stop)
 
 

@@ -271,6 +271,8 @@ async def test_the_same_message_under_one_name_counts_once(lab: Lab):
             await app.service.tell("trip-ann", "Newark", by="")
         with pytest.raises(UsageError, match="says nothing"):
             await app.service.tell("trip-ann", "", by="ann")
+        with pytest.raises(UsageError, match="at most 4,000 characters"):
+            await app.service.tell("trip-ann", "x" * 4001, by="ann")
         with pytest.raises(UsageError, match="cannot name a fact"):
             await app.service.tell("trip-ann", "", by="ann", facts={"a/b": 1})
         with pytest.raises(UsageError, match="JSON"):

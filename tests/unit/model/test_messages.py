@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.errors import Interrupted, Rejected
 from holdfast.model import records as r
+from holdfast.model.facts import Fact, Known
 from holdfast.model.messages import Messages, message_of, was_interrupted
-from holdfast.model.outcome import INTERRUPTED, Basis
+from holdfast.model.outcome import INTERRUPTED, Basis, Outcome
 from holdfast.model.run import RunHistory
 
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
@@ -128,3 +130,36 @@ def test_a_refusal_that_has_the_same_code_is_none_of_a_message():
         )
         assert was_interrupted(told.operations["charge#1"]) is interrupted
     assert not was_interrupted(history(planned()).operations["charge#1"])
+
+
+def test_the_last_message_is_the_newest():
+    assert messages(history(came(7), came(9))).last == 9
+
+
+def test_what_rests_on_a_fact_rests_on_what_was_inferred_from_it():
+    known = Known()
+    known.learn(Fact("city", "JFK", "ann", 1))
+    known.learn(Fact("fare", 9, "a model", 1, inferred_from=("city",), inferred=True))
+    known.plan("trip/fly", ("city",), {"city": "JFK"})
+    known.plan("trip/pay", ("fare",), {"fare": 9})
+    known.rely("later", ("city",))
+    assert known.resting_on("city", "LGA") == {"trip/fly", "trip/pay"}, "what no plan does is for the code to look at"
+    assert known.resting_on("fare", 8) == {"trip/pay"}
+    assert known.resting_on("city", "JFK") == known.resting_on("age", 3) == set()
+
+
+def test_what_a_message_called_off_is_told_as_the_message():
+    said = Basis("person", "ann", "LaGuardia")
+    for code, stop, do in (
+        ("interrupted", False, "Decide again"), ("stopped", True, "Do not call tools that change anything any more"),
+    ):  # fmt: skip
+        outcome = Outcome[str]("cancelled", "trip/book#1", "book", said, code=code, facts={"city": "LGA"})
+        error = outcome.error()
+        assert isinstance(error, Interrupted)
+        assert (error.said, error.by, error.facts, error.stop, error.run) == (
+            "LaGuardia", "ann", {"city": "LGA"}, stop, "trip",
+        )  # fmt: skip
+        assert outcome.as_text() == f"Not sent: ann says: LaGuardia. {do}.\ncity is now LGA."
+    refused = Outcome[str]("failed", "trip/book#1", "book", Basis("returned"), "closed", code="stopped")
+    assert isinstance(refused.error(), Rejected)
+    assert refused.as_text() == "Failed [stopped]: closed. Nothing was changed."
