@@ -45,7 +45,8 @@ About: TypeAlias = Verdict | r.Resolved | r.LateReport | AboutMore
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order. `record` is what it adds to the run, where it is about one operation or transaction.
 
-    `after` is the name of whoever was first: this word came second, and is only put on record.
+    `after` is the name of whoever was first: this word came second, and is only put on record. `via` is how the giver's
+    name is known: typed on the command line, or proven by a session or a token.
     """
 
     word: Word = "late"
@@ -53,6 +54,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     record: About | None = None
     after: str = ""
+    via: str = ""
 
 
 def command_stream(run: str) -> str:

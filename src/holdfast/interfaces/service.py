@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -59,10 +59,14 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class Service:
-    """Use cases over one open engine. With another `sink` the same words are judged, and go there instead."""
+    """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
 
-    def __init__(self, engine: Engine, sink: Sink | None = None) -> None:
+    `via` is how the names of those who give words here are known; it is kept with each word.
+    """
+
+    def __init__(self, engine: Engine, sink: Sink | None = None, *, via: str = "") -> None:
         self._engine = engine
+        self.via: Final = via
         self._sink: Sink = sink or AtOnce(engine)
 
     @property
@@ -377,7 +381,8 @@ class Service:
         return first
 
     async def _post(self, run: str, command: Command, key: str) -> Entry:
-        return await self._sink.post(Post(command_stream(run), key, msgspec.json.encode(command)))
+        said = msgspec.structs.replace(command, via=self.via) if self.via else command
+        return await self._sink.post(Post(command_stream(run), key, msgspec.json.encode(said)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
         return await self._sink.apply(run, answered)

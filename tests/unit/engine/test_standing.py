@@ -12,7 +12,7 @@ from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
-from holdfast.model.standing import Spent, Standing, Use, spent_by, why_not
+from holdfast.model.standing import Spent, Standing
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
@@ -217,16 +217,3 @@ async def test_what_could_never_be_used_is_refused(lab: Lab, change: dict[str, A
         with pytest.raises(UsageError, match=says):
             await add_standing(app.engine, wish(**change))
         assert await list_standing(app.service.looking, EPOCH_MS) == []
-
-
-def test_uses_are_numbered_and_carry_the_sum():
-    uses = [Use("r/a", 5, 5), Use("r/b", 7, 12)]
-    assert spent_by(uses) == Spent(2, 2, 12, "", ("r/a", "r/b"))
-    ended = spent_by([*uses, Use(sum=12, revoked_by="cid")])
-    assert (ended.number, ended.times, ended.sum, ended.revoked_by) == (3, 2, 12, "cid")
-    permission = wish(total=20, amount="cents")
-    assert why_not(permission, spent_by(uses), 8, EPOCH_MS) == ""
-    assert why_not(permission, spent_by(uses), 9, EPOCH_MS) == "12 of 20 are spent"
-    assert why_not(permission, Spent(), -1, EPOCH_MS) == "cents is negative"
-    assert why_not(permission, ended, 0, EPOCH_MS) == "it was revoked by cid"
-    assert why_not(permission, Spent(), 0, UNTIL) == "it has expired"

@@ -66,7 +66,7 @@ class Call:
         engine = Engine(journal, system_seams(), settings, tools, {}, host.this_process)
         try:
             await engine.open()
-            yield Service(engine)
+            yield Service(engine, via="typed")
         finally:
             await engine.close()
 

@@ -55,7 +55,7 @@ async def answer_all(service: Service, answers: Sequence[OneOf], *, by: str) -> 
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
     words = _Collected(service.engine.seams.clock.wall_ms())
-    draft = Service(service.engine, words)
+    draft = Service(service.engine, words, via=service.via)
     for one in answers:
         try:
             await answer(draft, one.item, one.answer, by=by, shown=one.shown)
