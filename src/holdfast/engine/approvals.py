@@ -14,6 +14,7 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
 from holdfast.journal.port import Entry
 from holdfast.model import records as r
+from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
@@ -38,7 +39,7 @@ def verdict_of(operation: OperationState, record: Verdict, codes: Codes) -> Verd
     """The record that this word adds. Raises `UsageError` where it does not fit what is asked now."""
     if record.approval != operation.asks:
         raise UsageError(f"what {record.step} asks about has changed since")
-    if isinstance(record, r.ApprovalGranted) and record.by in operation.approvers:
+    if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approvers):
         raise UsageError(f"{record.by} approved {record.step} already")
     tool = codes.tools.get(operation.intent.tool)
     if isinstance(record, r.ArgumentsEdited):

@@ -11,6 +11,7 @@ from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.errors import UsageError
 from holdfast.model import records as r
+from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.policies import milliseconds
@@ -91,7 +92,7 @@ def approval_of(operation: OperationState, granted: Granted) -> Command:
 
 
 def _checked_new(operation: OperationState, by: str) -> None:
-    if by in operation.approvers:
+    if is_among(by, operation.approvers):
         raise UsageError(f"{by} approved it already", next_step="another person has to say yes, too")
 
 

@@ -41,6 +41,7 @@ from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
 from holdfast.model.handoff import TAKE_OVER
 from holdfast.model.ids import split_operation_id
+from holdfast.model.names import plain_name
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.question import Answered, Scalar
@@ -193,7 +194,7 @@ class Service:
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
-        voice = command.by if asked.asks_people > 1 else ""
+        voice = plain_name(command.by) if asked.asks_people > 1 else ""
         key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}"
         # What was answered is not answered again under its key: that this was said is on record all the same.
         entry = await self._post(run, command, key if asked.phase == "gated" else "")

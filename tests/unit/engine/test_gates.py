@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, Secret, agent, current_operation, tool
+from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
+from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
@@ -273,6 +275,21 @@ async def test_two_who_say_yes_at_once_are_two(lab: Lab):
         await asked(app, desk)
         await asyncio.gather(app.service.approve(REFUND, by="bea"), app.service.approve(REFUND, by="cid"))
         assert await app.run(desk, "ann") == "paid 9000"
+
+
+@virtual
+async def test_one_person_is_one_however_the_name_is_typed(lab: Lab):
+    desk = refunds(lab, Gate("true", people=2))
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        await app.service.approve(REFUND, by="Bea")
+        with pytest.raises(UsageError, match="approved it already"):
+            await app.service.approve(REFUND, by=" bea ")
+        given = r.ApprovalGranted(step="refund#1", approval=lab.of("r-ann", r.OperationParked)[0].asks, by="BEA")
+        body = msgspec.json.encode(Command("approve", "BEA", record=given))
+        await lab.journal.post(Post(command_stream("r-ann"), "", body))
+        await asked(app, desk)
+    assert lab.sent == []
 
 
 @virtual

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import msgspec
 
 from holdfast.errors import NotAllowed
 from holdfast.interfaces.accounts.roles import NEEDS, Deed, Principal, may
+from holdfast.model.names import same_person
 
 
 class About(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,12 +42,3 @@ def checked_answerer(principal: Principal, about: About, proposer: str = "", dee
             known="who proposes does not approve",
             next_step="leave it to somebody else",
         )
-
-
-def same_person(one: str, other: str) -> bool:
-    """Whether two names are one, however they are spelled: names that were typed come in any case and form."""
-    return _plain(one) == _plain(other)
-
-
-def _plain(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).strip().casefold()

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import NotAllowed
-from holdfast.interfaces.accounts.permitting import About, checked_answerer, checked_deed, same_person
+from holdfast.interfaces.accounts.permitting import About, checked_answerer, checked_deed
 from holdfast.interfaces.accounts.roles import (
     DEEDS,
     ROLES,
@@ -15,6 +15,7 @@ from holdfast.interfaces.accounts.roles import (
     may_somewhere,
     typed,
 )
+from holdfast.model.names import same_person
 
 VIEWER = {"look"}
 ANSWERER = {*VIEWER, "answer", "hand"}
