@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.model.ruling import Queue
+from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Crowd:
         depth, oldest, after = 0, now_ms, ""
         while rows := await self._engine.journal.runs(status="suspended", limit=_PAGE, after=after):
             for row in rows:
-                asked = sum(one.kind in PEOPLE for one in msgspec.json.decode(row.waits, type=list[_Wait]))
+                waits = [] if is_system(row.agent) else msgspec.json.decode(row.waits, type=list[_Wait])
+                asked = sum(one.kind in PEOPLE for one in waits)
                 depth += asked
                 oldest = min(oldest, row.updated_ms) if asked else oldest
             after = rows[-1].run

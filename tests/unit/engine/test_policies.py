@@ -426,3 +426,20 @@ async def test_what_is_held_for_a_commit_keeps_its_ruling(lab: Lab):
         assert await app.run(trip, "ann") == "sent"
     assert lab.sent == ["mail ann"]
     assert len(lab.of("r-ann", r.Ruled)) == 1
+
+
+@pytest.mark.parametrize("judged", [False, True])
+@virtual
+async def test_a_ruling_shares_the_commit_of_the_attempt_that_it_lets_through(lab: Lab, judged: bool):
+    desk = refunds(lab, 4000)
+    commits: list[Any] = []
+    append = lab.journal.append
+
+    async def counted(write: Any) -> None:
+        commits.append(write)
+        await append(write)
+
+    lab.journal.append = counted  # type: ignore[method-assign]  # what waits for the disk is counted
+    async with lab.app(desk, policy=policy(SMALL) if judged else None) as app:
+        await app.run(desk, "ann")
+    assert len(commits) == 3, "the attempt, its outcome, and the end of the run"
