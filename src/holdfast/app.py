@@ -27,6 +27,7 @@ from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.errands import Errands
+from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
@@ -150,6 +151,8 @@ class Holdfast:
         engine.judge = self.judge
         try:
             await engine.open()
+            if self.judge is not None:
+                engine.judge = self.judge.standing(await standing_at(engine.journal))
         except BaseException:
             await self._journal.close()
             raise

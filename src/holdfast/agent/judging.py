@@ -21,6 +21,10 @@ _FEW: Final = 80
 _WHOLE: Final = re.compile(r"/\s*\d+(?![\d.])")
 
 
+THRESHOLD: Final = "threshold"
+"""How conditions name the thresholds of their policy: `confidence >= threshold.sure`."""
+
+
 class PolicyError(UsageError):
     """A policy that cannot be meant. `faults` are all of them, each naming its rule and its field."""
 
@@ -41,6 +45,7 @@ class Judge:
         conditions = [*(rule.when for rule in policy.rules), policy.busy]
         self.asks_queue: Final = any(_QUEUE.search(text) for text in conditions)
         self.remembers_ms: Final = milliseconds(policy.remembers)
+        self._thresholds: Final = {name: one.start for name, one in policy.thresholds.items()}
 
     def amount(self, tool: str, arguments: Mapping[str, Any]) -> float | None:
         """How much a call is worth; None where that is not declared, or has no answer."""
@@ -54,7 +59,18 @@ class Judge:
 
     def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
         """What it says. Total: what cannot be judged is asked."""
-        return choose(self.policy, facts.values(arguments), _holds, draw)
+        values = {**facts.values(arguments), THRESHOLD: self._thresholds}
+        return choose(self.policy, values, _holds, draw)
+
+    def standing(self, at: Mapping[str, float]) -> Judge:
+        """The same policy with its thresholds where they stand now: it has another version."""
+        moved = {
+            name: msgspec.structs.replace(one, start=min(one.most, max(one.least, at.get(name, one.start))))
+            for name, one in self.policy.thresholds.items()
+        }
+        return (
+            self if moved == self.policy.thresholds else Judge(msgspec.structs.replace(self.policy, thresholds=moved))
+        )
 
     def _value(self, text: str | None, arguments: Mapping[str, Any]) -> object:
         try:
@@ -68,7 +84,7 @@ def _holds(text: str, values: Mapping[str, Any]) -> bool:
     try:
         return holds(text, values)
     except ConditionError as error:
-        missing = [name for name in VARIABLES if values[name] is None and re.search(rf"\b{name}\b", text)]
+        missing = [name for name in VARIABLES if values.get(name) is None and re.search(rf"\b{name}\b", text)]
         if missing:
             raise ValueError(f"nobody knows its {' and '.join(missing)}") from error
         reason = str(error.__cause__ or error)
@@ -87,7 +103,12 @@ def faults_of(policy: Policy) -> Iterator[str]:
     """What nobody could judge in a policy, or must not: each text names the rule and the field."""
     for rule in policy.rules:
         where = f"rule {rule.name!r}"
-        if problem := _condition(rule.when, VARIABLES) or _overload(rule) or _unnamed(policy, rule):
+        if (
+            problem := _condition(rule.when, (*VARIABLES, THRESHOLD))
+            or _no_threshold(policy, rule)
+            or _overload(rule)
+            or _unnamed(policy, rule)
+        ):
             yield f"{where}: when: {problem}"
         if rule.busy_rate is not None and not policy.busy:
             yield f"{where}: busy_rate: the policy does not say when people are busy (busy: queue.depth > 100)"
@@ -108,6 +129,16 @@ def _condition(text: str, known: Collection[str]) -> str:
         if name in known and member not in MEMBERS[name]:
             return f"there is no {name}.{member}; there are: {', '.join(f'{name}.{one}' for one in MEMBERS[name])}"
     return ""
+
+
+def _no_threshold(policy: Policy, rule: Rule) -> str:
+    unknown = [name for name in thresholds_in(rule.when) if name not in policy.thresholds]
+    return f"the policy declares no threshold {unknown[0]} (thresholds: {{{unknown[0]}: ...}})" if unknown else ""
+
+
+def thresholds_in(text: str) -> list[str]:
+    """The thresholds that a condition names."""
+    return re.findall(rf"\b{THRESHOLD}\s*\.\s*([A-Za-z_]\w*)", text)
 
 
 def _overload(rule: Rule) -> str:

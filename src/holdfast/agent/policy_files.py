@@ -46,6 +46,9 @@ def read_policy(path: Path) -> Policy:
     rules = list(_rules(fields.get("rules", []), faults))
     known = {name: fields[name] for name in Policy.__struct_fields__ if name in fields}
     whole = {"name": path.stem, **known, "rules": rules}
+    if isinstance(declared := known.get("thresholds"), dict):
+        named = cast("dict[str, dict[str, Any]]", declared)
+        whole["thresholds"] = {name: {"name": name, **fields} for name, fields in named.items()}
     if "remembers" in whole:
         whole["remembers"] = _span(whole["remembers"], "remembers", faults)
     try:

@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.model.thresholds import Threshold
+
 Word = Literal["auto", "sample", "ask", "two", "refuse"]
 OnExpiry = Literal["refuse", "hold", "escalate"]
 Banded = Literal["amount", "confidence"]
@@ -80,7 +82,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     `default` is the word where no rule holds. `amounts` says for a tool (by its name) how much a call of it is worth,
     `subjects` whom it concerns, both in CEL over `arguments`; `history` is about one tool and one subject, over the
     last `remembers`. `bands` cuts a variable into strata for samples. `busy` is a condition over `queue`: people cannot
-    keep up.
+    keep up. `thresholds` are numbers that conditions name as `threshold.NAME`, and that may be moved.
     """
 
     name: str
@@ -91,8 +93,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     remembers: timedelta = timedelta(days=30)
     bands: Mapping[Banded, tuple[float, ...]] = msgspec.field(default_factory=lambda: {"confidence": SURE})
     busy: str = ""
+    thresholds: Mapping[str, Threshold] = {}
 
     def __post_init__(self) -> None:
+        if any(name != one.name for name, one in self.thresholds.items()):
+            raise ValueError("thresholds: each stands under its own name")
         if not self.name:
             raise ValueError("name: a policy has one")
         if self.default == "sample":

@@ -24,6 +24,7 @@ from holdfast.model.intervals import Share, corrected, weighted
 
 Direction = Literal["tighten", "loosen", "stay"]
 Safe = Literal["above", "below"]
+Measure = Literal["confidence", "amount"]
 
 PROVEN: Final = 1.959964  # z of a two-sided 95 % interval: what loosening needs
 LIKELY: Final = 1.281552  # z of a two-sided 80 % interval: what tightening needs
@@ -49,6 +50,7 @@ class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
     slack: float = 0.1
     enough: int = 30
     safe: Safe = "above"
+    of: Measure = "confidence"
 
     def __post_init__(self) -> None:
         if not self.least <= self.start <= self.most:
@@ -72,6 +74,16 @@ class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
             return at
         up = (direction == "tighten") == (self.safe == "above")
         return round(min(self.most, max(self.least, at + (self.step if up else -self.step))), 12)
+
+
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A threshold stands elsewhere from now on: who moved it, and why."""
+
+    name: str
+    before: float
+    after: float
+    by: str
+    why: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):

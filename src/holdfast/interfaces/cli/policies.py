@@ -11,7 +11,8 @@ import msgspec
 from holdfast.agent.judging import Judge, PolicyError
 from holdfast.agent.policy_files import load_policy
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.common import Call, command
+from holdfast.interfaces.cli.calibrating import calibrate
+from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.place import policy_path
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DONE, FAILED, USAGE
@@ -21,8 +22,8 @@ from holdfast.interfaces.rehearsing import Rehearsal, rehearse
 from holdfast.model.policy import Policy, Rule
 from holdfast.policies import milliseconds
 
-_WORDS: Final = ("show", "check", "test", "dry-run")
-_FILES: Final = {"show": 1, "check": 1, "test": 2, "dry-run": 1}
+_WORDS: Final = ("show", "check", "test", "dry-run", "calibrate")
+_FILES: Final = {"show": 1, "check": 1, "test": 2, "dry-run": 1, "calibrate": 1}
 _LISTED: Final = 20
 
 
@@ -33,19 +34,25 @@ _LISTED: Final = 20
         "holdfast policy check rules.yaml",
         "holdfast policy test cases.yaml rules.yaml",
         "holdfast policy dry-run rules.yaml",
+        "holdfast policy calibrate --apply --by anna",
     ),
 )
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
-async def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
+@click.option("--apply", "applies", is_flag=True, help="With calibrate: move the thresholds, on record.")
+@by_option
+async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool, by: str) -> int:
     """Look at the escalation policy in FILE, or at the one of this project.
 
     `show` says what each rule does, `check` only what is wrong with it. `test`
     judges the CASES of a YAML file and compares; the exit status is 1 where one is
     missed. `dry-run` judges everything that the journal holds, and says how often
     people would have been asked, and which of their overrides it would have missed.
-    Nothing is written or recorded.
+    `calibrate` proposes where the thresholds should stand, by what people found.
+    Nothing is written or recorded, but with `calibrate --apply`.
     """
+    if applies and what != "calibrate":
+        raise UsageError("--apply goes with calibrate")
     if len(names) > _FILES[what]:
         raise UsageError(f"holdfast policy {what} takes no {names[-1]!r}")
     if what == "test":
@@ -53,6 +60,8 @@ async def policy(call: Call, what: str, names: tuple[str, ...]) -> int:
     path = _path(names[0] if names else None)
     if what == "check":
         return _check(call.screen, path)
+    if what == "calibrate":
+        return await calibrate(call, load_policy(path).policy, by if applies else "")
     if what == "dry-run":
         async with call.looking() as looking:
             _tell(call.screen, await rehearse(looking, load_policy(path)))
