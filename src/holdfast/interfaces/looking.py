@@ -19,6 +19,8 @@ from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, question_of
 
 PAGE: Final = 1000
+WHOLE: Final = 10_000
+"""How many lines of the listing are read at once where all are wanted."""
 PAUSES: Final = "pause/"
 Told: TypeAlias = tuple[Row, Record]
 
@@ -57,7 +59,7 @@ class Looking:
     async def every_run(self, *, status: RunStatus | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
         after = ""
-        while rows := await self.journal.runs(status=status, limit=PAGE, after=after):
+        while rows := await self.journal.runs(status=status, limit=WHOLE, after=after):
             for row in rows:
                 yield row
             after = rows[-1].run

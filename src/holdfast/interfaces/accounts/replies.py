@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -58,8 +59,11 @@ async def answer(refused: Refused, send: Send, *, as_json: bool, head: bool) -> 
     text = refused.why + "\n"
     kind = b"text/plain; charset=utf-8"
     if as_json:
-        error = {"error": "Refused", "message": refused.why, "next_step": refused.next_step}
-        text, kind = msgspec.json.encode({"error": error}).decode(), b"application/json"
+        problem = {
+            "title": HTTPStatus(refused.status).phrase, "status": refused.status, "detail": refused.why,
+            "error": "Refused", "next_step": refused.next_step,
+        }  # fmt: skip
+        text, kind = msgspec.json.encode(problem).decode(), b"application/problem+json"  # RFC 9457
     body = text.encode()
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *refused.headers]
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})

@@ -65,7 +65,7 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     """
     handed = await all_handed(looking.journal)
     found = [
-        _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY), now_ms)
+        _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY) if handed else NOBODY, now_ms)
         async for row in looking.every_run(status="suspended")
         if not is_system(row.agent) or is_planted(row.agent)
         for wait in waits_of(row)

@@ -78,10 +78,14 @@ class Desk:
         return await a.answer(self.service, now.item, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
-        """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does."""
-        for item, shown in items:
-            await self._judged(who, item, given, shown)
-        return await answer_all(self.service, [OneOf(item, given, shown) for item, shown in items], by=who.name)
+        """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
+
+        What became of each, in the order of the items: two of one run have the same word about it.
+        """
+        judged = [await self._judged(who, item, given, shown) for item, shown in items]
+        said = [OneOf(now.item, given, shown) for now, (_, shown) in zip(judged, items, strict=True)]
+        applied = {one.run: one for one in await answer_all(self.service, said, by=who.name)}
+        return [applied[now.run] for now in judged]
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)

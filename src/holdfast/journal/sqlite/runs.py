@@ -51,6 +51,8 @@ class Query:
             terms["name = ?"] = (self.run,)
         if self.status is not None:
             terms["status = ?"] = (self.status,)
+        if self.status in {"running", "suspended"}:
+            terms[_OPEN] = ()  # so that the index of open runs is used: the ended ones cost nothing
         if self.wakeable:
             terms["due_ms <= ?" if self.status == "stopped" else _WAKEABLE] = (wall_ms,)
         return " and ".join(terms), tuple(value for values in terms.values() for value in values)

@@ -1,0 +1,102 @@
+"""What a page of the inbox costs: a fixed number of questions to the journal, none of which reads a whole table."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import RunSuspended
+from holdfast.interfaces.accounts.entrance import Entrance
+from holdfast.interfaces.accounts.passwords import Passwords
+from holdfast.interfaces.accounts.roles import Grant, Principal
+from holdfast.interfaces.accounts.site import cookie_name, loopback
+from holdfast.interfaces.web.app import web
+from holdfast.journal.sqlite.driver import StandardDatabase
+from tests.e2e.desk import refunds, trips
+from tests.unit.interfaces.accounts.keeping import Counting
+
+ORIGIN = "http://127.0.0.1"
+REFUND = "refund-ann/refund%231"
+
+
+class Asked(list[str]):
+    """The questions since it was cleared; `ever` holds all of them from the first time on: those of requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ever: set[str] = set()
+        self.counting = False
+
+    def append(self, statement: str) -> None:
+        if self.counting:
+            self.ever.add(statement)
+        super().append(statement)
+
+    def clear(self) -> None:
+        self.counting = True
+        super().clear()
+
+
+async def visited(path: Path, asked: Asked, names: tuple[str, ...]) -> dict[str, int]:
+    """Let runs wait for these people, then look and answer; how many statements each request took."""
+    counted: dict[str, int] = {}
+    async with Holdfast(path, agents=[refunds, trips], recover=False) as app:
+        for name in names:
+            for agent in (refunds, trips):
+                with pytest.raises(RunSuspended):
+                    await app.run(agent, name)
+        entrance = Entrance(app.engine, Passwords(Counting()))
+        secret = await entrance.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
+        headers = {"origin": ORIGIN, "cookie": f"{cookie_name(ORIGIN)}={secret}"}
+        transport = httpx2.ASGITransport(web(app.service, entrance, loopback(80)))
+        async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers) as client:
+            await client.get("/inbox")
+            for address in ("/inbox", "/api/v1/items", f"/inbox/{REFUND}", "/runs", "/runs?status=suspended"):
+                asked.clear()
+                assert (await client.get(address)).status_code == 200
+                counted[address] = len(asked)
+            asked.counting = False
+    return counted
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Every question to the database, as it was put."""
+    put, real = Asked(), StandardDatabase.rows
+
+    def rows(self: StandardDatabase, statement: str, values: Any = ()) -> Any:
+        put.append(statement)
+        return real(self, statement, values)
+
+    monkeypatch.setattr(StandardDatabase, "rows", rows)
+    return put
+
+
+def test_a_list_asks_the_journal_as_often_for_many_items_as_for_few(tmp_path: Path, asked: Asked):
+    few = asyncio.run(visited(tmp_path / "few.db", asked, ("ann",)))
+    many = asyncio.run(visited(tmp_path / "many.db", asked, ("ann", *(f"c{number}" for number in range(30)))))
+    assert {address: many[address] for address in ("/inbox", "/api/v1/items")} == {
+        address: few[address] for address in ("/inbox", "/api/v1/items")
+    }
+
+
+def test_no_question_reads_a_whole_table(tmp_path: Path, asked: Asked):
+    path = tmp_path / "desk.db"
+    asyncio.run(visited(path, asked, ("ann", "ben")))
+    with closing(sqlite3.connect(path)) as database:
+        plans = {one: _plan(database, one) for one in asked.ever if one.lstrip().startswith("select")}
+    assert len(plans) > 5
+    scans = {one: plan for one, plan in plans.items() if any(step.startswith("SCAN") for step in plan)}
+    assert scans == {}
+    listing = [plan for one, plan in plans.items() if "from run where" in one and "status = ?" in one]
+    assert any("run_open" in step for plan in listing for step in plan), "runs that have ended cost nothing"
+
+
+def _plan(database: sqlite3.Connection, statement: str) -> list[str]:
+    values = [""] * statement.count("?")
+    return [row[3] for row in database.execute(f"explain query plan {statement}", values)]
