@@ -82,7 +82,7 @@ class Approvals:
                 self._granted(operation_id(run, step), record)
             case r.ApprovalRefused(step=step):
                 self._refused(operation_id(run, step), record)
-            case r.Reobserved(step=step, observed=observed):
+            case r.Reobserved(step=step, reading="changed", observed=observed):
                 self._seen(operation_id(run, step), observed)
             case r.AttemptStarted(step=step, intent=intent):
                 if intent is not None and intent.tool in GATED:

@@ -73,15 +73,6 @@ def no_means_yes(original: Any) -> Any:
     return verdict
 
 
-def changes_ignored(steps: Any) -> Any:
-    """What was observed to have changed is noted, and the approval stands."""
-
-    def stays(operation: Any, _record: Any, _boot: str) -> Any:
-        return operation
-
-    return {**steps, r.Reobserved: stays}
-
-
 def no_is_lost(original: Any) -> Any:
     """A no does not get through to the run."""
 

@@ -127,12 +127,6 @@ TOGETHER: Final = (
         "a no is lost", "a decline is taken down and lost", "engine.approvals:verdict_of", approval_twists.no_is_lost
     ),
     Mutant(
-        "changes ignored",
-        "a yes stands although what it relied on has changed",
-        "model.transitions:_STEPS",
-        approval_twists.changes_ignored,
-    ),
-    Mutant(
         "approval not consumed",
         "the record of an attempt does not carry the yes",
         "engine.executor:_started",
