@@ -46,7 +46,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order. `record` is what it adds to the run, where it is about one operation or transaction.
 
     `after` is the name of whoever was first: this word came second, and is only put on record. `via` is how the giver's
-    name is known: typed on the command line, or proven by a session or a token.
+    name is known: typed by whoever has the file, or proven by a password, a token, a proxy or a provider.
     """
 
     word: Word = "late"

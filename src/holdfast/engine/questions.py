@@ -144,6 +144,7 @@ async def _pause(scope: Scope, name: str) -> None:
     command = answer_with(instance.run, kind, name)
     asks = f"run {instance.run} {verb}: {asked.question.text} ({asked.question.expected}; {command})"
     try:
-        await instance.wait_for(scope, future, Pause(kind, name, asked.until or None, asks, at=asked.at))
+        queue = "" if asked.handoff is None else asked.handoff.queue
+        await instance.wait_for(scope, future, Pause(kind, name, asked.until or None, asks, at=asked.at, queue=queue))
     finally:
         handle.cancel()

@@ -298,7 +298,7 @@ class Service:
         asked = await self.looking.question(question)
         checked_by(by)
         answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
-        await self._first_answer(question, Answered(answer, by))
+        await self._first_answer(question, Answered(answer, by, via=self.via))
         await self._apply(run, step)
         return answer
 
@@ -311,7 +311,7 @@ class Service:
         asked = await self.looking.question(item)
         if asked.handoff is None:
             raise UsageError(f"{item} is a question", next_step=f"holdfast answer {item} VALUE --by NAME")
-        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=note))
+        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=note, via=self.via))
         await self._post(run, Command(TAKE_OVER, by, note), f"{TAKE_OVER}/{step}")
         return await self._apply(run, step)
 

@@ -50,7 +50,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had none to give.
 
-    `over`: nothing goes back to the code, for whoever answers takes the run over, and says why in `note`.
+    `over`: nothing goes back to the code, for whoever answers takes the run over, and says why in `note`. `via` is how
+    the giver's name is known.
     """
 
     value: Scalar | None
@@ -58,6 +59,7 @@ class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
     late: bool = False
     over: bool = False
     note: str = ""
+    via: str = ""
 
 
 def _of_form(form: Form, value: object) -> Scalar | None:

@@ -30,11 +30,12 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person says about it afterwards."""
+    """What a person says about it afterwards. `via` is how their name is known."""
 
     word: Word
     by: str
     note: str = ""
+    via: str = ""
 
 
 def shadow_stream(run: str, step: str) -> str:

@@ -9,7 +9,7 @@ from holdfast import Run, TransactionAborted, agent
 from holdfast.errors import Interrupted, ReplayDiverged, RunStopped, RunSuspended, UnknownTool, UsageError
 from holdfast.interfaces.people.answers import Reply, TakeOver, answer
 from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.items import Wanted, items
 from holdfast.interfaces.people.state import state_of
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
@@ -46,6 +46,8 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
         await handed(app, desk)
         (item,) = await items(app.service.looking)
         assert (item.kind, item.item, item.due_ms) == ("handoff", ITEM, lab.clock.wall_ms() + 7 * 86_400_000)
+        assert (item.queue, await items(app.service.looking, Wanted(queue="travel"))) == ("travel", [item])
+        assert await items(app.service.looking, Wanted(queue="money")) == []
         assert item.answers == (
             f"holdfast take-over {ITEM} --look",
             f"holdfast answer {ITEM} VALUE --by NAME",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from holdfast.interfaces.cli.handing import show_run_state
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import short
 from holdfast.interfaces.people.dossier import Dossier
@@ -23,6 +24,8 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
     screen.block(found.asks)
     rows = [(phrase((label, "dim")), phrase(text)) for label, text in _lines(found) if text]
     screen.show(grid(rows, (_LABEL,)))
+    if found.state is not None:
+        show_run_state(screen, found.state)
     for line in found.answers:
         screen.line(("  " + line, "dim"))
 

@@ -193,7 +193,7 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if isinstance(given, TakeOver):
         return await service.take_over(now.item, by=by, note=given.note)
     if isinstance(given, Right | Wrong):
-        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.note)
+        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.note, service.via)
         next_step = await judge_afterwards(service.engine.journal, now.run, now.step, judged)
         return Applied(now.run, at_once=True, note=next_step)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
@@ -314,7 +314,8 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.note)
         case Escalate():
             one = Handing("escalate", by, given.to, given.queue, note=given.note)
-    await service.sink.post(handing_post(now.run, _stream_step(now), one))
+    said = msgspec.structs.replace(one, via=service.via)
+    await service.sink.post(handing_post(now.run, _stream_step(now), said))
     return Applied(now.run, at_once=True)
 
 

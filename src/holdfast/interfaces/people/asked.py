@@ -28,7 +28,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     `digest` is of exactly what is asked: an answer that names another one is refused. `proposer` is who started the
     run of an approval, empty where nobody said: over the network they do not approve what came of it.
-    `queue` is where a policy put an approval; where somebody put it since then is in the ledger (`handed`).
+    `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
     """
 
     item: str
@@ -91,7 +91,9 @@ def _about(history: RunHistory, step: str) -> Asked:
         is_open = step not in history.answers and history.status not in ENDED
         digest = _digest(question.question, question.until)
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
-        return Asked(operation_id(history.run, step), kind, history.run, step, "", digest, is_open, question)
+        queue = "" if question.handoff is None else question.handoff.queue
+        name = operation_id(history.run, step)
+        return Asked(name, kind, history.run, step, "", digest, is_open, question, queue=queue)
     transaction = history.transactions.get(step)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"

@@ -19,6 +19,7 @@ from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
 from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.interfaces.people.standing import list_standing
+from holdfast.interfaces.people.state import RunState, state_of
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.telling import end_text, moment, ruling_text, stored, verdict_text
 from holdfast.interfaces.undoing import contract_of
@@ -67,7 +68,7 @@ class Dossier(msgspec.Struct, frozen=True):
     `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
     `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
     for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
-    for its tool that do not cover it, and why.
+    for its tool that do not cover it, and why; `state` is how a run stands that was handed over.
     """
 
     item: str
@@ -98,6 +99,7 @@ class Dossier(msgspec.Struct, frozen=True):
     standing: tuple[str, ...] = ()
     choices: tuple[Scalar, ...] = ()
     expected: str = ""
+    state: RunState | None = None
 
 
 class _Read:
@@ -174,6 +176,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
+        state=await state_of(looking, run, step) if about.kind == "handoff" else None,
     )
 
 

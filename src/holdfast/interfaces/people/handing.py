@@ -20,7 +20,7 @@ ITEMS: Final = "items/"
 class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry: somebody gives an item `to` a person or a `queue`, lets it rest, or makes it urgent.
 
-    `until_ms`: the wall clock until which it rests.
+    `until_ms`: the wall clock until which it rests. `via` is how the name of `by` is known.
     """
 
     word: Literal["delegate", "snooze", "escalate"]
@@ -29,6 +29,7 @@ class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
     queue: str = ""
     until_ms: int = 0
     note: str = ""
+    via: str = ""
 
 
 class Handed(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -49,8 +49,8 @@ class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: str
     status: str
     why: str
+    given: r.Raw
     queue: str = ""
-    given: r.Raw = r.NOTHING
     facts: tuple[Fact, ...] = ()
     done: tuple[Receipt, ...] = ()
     open: tuple[Open, ...] = ()
@@ -77,8 +77,8 @@ async def state_of(looking: Looking, run: str, step: str = "") -> RunState:
         started.agent if started is not None else "",
         history.status,
         asked.question.text if asked is not None else _why(history),
-        handoff.queue if handoff is not None else "",
         handoff.state if handoff is not None else r.NOTHING,
+        handoff.queue if handoff is not None else "",
         _facts_of(handoff.facts) if handoff is not None else _learned(records),
         _done(history, looking.identity.namespace),
         tuple(_open(run, operation) for operation in history.open_operations() if not operation.intent.serves),

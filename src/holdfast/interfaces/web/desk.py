@@ -75,7 +75,7 @@ class Desk:
     async def answer(self, who: Principal, item: str, given: a.Answer, shown: str) -> Applied:
         """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`."""
         now = await self._judged(who, item, given, shown)
-        return await a.answer(self.service, now.item, given, by=who.name, shown=shown)
+        return await a.answer(self._voice(who), now.item, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
         """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
@@ -84,8 +84,12 @@ class Desk:
         """
         judged = [await self._judged(who, item, given, shown) for item, shown in items]
         said = [OneOf(now.item, given, shown) for now, (_, shown) in zip(judged, items, strict=True)]
-        applied = {one.run: one for one in await answer_all(self.service, said, by=who.name)}
+        applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name)}
         return [applied[now.run] for now in judged]
+
+    def _voice(self, who: Principal) -> Service:
+        """The same use cases, which keep with each word how the name of its giver is known."""
+        return Service(self.service.engine, via=who.via)
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)

@@ -50,6 +50,11 @@ def pretty(raw: Raw | bytes) -> str:
     return msgspec.json.format(bytes(raw), indent=2).decode("utf-8", "replace")
 
 
+def written(value: object) -> str:
+    """A plain value, such as that of a fact, as the JSON that it is."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
+
+
 def _shown(name: str, value: Raw, change: Change | None) -> Shown:
     text, several = _readable(value)
     if change is None:

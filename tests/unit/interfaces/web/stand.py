@@ -1,6 +1,6 @@
 """The web face in this process: the real app behind the real guard, over a journal in memory, in virtual time."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,9 +57,9 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(lab: Lab, *, begun: tuple[str, ...] = ("ann",)) -> AsyncGenerator[Stand]:
-    """A desk at which every kind of item waits, for each customer in `begun`."""
-    agents = desk_of(lab)
+async def standing(lab: Lab, *, begun: tuple[str, ...] = ("ann",), agents: Sequence[Any] = ()) -> AsyncGenerator[Stand]:
+    """A desk at which every kind of item waits, or what these `agents` ask, for each customer in `begun`."""
+    agents = agents or desk_of(lab)
     async with lab.app(*agents) as app:
         entrance = Entrance(app.engine, Passwords(Counting()))
         for name in begun:

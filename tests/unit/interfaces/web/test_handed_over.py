@@ -1,0 +1,78 @@
+"""A run that was handed over, on the page and in the API: its state, whose queue it is in, and how it was answered."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast import Key, Run, agent, tool
+from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.questions import question_stream
+from holdfast.interfaces.accounts.roles import Grant
+from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.handing import Handing, item_stream
+from holdfast.model.question import Answered
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.interfaces.web.stand import HOSTILE, desk_of, standing
+from tests.unit.interfaces.web.test_pages import fill
+
+REFUND = "refund-ann/refund#1"
+ITEM = "far-ann/hand_off#1"
+PAGE = "/inbox/far-ann/hand_off%231"
+
+
+def far(lab: Lab) -> Any:
+    @tool(idempotency=Key.forever())
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        return city
+
+    @agent(run_id="far-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        await run.facts.learn("city", HOSTILE, source="a mail")
+        await book("Rome")
+        return str(await run.hand_off("travel", why="it has to be signed", state={"form": HOSTILE}))
+
+    return desk
+
+
+@virtual
+async def test_its_state_is_on_the_page_and_in_the_api(lab: Lab):
+    async with standing(lab, agents=[far(lab)]) as stand, await stand.client("bea") as client:
+        page = (await client.get(PAGE)).text
+        assert "How the run stands" in page
+        assert "<code>far-ann/book#1</code> under the key <code>hf-" in page
+        assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2, "the fact and what its code says"
+        assert "<script>alert" not in page
+        assert "\u202e" not in page
+        state = (await client.get(f"/api/v1/items/{ITEM.replace('#', '%23')}")).json()["state"]
+        assert (state["queue"], [one["tool"] for one in state["done"]]) == ("travel", ["book"])
+
+
+@virtual
+async def test_it_is_of_the_queue_that_its_code_named(lab: Lab):
+    async with standing(lab, agents=[far(lab), *desk_of(lab)]) as stand:
+        async with await stand.client("cid", Grant("operator", queues=("travel",))) as client:
+            listed = (await client.get("/api/v1/items")).json()["items"]
+            assert [one["item"] for one in listed] == [ITEM]
+            assert (await fill(client, PAGE, "take_over")).status_code == 303
+        async with await stand.client("dan", Grant("operator", queues=("money",))) as client:
+            assert (await client.get(PAGE)).status_code == 404
+
+
+@virtual
+async def test_each_answer_is_kept_with_how_its_giver_is_known(lab: Lab):
+    async with standing(lab, agents=[far(lab), *desk_of(lab)]) as stand, await stand.client("bea") as client:
+        await stand.entrance.accounts.add("cid", [Grant("admin")], by="root")
+        assert (await fill(client, PAGE, "delegate", to="cid")).status_code == 303
+        program, looking = await stand.proven("cid"), stand.app.service.looking
+        for item, word in ((ITEM, {"type": "reply", "value": "signed"}), (REFUND, {"type": "approve"})):
+            answer = {"item": item, "answer": word, "shown": (await asked(looking, item)).digest}
+            assert (await program.post("/api/v1/answers", json=answer)).status_code == 200
+        journal = stand.app.engine.journal
+        (given,) = await journal.entries(item_stream("far-ann", "hand_off#1"))
+        (said,) = await journal.entries(question_stream("far-ann", "hand_off#1"))
+        (approved,) = await journal.entries(command_stream("refund-ann"))
+    handing, answered = msgspec.json.decode(given.body, type=Handing), msgspec.json.decode(said.body, type=Answered)
+    assert (handing.by, handing.to, handing.via) == ("bea", "cid", "typed")
+    assert (answered.by, answered.value, answered.via) == ("cid", "signed", "token")
+    assert msgspec.json.decode(approved.body, type=Command).via == "token"
