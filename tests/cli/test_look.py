@@ -1,8 +1,11 @@
 """`ps`, `show` and `why`: what a person reads, at 80 columns, and what a program reads."""
 
+from collections.abc import Iterator
+
+import click
 import pytest
 
-from holdfast.interfaces.cli.main import COMMANDS
+from holdfast.interfaces.cli.main import main
 from tests.cli.lab import DESK, Lab
 
 LOOKING = [
@@ -201,11 +204,23 @@ def test_colours_are_for_terminals_that_want_them(asking: Lab):
     assert "\x1b[3" not in asking("ps", FORCE_COLOR="1", NO_COLOR="1").out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_examples_and_fits(holdfast: Lab, command: str):
-    said = holdfast(command, "--help")
+def below(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    """Every command that does something, by its words."""
+    if not isinstance(command, click.Group):
+        yield names
+        return
+    with click.Context(command) as context:
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from below(found, *names, name)
+
+
+@pytest.mark.parametrize("words", list(below(main)), ids=" ".join)
+def test_help_shows_examples_and_fits(holdfast: Lab, words: tuple[str, ...]):
+    said = holdfast(*words, "--help")
     assert said.status == 0
-    assert f"  holdfast {command}" in said.out
+    assert f"  holdfast {' '.join(words)}" in said.out
     assert "--json" in said.out
     assert not [line for line in said.lines if len(line) > 88], "lines of examples may be a little longer"
 

@@ -120,7 +120,7 @@ async def _perform(flight: Flight, move: Deed) -> None:
         case m.Verify():
             await verify(flight)
         case m.Observe():
-            await observe(flight)
+            await observe(flight, kept=move.kept)
         case m.Reuse():
             await _reuse(flight, move)
         case m.Park():

@@ -75,8 +75,11 @@ async def _ask(flight: Flight, handler: str) -> Any:
         return CannotTell(describe(error))
 
 
-async def observe(flight: Flight) -> None:
-    """Read the preconditions: the first reading is kept, later ones are compared with it."""
+async def observe(flight: Flight, *, kept: bool = False) -> None:
+    """Read the preconditions: the first reading is what later ones are compared with.
+
+    It goes on record with the first attempt; where it is `kept`, before: a person is shown it.
+    """
     tool = flight.tool
     assert tool is not None, flight.step
     seams = flight.instance.engine.seams
@@ -92,6 +95,19 @@ async def observe(flight: Flight) -> None:
     flight.reading = "same" if known in (r.NOTHING, observed) else "changed"
     if flight.reading == "changed":
         await _reobserved(flight, observed)
+    elif kept and known == r.NOTHING:
+        await _first(flight, observed)
+
+
+async def _first(flight: Flight, observed: r.Raw) -> None:
+    """Keep the first reading, with the intent if that is not on record yet."""
+    if flight.recorded:
+        record = r.Reobserved(step=flight.step, reading="same", observed=observed, **flight.instance.stamp())
+        await flight.note(record, ride=True)
+        return
+    draft = flight.operation
+    intent = msgspec.structs.replace(draft.intent, observed=observed)
+    flight.state = msgspec.structs.replace(draft, intent=intent, observed=observed)
 
 
 async def _reobserved(flight: Flight, observed: r.Raw) -> None:

@@ -18,7 +18,9 @@ class Attempt(_Move, frozen=True):
 
 
 class Observe(_Move, frozen=True):
-    """Read the preconditions."""
+    """Read the preconditions. `kept`: the first reading is recorded, because a person is shown it."""
+
+    kept: bool = False
 
 
 class Verify(_Move, frozen=True):

@@ -168,7 +168,10 @@ class Verified(Stamped, frozen=True):
 
 
 class Reobserved(Stamped, frozen=True):
-    """The preconditions were read again. With a gate the new reading replaces the old one."""
+    """The preconditions were read again. With a gate the new reading replaces the old one.
+
+    The first reading is `same`: it is recorded where a person is asked about what relies on it.
+    """
 
     step: str
     reading: Literal["same", "changed", "unreadable"]

@@ -86,6 +86,10 @@ def _gate(case: Case) -> Move | None:
     ruled = ruling is not None and ruling.asks and not case.situation.permitted
     if not (case.situation.gate == "wanted" or ruled) or _approved(case) or case.operation.one_more:
         return None
+    if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
+        if case.situation.reading == "unread":
+            return Observe("an approval is bound to what it relies on", kept=True)
+        return _preconditions(case)
     return Gate("the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person")
 
 

@@ -196,6 +196,8 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
         return replace(
             operation, phase="gated", observed=record.observed, approval="", reason=reason, waits_for="a person"
         )
+    if record.reading == "same" and operation.observed == r.NOTHING:
+        return replace(operation, observed=record.observed)
     return operation
 
 

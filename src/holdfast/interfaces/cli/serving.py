@@ -18,7 +18,7 @@ from holdfast.interfaces.cli.targets import load_agents
     examples=(
         "holdfast serve",
         "holdfast serve desk.py:refund_desk --port 8800",
-        "holdfast serve --origin https://inbox.example.com --proxy-header X-User --proxy-peer 127.0.0.1",
+        "holdfast serve --origin https://inbox.example.com --proxy-header X-User",
     ),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")

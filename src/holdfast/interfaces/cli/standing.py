@@ -23,7 +23,7 @@ def standing() -> None:
 @command(
     "add",
     examples=(
-        """holdfast standing add --tool refund --where 'cents <= 5000 && customer == "anna"' --until 7d --times 20""",
+        """holdfast standing add --tool refund --where 'cents <= 5000' --until 7d --times 20""",
         "holdfast standing add --tool refund --until 7d --amount cents --total 50000",
     ),
 )
