@@ -51,6 +51,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
         "Next: holdfast resume refund-9",
     ]
     assert asked("inbox").lines == ["Nobody is asked anything."]
+    assert "UTC: bea approves it (typed)" in asked("why", "refund-9/refund#1").words
     assert asked("resume", "refund-9").out == '"paid 9000 under True"\n'
     assert asked("inbox").lines == ["Nobody is asked anything."]
 
@@ -112,7 +113,10 @@ def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
     assert one_wrong.status != 0
     assert holdfast("answer", "--all", "--json", "yes").status == 2
     assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["Nothing there waits for an approval."]
+    holdfast("hand", "refund-3/refund#1", "--until", "2h")
     declined = holdfast("answer", "--all", "yes", given="n\n")
+    assert "refund-3" not in declined.out, "it rests"
+    holdfast("hand", "refund-3/refund#1", "--to", "bea")
     assert "None was given." in declined.out
     assert len(holdfast("inbox", "--json").json) == 3
     done = holdfast("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea", given="y\n")

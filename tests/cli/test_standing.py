@@ -33,6 +33,9 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     assert "it was revoked by cid" in holdfast("standing", "list").out
     again = holdfast("standing", "revoke", given["id"])
     assert (again.status, "was revoked by cid already" in again.err) == (2, True)
+    unknown = holdfast("standing", "add", "--tool", "refund", "--where", "cent < 5", "--until", "1d")
+    assert (unknown.status, "it uses cent; there are: cents, customer" in unknown.remarks) == (2, True)
+    assert "is the name right?" in holdfast("standing", "add", "--tool", "refnd", "--until", "1d").remarks
     bad = holdfast("standing", "add", "--tool", "refund", "--until", "soon")
     assert (bad.status, "'soon' is no time" in bad.err) == (2, True)
 

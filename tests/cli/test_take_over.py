@@ -43,6 +43,10 @@ def handed(holdfast: Lab) -> Lab:
 def test_the_state_is_shown(handed: Lab):
     listed = handed("inbox").lines
     assert listed[0].startswith("handoff  trip-ann/hand_off#1")
+    assert listed[2] == "  is handed over: the airline wants a signature (a text)"
+    whole = handed("inbox", "--item", "trip-ann/hand_off#1").lines
+    assert "why         the agent cannot go on" in whole
+    assert '  knows city: "Rome" (the ticket)' in whole
     assert "  holdfast take-over trip-ann/hand_off#1 --look" in listed
     shown = handed("take-over", "trip-ann/hand_off#1", "--look").lines
     assert shown[:3] == [

@@ -184,6 +184,11 @@ class Tool(Generic[P, R]):
                 next_step=f"let @{self.name}.expect return plain JSON values",
             ) from error
 
+    @property
+    def judged(self) -> frozenset[str]:
+        """Parameters whose values a condition may use: those that are stored."""
+        return frozenset(self.shape.types) - self.redact
+
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments needs a person's approval. Raises `ConditionError` where that is open."""
         return gated(gate, arguments)

@@ -78,6 +78,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def judged(self) -> frozenset[str]:
+        """Parameters whose values a condition may use."""
+        ...
+
+    @property
     def claims(self) -> bool:
         """Whether it declares a business key."""
         ...

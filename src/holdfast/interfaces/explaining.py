@@ -11,6 +11,7 @@ from holdfast.engine.breaker import wait_ms
 from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.earlier import words_about
 from holdfast.interfaces.telling import basis_text, end_text, moment, ruling_text, standing_text, stored, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
@@ -61,7 +62,10 @@ class Policing(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now."""
+    """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now.
+
+    `words` are what people said about it: when, who, what, and how their name is known.
+    """
 
     operation: str
     tool: str
@@ -77,6 +81,7 @@ class Explanation(msgspec.Struct, frozen=True):
     retry: Answer
     amends: Answer
     decided_by: str
+    words: list[str]
     policy: Policing | None
     move: str
     rule: str
@@ -110,6 +115,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         amends=_amends(state, contract),
         policy=_policing(ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
+        words=await words_about(looking, history.run, state.step, told),
         move=_MOVES[type(move).__name__],
         rule=move.rule,
         next_step=_next(operation, history, state, move),

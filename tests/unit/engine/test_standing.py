@@ -82,11 +82,22 @@ async def test_what_is_allowed_beforehand_leaves_and_is_counted_with_its_intent(
 @virtual
 async def test_what_does_not_fit_is_asked(lab: Lab, change: dict[str, Any], cents: int):
     desk = desk_of(lab, cents, gate="true")
+    async with lab.app() as without_the_code:
+        await add_standing(without_the_code.engine, wish(**change))
     async with lab.app(desk) as app:
-        await add_standing(app.engine, wish(**change))
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == []
+
+
+@virtual
+async def test_where_the_tool_is_known_a_permission_names_its_parameters(lab: Lab):
+    async with lab.app(desk_of(lab, redact=["customer"])) as app:
+        with pytest.raises(UsageError, match=r"it uses customer, euros; there are: cents"):
+            await add_standing(app.engine, wish(where='euros <= 90 && customer == "ann"'))
+        with pytest.raises(UsageError, match="refund has no parameter euros"):
+            await add_standing(app.engine, wish(where="cents < 5", amount="euros", total=9))
+        assert await list_standing(app.service.looking, EPOCH_MS) == []
 
 
 @virtual

@@ -74,7 +74,7 @@ class Said(msgspec.Struct, frozen=True):
 @click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
 @click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest: refused if it has changed.")
-@click.option("--all", "everything", is_flag=True, help="Every approval in the inbox: VALUE alone, all or none.")
+@click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: VALUE alone, all or none.")
 @click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
 @click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
 @click.option("--sure", is_flag=True, help="With several: do not ask once more after showing them.")
@@ -186,7 +186,7 @@ async def _several(
         raise UsageError("with --json nobody can be asked once more", next_step="add --sure")
     async with call.serving() as service:
         found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
-        chosen = named or tuple(one.item for one in found if one.kind == "approval")
+        chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
         if not chosen:
             call.screen.line("Nothing there waits for an approval.")
             return
@@ -196,14 +196,17 @@ async def _several(
             if not call.screen.as_json:
                 show_dossier(call.screen, about)
             words.append(OneOf(item, await _answer_of(service, item, *meant), about.digest))
-        if not sure and not click.confirm(f"Give these {len(words)} answers?"):
+        if not sure and not click.confirm(
+            f"Give these {len(words)} answers?" if len(words) > 1 else "Give this answer?"
+        ):
             call.screen.line("None was given.")
             return
         await answer_all(service, words, by=by)
     if call.screen.as_json:
         call.screen.document(words)
         return
-    call.screen.line(f"{len(words)} items are answered, on the word of {by}.")
+    said = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
+    call.screen.line(f"{said} answered, on the word of {by}.")
     call.screen.line(("Next: ", "dim"), "holdfast worker")
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,11 +28,21 @@ from holdfast.model.system import is_system
 if TYPE_CHECKING:
     from holdfast.interfaces.reaching.reach import Reach
 
-__all__ = ["AnyAgent", "Holdfast", "agents_for", "app_of", "ending_by_signal", "remember", "tools_at_hand"]
+__all__ = [
+    "AnyAgent",
+    "Holdfast",
+    "agents_for",
+    "all_tools_at_hand",
+    "app_of",
+    "ending_by_signal",
+    "remember",
+    "tools_at_hand",
+]
 
 AnyAgent = Agent[Any, Any]
 AnyTool = Tool[Any, Any]
 _REMEMBERED: Final = "target/"
+_LISTED: Final = 200
 
 
 @asynccontextmanager
@@ -108,6 +118,17 @@ async def tools_at_hand(call: Call, run: str) -> dict[str, AnyTool]:
             raise
         except UsageError:
             return {}
+
+
+async def all_tools_at_hand(call: Call) -> dict[str, AnyTool]:
+    """The tools of the project's agents, and of those whose runs are listed first, where their code can be found."""
+    found: list[AnyAgent] = []
+    async with call.looking() as looking:
+        first = {row.agent: row.run for row in await looking.runs(limit=_LISTED)}
+        for run in first.values():
+            with suppress(UsageError):
+                found.extend(await agents_for(call, looking, run, ()))
+    return gather_tools(list(dict.fromkeys(found)), ())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from holdfast.engine.seams import SystemClock
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.story import show_state, show_timeline
-from holdfast.interfaces.cli.words import ago
+from holdfast.interfaces.cli.words import ago, safe
 from holdfast.interfaces.explaining import Explanation, explain
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
@@ -159,6 +159,8 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     if found.policy is not None:
         screen.line("  its policy: ", (found.policy.says, "bold"))
         screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
+    for word in found.words:
+        screen.line("  people: ", (safe(word), "bold"))
     if found.decided_by:
         screen.line("  decided by the rule: ", (found.decided_by, "bold"))
     screen.line("  what comes next: ", (found.move, "bold"), f", by the rule: {found.rule}")

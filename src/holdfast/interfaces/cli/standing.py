@@ -8,6 +8,7 @@ import click
 
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
+from holdfast.interfaces.cli.apps import all_tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.people.standing import Listed, add_standing, list_standing, revoke_standing
@@ -45,8 +46,11 @@ async def add(call: Call, tool: str, until: str, times: int, total: float, **sai
     wanted = Standing(
         "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["note"]
     )
-    async with call.serving() as service:
+    tools = await all_tools_at_hand(call)
+    async with call.serving(tools) as service:
         given = await add_standing(service.engine, wanted)
+        if tool not in tools and not await service.looking.has_used(tool):
+            call.screen.note((f"No run here has used a tool named {safe(tool)} so far: is the name right?", "yellow"))
     if call.screen.as_json:
         call.screen.document(given)
         return

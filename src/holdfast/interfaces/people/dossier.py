@@ -203,7 +203,7 @@ def _question(about: Asked) -> tuple[str, str]:
                 return question_of(operation), ruling_text(operation.ruling, operation.policy)
             return question_of(operation), operation.rule
         case r.QuestionAsked() as question:
-            return question.question.text, "the agent asks"
+            return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
         case Transaction() as transaction:
             return transaction.why or transaction.phase, transaction.reason
 
@@ -322,4 +322,7 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
     if about.kind == "shadow":
         return (answer_afterwards(about.item),)
     sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)
-    return (answer_with(about.run, "approval" if about.kind == "approval" else "person", listed, sent=sent),)
+    if about.kind == "approval":
+        other = f"holdfast answer {about.item} --edit JSON | --ask TEXT | --stand-in JSON --by NAME"
+        return (answer_with(about.run, "approval", listed), other)
+    return (answer_with(about.run, "person", listed, sent=sent),)

@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.interfaces.telling import record_note
+from holdfast.engine.commands import Command, command_stream
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.telling import moment, record_note
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
@@ -48,6 +50,20 @@ def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tup
         text = record_note(record)[1]
         found.append(Earlier(record.step, record.by, said(record), text, intent.arguments, record.at))
     return tuple(found)
+
+
+async def words_about(looking: Looking, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
+    """What people said about one operation, in order, each with when, and with how its giver's name is known."""
+    found = [one for one in records if isinstance(one, Word) and one.step == step]
+    if not found:
+        return []
+    orders = {entry.id: entry for entry in await looking.journal.entries(command_stream(run))}
+    told: list[str] = []
+    for one in found:
+        order = orders.get(one.entry)
+        via = "" if order is None else msgspec.json.decode(order.body, type=Command).via
+        told.append(f"{moment(one.at)}: {' '.join(record_note(one))}" + (f" ({via})" if via else ""))
+    return told
 
 
 def said(record: Word) -> Said:

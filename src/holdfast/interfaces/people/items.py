@@ -88,13 +88,18 @@ def _shadow(entry: Entry, all_of: Mapping[str, Handed], now_ms: int) -> Item:
 
 def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
     name = f"{row.run}/{wait.step}".rstrip("/")
-    asks = wait.asks.removeprefix(f"{row.run}/{wait.step}: ")
     return Item(
-        PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asks, wait.due,
+        PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asked_by(row.run, wait), wait.due,
         wait.at or row.updated_ms, answers_to(row.run, wait),
         handed.to, handed.queue or wait.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
         wait.at, wait.tool,
     )  # fmt: skip
+
+
+def asked_by(run: str, wait: Waiting) -> str:
+    """What a person is asked, without the name and the commands that stand beside it in the inbox."""
+    asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
+    return asks.replace(f"; {answer_with(run, wait.kind, wait.step)})", ")")
 
 
 def _place(one: Item) -> tuple[int, int, bool, int, int, str]:

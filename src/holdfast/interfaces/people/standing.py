@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.conditions import ConditionError, holds
+from holdfast.agent.conditions import ConditionError, checked, holds
 from holdfast.engine.engine import Engine
 from holdfast.engine.standing import given, spent_of, use_post
+from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
 from holdfast.journal.port import Post
@@ -43,7 +44,22 @@ def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
         raise UsageError("a bound is not negative", next_step="leave it out where there is none")
     if wanted.total and not wanted.amount:
         raise UsageError(f"a total of {wanted.total:g}, of what?", next_step="name the parameter: --amount cents")
-    _parsed(wanted.where)
+    tool = engine.tools.get(wanted.tool)
+    if tool is None:
+        _parsed(wanted.where)
+    else:
+        _fits(tool, wanted)
+
+
+def _fits(tool: ToolCode, wanted: Standing) -> None:
+    """With the tool's code at hand its parameters are known: what names another one would never cover a call."""
+    known = sorted(tool.judged)
+    try:
+        checked(wanted.where, known)
+    except ConditionError as error:
+        raise UsageError(f"where={wanted.where!r}: {error.message}", next_step="name parameters of the tool") from error
+    if wanted.amount and wanted.amount not in known:
+        raise UsageError(f"{wanted.tool} has no parameter {wanted.amount}", known=f"it has: {', '.join(known)}")
 
 
 def _parsed(condition: str) -> None:
