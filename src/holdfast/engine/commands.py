@@ -26,6 +26,7 @@ from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
 from holdfast.model.handoff import why_ended
 from holdfast.model.ids import operation_id
+from holdfast.model.names import same_person
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
@@ -86,7 +87,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
         return (replace(applied, note=f"refused: the time for an answer about {record.step} was over"),)
-    if history.started is not None and isinstance(record, YES) and record.by == history.started.by:
+    if history.started is not None and isinstance(record, YES) and same_person(record.by, history.started.by):
         return (replace(applied, note=f"refused: {record.by} asked for this run"),)
     try:
         fits = (

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Journal, Post
+from holdfast.model.names import same_person
 from holdfast.model.ruling import terms
 from holdfast.model.standing import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
 
@@ -81,7 +82,7 @@ async def counted(flight: Flight, permit: Permit) -> Post | None:
 def _fitting(flight: Flight, standing: Standing) -> Permit | None:
     """The permit where the tool and the condition fit. What cannot be judged does not fit."""
     tool, intent = flight.tool, flight.operation.intent
-    if tool is None or standing.tool != intent.tool or _proposed_by(flight) == standing.by:
+    if tool is None or standing.tool != intent.tool or same_person(_proposed_by(flight), standing.by):
         return None
     try:
         arguments = flight.decoded()

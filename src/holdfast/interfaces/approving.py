@@ -11,7 +11,7 @@ from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.errors import UsageError
 from holdfast.model import records as r
-from holdfast.model.names import is_among
+from holdfast.model.names import is_among, same_person
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.policies import milliseconds
@@ -64,7 +64,7 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
 
 def checked_other(history: RunHistory, by: str) -> None:
     """Refuse a yes of whoever asked for the run. Raises `UsageError`."""
-    if history.started is not None and by and history.started.by == by:
+    if history.started is not None and by and same_person(history.started.by, by):
         raise UsageError(
             f"{by} asked for run {history.run}, and so cannot approve what it does",
             next_step="another person has to say yes",

@@ -36,6 +36,7 @@ from holdfast.interfaces.approving import (
 )
 from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from, noted
 from holdfast.interfaces.looking import PAUSES, Looking
+from holdfast.interfaces.people.asked import asked_in, checked_shown
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
@@ -62,12 +63,14 @@ class Delivered(msgspec.Struct, frozen=True):
 class Service:
     """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
 
-    `via` is how the names of those who give words here are known; it is kept with each word.
+    `via` is how the names of those who give words here are known; it is kept with each word. A word about an item is
+    about what has the digest `shown`, where one is given: it is compared with the very state that the word is bound to.
     """
 
-    def __init__(self, engine: Engine, sink: Sink | None = None, *, via: str = "") -> None:
+    def __init__(self, engine: Engine, sink: Sink | None = None, *, via: str = "", shown: str = "") -> None:
         self._engine = engine
         self.via: Final = via
+        self._shown: Final = shown
         self._sink: Sink = sink or AtOnce(engine)
 
     @property
@@ -121,6 +124,7 @@ class Service:
         """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
+        checked_shown(asked_in(history, step), self._shown)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
         checked_resolution(history, record, self._engine.tools)
@@ -178,6 +182,7 @@ class Service:
         run, step = split_operation_id(operation)
         history = await self.history(run)
         asked = asked_about(history, step, by)
+        checked_shown(asked_in(history, step), self._shown)
         if yes:
             checked_other(history, by)
             checked_in_time(history, asked, self._engine.seams.clock.wall_ms())
@@ -247,7 +252,9 @@ class Service:
         self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, note: str = ""
     ) -> Applied:
         """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
-        parked = checked_parked(await self.history(run), transaction)
+        history = await self.history(run)
+        parked = checked_parked(history, transaction)
+        checked_shown(asked_in(history, transaction), self._shown)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=note)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
         if (first := await self._first(run, Command("transaction", by, note, record), key)) is not None:

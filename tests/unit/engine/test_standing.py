@@ -1,13 +1,14 @@
 """Standing permissions: a yes given beforehand, counted where something leaves on it, and never overspent."""
 
 import asyncio
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
-from holdfast.errors import RunSuspended, UsageError
+from holdfast.errors import ArgumentError, RunSuspended, UsageError
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.interfaces.timeline import timeline
@@ -98,6 +99,44 @@ async def test_where_the_tool_is_known_a_permission_names_its_parameters(lab: La
         with pytest.raises(UsageError, match="refund has no parameter euros"):
             await add_standing(app.engine, wish(where="cents < 5", amount="euros", total=9))
         assert await list_standing(app.service.looking, EPOCH_MS) == []
+
+
+@virtual
+async def test_what_is_no_number_is_neither_spent_nor_a_bound(lab: Lab):
+    """`NaN` is neither over a total nor under it: with one of them nothing would be counted any more."""
+
+    @tool(gate="true", idempotency=Key.forever())
+    async def pay(euros: Decimal) -> str:
+        lab.sent.append(f"pay {euros}")
+        return "paid"
+
+    @agent(run_id="p-{euros}", tools=[pay])
+    async def payer(run: Run, euros: str) -> str:
+        return await pay(Decimal(euros))
+
+    async with lab.app(payer) as app:
+        given = wish(tool="pay", where="true", total=100, amount="euros")
+        await add_standing(app.engine, given)
+        for euros in ("NaN", "-Infinity", "Infinity", "1e400", "500"):
+            with pytest.raises((RunSuspended, ArgumentError)):
+                await app.run(payer, euros)
+        assert lab.sent == []
+        assert await app.run(payer, "60") == "paid"
+        for total in ("nan", "inf"):
+            with pytest.raises(UsageError, match="is no bound"):
+                await add_standing(app.engine, msgspec.structs.replace(given, total=float(total)))
+
+
+@virtual
+async def test_a_giver_under_another_spelling_is_still_who_asked_for_the_run(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(by="Bea "))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann", by="bea")
+        with pytest.raises(UsageError, match="asked for run r-ann"):
+            await app.service.approve("r-ann/refund#1", by=" BEA")
+    assert lab.sent == []
 
 
 @virtual

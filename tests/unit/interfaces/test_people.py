@@ -8,8 +8,9 @@ import pytest
 
 from holdfast import Key, Rejected, Run, agent, tool
 from holdfast.errors import Ambiguous, Declined, RunSuspended, UsageError
+from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
@@ -307,4 +308,30 @@ async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_ot
         with pytest.raises(UsageError, match="cid answered one of them meanwhile"):
             await answer_all(app.service, [OneOf(name, a.Approve()) for name in names], by="bea")
         assert {one.item for one in await items(app.service.looking)} == {names[0], names[2]}
+    assert lab.sent == []
+
+
+@virtual
+async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_looks(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    """The digest is compared with the state that the word is bound to, not with an earlier look at it."""
+    desk = desk_of(lab, gate=Gate("true", people=2))
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        shown = (await dossier(app.service, REFUND)).digest
+
+        async def overtaken(looking: Looking, item: str) -> Asked:
+            found = await asked(looking, item)
+            monkeypatch.undo()
+            await a.answer(app.service, item, a.Edit({"cents": 8000}), by="cid")
+            with pytest.raises(RunSuspended):
+                await app.run(desk, "ann")
+            return found
+
+        monkeypatch.setattr(a, "asked", overtaken)
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await a.answer(app.service, REFUND, a.Approve(), by="bea", shown=shown)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
     assert lab.sent == []

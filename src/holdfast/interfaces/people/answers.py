@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
-from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.asked import Asked, asked, checked_shown
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
@@ -181,6 +181,7 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
+    service = Service(service.engine, service.sink, via=service.via, shown=shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _FITS[now.kind]):
@@ -194,21 +195,11 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
         return await service.take_over(now.item, by=by, note=given.note)
     if isinstance(given, Right | Wrong):
         judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.note, service.via)
-        next_step = await judge_afterwards(service.engine.journal, now.run, now.step, judged)
+        next_step = await judge_afterwards(service.sink, now.run, now.step, judged)
         return Applied(now.run, at_once=True, note=next_step)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
     return await _review(service, now, given, by)
-
-
-def checked_shown(now: Asked, shown: str) -> None:
-    """Refuse a word about something else than what is asked now. Raises `UsageError`."""
-    if shown and shown != now.digest:
-        raise UsageError(
-            f"{now.item} has changed since it was shown, and your answer was not taken",
-            known="somebody answered it, or something that it rests on is different now",
-            next_step=f"look again: holdfast inbox --item {now.item}",
-        )
 
 
 async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:

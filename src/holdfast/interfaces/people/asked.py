@@ -114,5 +114,15 @@ def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
     )  # fmt: skip
 
 
+def checked_shown(now: Asked, shown: str) -> None:
+    """Refuse a word about something else than what is asked now. Raises `UsageError`."""
+    if shown and shown != now.digest:
+        raise UsageError(
+            f"{now.item} has changed since it was shown, and your answer was not taken",
+            known="somebody answered it, or something that it rests on is different now",
+            next_step=f"look again: holdfast inbox --item {now.item}",
+        )
+
+
 def _digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

@@ -47,10 +47,13 @@ class _Collected:
         return Applied(run, at_once=False)
 
 
-async def answer_all(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
+async def answer_all(
+    service: Service, answers: Sequence[OneOf], *, by: str, also: tuple[Post, ...] = ()
+) -> list[Applied]:
     """Give all these answers in somebody's name, or none of them. One `Applied` for each run that has a word.
 
-    Raises `UsageError` naming the first that does not fit, or that somebody else answered meanwhile.
+    `also` are ledger entries that stand or fall with them. Raises `UsageError` naming the first that does not fit, or
+    that somebody else answered meanwhile.
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
@@ -63,7 +66,7 @@ async def answer_all(service: Service, answers: Sequence[OneOf], *, by: str) -> 
             known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
             raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
     try:
-        await service.engine.journal.post_all(tuple(words.posts))
+        await service.engine.journal.post_all((*words.posts, *also))
     except LedgerTaken as taken:
         raise UsageError(
             f"{_first(taken)} answered one of them meanwhile",

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.journal.port import Journal, Post
+from holdfast.journal.port import Entry, Journal, Post
 
 PATH: Final = "/links/"
 VARIABLE: Final = "HOLDFAST_LINK_KEY"
@@ -89,16 +89,31 @@ def read_link(token: str, keys: LinkKeys, *, now_ms: int) -> Link:
 
 async def use_link(journal: Journal, link: Link, *, by: str) -> None:
     """Record that an answer is given through this link, before it is given. Raises `LinkRefused` the second time."""
+    entry = await journal.post(use_of(link, by=by))
+    if not entry.fresh:
+        raise _used(entry)
+
+
+def _used(entry: Entry) -> LinkRefused:
+    first = msgspec.json.decode(entry.body, type=dict[str, str])["by"]
+    return LinkRefused(
+        f"an answer was given through this link before, by {first}",
+        known="a link takes one answer",
+        next_step="open the inbox and look there",
+    )
+
+
+def use_of(link: Link, *, by: str) -> Post:
+    """The ledger entry that uses a link up: in the commit of its answer, so that one which is refused uses nothing."""
     if not by:
         raise UsageError("an answer has a name", next_step="sign in first")
-    entry = await journal.post(Post(_USED + link.id, "used", msgspec.json.encode({"by": by, "item": link.item})))
-    if not entry.fresh:
-        first = msgspec.json.decode(entry.body, type=dict[str, str])["by"]
-        raise LinkRefused(
-            f"an answer was given through this link before, by {first}",
-            known="a link takes one answer",
-            next_step="open the inbox and look there",
-        )
+    return Post(_USED + link.id, "used", msgspec.json.encode({"by": by, "item": link.item}))
+
+
+async def checked_unused(journal: Journal, link: Link) -> None:
+    """Refuse a link through which an answer was given. Raises `LinkRefused`."""
+    for entry in await journal.entries(_USED + link.id):
+        raise _used(entry)
 
 
 async def is_used(journal: Journal, link: Link) -> bool:

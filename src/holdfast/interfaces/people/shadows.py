@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.applying import Sink
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
 
@@ -20,13 +21,13 @@ async def open_shadows(journal: Journal) -> list[Entry]:
     return list(first.values())
 
 
-async def judge_afterwards(journal: Journal, run: str, step: str, judged: Judged) -> str:
+async def judge_afterwards(sink: Sink, run: str, step: str, judged: Judged) -> str:
     """Put a word on record; what to do next. The first one counts. Raises `UsageError` for a second one."""
     stream = shadow_stream(run, step)
-    entry = await journal.post(Post(stream, SAID, msgspec.json.encode(judged)))
+    entry = await sink.post(Post(stream, SAID, msgspec.json.encode(judged)))
     if not entry.fresh:
         first = msgspec.json.decode(entry.body, type=Judged)
-        await journal.post(Post(stream, f"late/{judged.by}", msgspec.json.encode(judged)))
+        await sink.post(Post(stream, f"late/{judged.by}", msgspec.json.encode(judged)))
         raise UsageError(f"{run}/{step} was looked at before", known=f"{first.by} said that it was {first.word}")
     return after(run, judged.word)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -42,6 +43,8 @@ def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
         raise UsageError("that time is over", next_step="let it end at a moment that is still to come")
     if wanted.times < 0 or wanted.total < 0:
         raise UsageError("a bound is not negative", next_step="leave it out where there is none")
+    if not isfinite(wanted.total):
+        raise UsageError(f"{wanted.total} is no bound", next_step="leave it out where there is none")
     if wanted.total and not wanted.amount:
         raise UsageError(f"a total of {wanted.total:g}, of what?", next_step="name the parameter: --amount cents")
     tool = engine.tools.get(wanted.tool)

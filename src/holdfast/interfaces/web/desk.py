@@ -13,14 +13,14 @@ from holdfast.interfaces.accounts.roles import Deed, Principal, may
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.looking import Looking, Told
 from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.asked import Asked, asked, checked_shown
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import Dossier, dossier
 from holdfast.interfaces.people.handing import handed
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.timeline import Timeline, timeline
 from holdfast.interfaces.web.listing import Asking, Listed, listed
-from holdfast.journal.port import RunRow, RunStatus
+from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.transactions import Transaction
 
 
@@ -72,9 +72,17 @@ class Desk:
 
     # --- answering -------------------------------------------------------------------------------------------
 
-    async def answer(self, who: Principal, item: str, given: a.Answer, shown: str) -> Applied:
-        """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`."""
+    async def answer(
+        self, who: Principal, item: str, given: a.Answer, shown: str, *, also: Post | None = None
+    ) -> Applied:
+        """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`.
+
+        `also` is a ledger entry in the same commit: where that is taken, the answer is not.
+        """
         now = await self._judged(who, item, given, shown)
+        if also is not None:
+            (applied,) = await self._all_or_none(who, [(now, shown)], given, also)
+            return applied
         return await a.answer(self._voice(who), now.item, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
@@ -83,9 +91,16 @@ class Desk:
         What became of each, in the order of the items: two of one run have the same word about it.
         """
         judged = [await self._judged(who, item, given, shown) for item, shown in items]
-        said = [OneOf(now.item, given, shown) for now, (_, shown) in zip(judged, items, strict=True)]
-        applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name)}
-        return [applied[now.run] for now in judged]
+        return await self._all_or_none(
+            who, [(now, shown) for now, (_, shown) in zip(judged, items, strict=True)], given
+        )
+
+    async def _all_or_none(
+        self, who: Principal, judged: Sequence[tuple[Asked, str]], given: a.Answer, *also: Post
+    ) -> list[Applied]:
+        said = [OneOf(now.item, given, shown) for now, shown in judged]
+        applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
+        return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # handing over tells no run
 
     def _voice(self, who: Principal) -> Service:
         """The same use cases, which keep with each word how the name of its giver is known."""
@@ -93,7 +108,7 @@ class Desk:
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)
-        a.checked_shown(now, shown)
+        checked_shown(now, shown)
         yes = isinstance(given, a.Approve | a.Edit | a.StandIn)  # to say no to one's own proposal harms nobody
         await self.entrance.require(who, deed_of(given), about, proposer=now.proposer if yes else "")
         return now

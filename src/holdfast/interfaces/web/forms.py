@@ -129,6 +129,11 @@ def only_changed(given: a.Edit, found: Dossier) -> a.Edit:
     """Of edited arguments those that are different: what was left alone keeps its stored form. Raises `UsageError`."""
     before = msgspec.json.decode(found.arguments, type=dict[str, msgspec.Raw])
     plain = {name: msgspec.json.encode(msgspec.json.decode(value)) for name, value in before.items()}
+    if gone := sorted(before.keys() - given.arguments.keys()):
+        raise UsageError(
+            f"{', '.join(gone)} is not in these arguments, and would be sent as it was",
+            next_step="write what is to be sent in its place, such as null",
+        )
     changed = {name: value for name, value in given.arguments.items() if msgspec.json.encode(value) != plain.get(name)}
     if not changed:
         raise UsageError(

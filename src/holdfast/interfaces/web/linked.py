@@ -20,12 +20,14 @@ from holdfast.interfaces.people.links import (
     Link,
     LinkKeys,
     LinkRefused,
-    is_used,
+    checked_unused,
     keys_of,
     read_link,
-    use_link,
+    use_of,
 )
 from holdfast.interfaces.web.desk import Desk
+from holdfast.journal.port import Post
+from holdfast.model.names import plain_name, same_person
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -40,12 +42,13 @@ class Links:
         """Where links lead. `guarded` makes a page of what is refused."""
         return [Route(PATH + "{token}", guarded(self._open), methods=["GET"])]
 
-    async def use(self, token: str, item: str, shown: str, who: Principal) -> None:
-        """An answer comes through this link. Raises `LinkRefused` where it is not good for that, or was used."""
+    async def use(self, token: str, item: str, shown: str, who: Principal) -> Post:
+        """The entry that uses this link up, for the commit of an answer. Raises `LinkRefused` where it is not good."""
         link = self._read(token)
         if (link.item, link.digest) != (item, shown):
             raise LinkRefused("this link is about something else", next_step="open the inbox and look there")
-        await use_link(self._desk.looking.journal, link, by=who.name)
+        await self._checked(link, who)
+        return use_of(link, by=who.name)
 
     async def _open(self, request: Request) -> Response:
         token: str = request.path_params["token"]
@@ -57,10 +60,19 @@ class Links:
                 f"{link.item} was answered, or has changed, since this notice was sent",
                 next_step="open the inbox and look there",
             )
-        if await is_used(self._desk.looking.journal, link):
-            raise LinkRefused("an answer was given through this link before", next_step="open the inbox and look there")
+        await self._checked(link, who)
         where = f"/inbox/{quote(link.item)}?link={quote(token)}"
         return RedirectResponse(where, HTTPStatus.SEE_OTHER)
+
+    async def _checked(self, link: Link, who: Principal) -> None:
+        """Refuse a link that was used, or that was sent to the account of somebody else. Raises `LinkRefused`.
+
+        A notice that went to no account, such as a mailbox of many or a chat, is for whoever may answer.
+        """
+        recipient = await self._desk.entrance.accounts.find(plain_name(link.to))
+        if recipient is not None and not same_person(recipient.name, who.name):
+            raise LinkRefused("this link was sent to somebody else", next_step="open the inbox and look there")
+        await checked_unused(self._desk.looking.journal, link)
 
     def _read(self, token: str) -> Link:
         return read_link(token, self._keys(), now_ms=self._desk.now_ms)

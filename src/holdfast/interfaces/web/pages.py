@@ -113,9 +113,9 @@ class Pages:
             given, shown = forms.read(fields)
             if isinstance(given, Edit):
                 given = forms.only_changed(given, await self._desk.dossier(_who(request), item))
-            if link := fields.get("link", ""):
-                await self._links.use(link, item, shown, _who(request))
-            await self._desk.answer(_who(request), item, given, shown)
+            who, link = _who(request), fields.get("link", "")
+            use = await self._links.use(link, item, shown, who) if link else None
+            await self._desk.answer(who, item, given, shown, also=use)
         except (UsageError, LinkRefused) as error:
             return await self._refused(request, item, problem_of(error))
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)

@@ -1,5 +1,6 @@
 """Signed links of notices on the page: they show the way, and answer nothing by being opened."""
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people.asked import asked
 from holdfast.interfaces.people.links import beside, is_used, keep_keys, make_link
 from holdfast.interfaces.web.desk import Desk
@@ -116,3 +118,50 @@ async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
         links = Links(Desk(stand.app.service, stand.entrance))
         path, link = await link_of(stand)
         assert links._read(path.rpartition("/")[2]) == link
+
+
+@virtual
+async def test_an_answer_that_is_refused_uses_no_link_up(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        path, link = await link_of(stand)
+        where, hidden = await forms(client, path)
+        for wrong in (
+            {"hours": "0"},
+            {"type": "edit", "arguments": '{"cents": "many", "note": ""}'},
+            {"type": "right"},
+        ):
+            refused = await client.post(where, data={"type": "approve", "hours": "1", **wrong, **hidden})
+            assert refused.status_code == 409
+        async with await stand.client("vic", Grant("viewer")) as viewer:
+            assert (await viewer.post(where, data={"type": "approve", "hours": "1", **hidden})).status_code == 403
+        assert not await is_used(stand.app.engine.journal, link)
+        assert (await client.post(where, data={"type": "approve", "hours": "1", **hidden})).status_code == 303
+        assert await is_used(stand.app.engine.journal, link)
+
+
+@virtual
+async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab):
+    """Handing over ends nothing, so that only the link stands between the two."""
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        path, _ = await link_of(stand)
+        where, hidden = await forms(client, path)
+        told = await asyncio.gather(
+            *(client.post(where, data={"type": "delegate", "to": to, **hidden}) for to in ("cid", "dan"))
+        )
+        assert sorted(one.status_code for one in told) == [303, 409]
+        assert len(await stand.app.engine.journal.entries("items/")) == 1
+
+
+@virtual
+async def test_a_link_that_was_sent_to_an_account_is_good_for_that_account(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as bea, await stand.client("ann@example.com") as ann:
+        path, link = await link_of(stand)
+        assert (await bea.get(path)).status_code == 303, "nobody has an account of that name: it went to a mailbox"
+        await stand.entrance.accounts.add("ann@example.com", [Grant("answerer")], by="root")
+        stolen = await bea.get(path)
+        assert (stolen.status_code, "was sent to somebody else" in stolen.text) == (409, True)
+        where, hidden = await forms(ann, path)
+        refused = await bea.post(where, data={"type": "approve", "hours": "1", **hidden})
+        assert (refused.status_code, "was sent to somebody else" in refused.text) == (409, True)
+        assert not await is_used(stand.app.engine.journal, link)
+        assert (await ann.post(where, data={"type": "approve", "hours": "1", **hidden})).status_code == 303

@@ -6,7 +6,7 @@ from html import unescape
 import httpx2
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people import answers as a
@@ -185,3 +185,14 @@ def test_a_form_is_read_as_its_answer(fields: dict[str, str], answer: a.Answer):
 def test_a_form_that_makes_no_sense_is_refused(fields: dict[str, str]):
     with pytest.raises(UsageError):
         forms.read(fields)
+
+
+@virtual
+async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silently(lab: Lab):
+    """Whoever takes a parameter out of the text approves a call without it, and that is not what would be sent."""
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        cut = await fill(client, REFUND, "edit", hours="4", arguments='{"cents": 7000}')
+        assert (cut.status_code, "note is not in these arguments" in cut.text) == (409, True)
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("refund-ann")
+    assert lab.sent == []
