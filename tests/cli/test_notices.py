@@ -53,7 +53,11 @@ def test_a_worker_tells_who_is_asked_and_the_listing_says_so(asked: Lab):
     assert asked("notices").lines == ["Nobody was told anything yet."]
     with post_office() as office:
         asked.write("reach.yaml", reach(office))
+        due = asked("notices", "--reach", "reach.yaml").lines
+        assert due[1:3] == ["due  ann (ann@example.com), new:", "  t-A-17/refund#1"]
+        assert asked("notices", "list", "bob", "--reach", "reach.yaml", "--json").json == {"channels": [], "due": []}
         work(asked)
+        assert [one["items"] for one in asked("notices", "--reach", "reach.yaml", "--json").json["due"]] == [[]]
         work(asked)
     (message,) = office.box
     assert "holdfast answer t-A-17/refund#1 yes" in plain(message)

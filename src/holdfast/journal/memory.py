@@ -205,11 +205,13 @@ class MemoryJournal:
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
         done = self._call("runs")
         self._riding_due()
         done()
-        names = sorted(name for name in self._runs if name > after and run in (None, name))
+        known = reversed(self._runs) if newest else sorted(self._runs)
+        names = [name for name in known if name > after and run in (None, name)]
         listed = (self._runs[name].listing for name in names)
         wall = self._wall()
 

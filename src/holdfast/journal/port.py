@@ -214,9 +214,11 @@ class Journal(Protocol):
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
         """The listing, by run id. `wakeable`: running without a living owner, or suspended and due.
 
+        `newest` has those first that were begun last, and then takes no `after`.
         With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
         """
         ...

@@ -259,6 +259,7 @@ class JournalConformance:
             assert [line.run for line in await journal.runs(after="b")] == ["c"]
             assert [line.run for line in await journal.runs(status="running")] == ["a", "c"]
             assert [line.run for line in await journal.runs(run="b")] == ["b"]
+            assert [line.run for line in await journal.runs(newest=True, limit=2)] == ["b", "a"]
 
         self._run(tmp_path, check)
 

@@ -10,6 +10,7 @@ from holdfast import Key, Rejected, Run, agent, tool
 from holdfast.errors import Ambiguous, Declined, RunSuspended, UsageError
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people import precedents
 from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
@@ -129,6 +130,21 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         await a.answer(app.service, REFUND, a.Decline("no"), by="bea")
         with pytest.raises(UsageError, match="is answered: nobody is asked any more"):
             await a.answer(app.service, REFUND, a.Escalate(), by="bea")
+
+
+@virtual
+async def test_similar_cases_are_the_newest_ones(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(precedents, "RUNS", 2)
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        for name, word in (("ann", a.Approve()), ("zoe", a.Decline("no"))):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+            await a.answer(app.service, f"r-{name}/refund#1", word, by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "mia")
+        similar = (await dossier(app.service, "r-mia/refund#1")).similar
+    assert (similar.approved, similar.declined, similar.runs) == (0, 1, 2)
 
 
 def lost(lab: Lab, **clauses: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How the ledger is read: by the index of its streams, never as a whole."""
+"""How the ledger and the listing are read: by an index, or in the order of the rows, never as a whole and sorted."""
 
 import asyncio
 import sqlite3
@@ -10,6 +10,7 @@ import pytest
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database
 from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.runs import Query
 
 
 class Asked:
@@ -37,3 +38,18 @@ def test_streams_are_found_by_their_index(journal_path: Path, stream: str):
         ledger.entries(cast("Database", asked), stream, 0)
     database.close()
     assert "ledger_stream (stream" in asked.plan
+
+
+def test_the_newest_runs_are_read_from_the_end_without_sorting(journal_path: Path):
+    async def made() -> None:
+        journal = SqliteJournal(journal_path)
+        await journal.open()
+        await journal.close()
+
+    asyncio.run(made())
+    where, values = Query(None, None, wakeable=False, limit=5, after="", newest=True).where(0)
+    with sqlite3.connect(journal_path) as database:
+        statement = f"explain query plan select name from run where {where} order by id desc limit 5"
+        plan = "; ".join(row[3] for row in database.execute(statement, values))
+    database.close()
+    assert plan == "SEARCH run USING INTEGER PRIMARY KEY (rowid>?)", "in order, up to the limit, and nothing is sorted"

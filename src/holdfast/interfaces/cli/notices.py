@@ -15,7 +15,8 @@ from holdfast.interfaces.cli.place import existing_journal
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import ago, count, safe
 from holdfast.interfaces.people.links import beside, keep_keys, load_keys
-from holdfast.interfaces.reaching.overview import Notice, ToldChannel, told_channels
+from holdfast.interfaces.reaching.due import Due, due_now
+from holdfast.interfaces.reaching.overview import NAMED, Notice, ToldChannel, told_channels
 from holdfast.interfaces.reaching.wiring import as_reach
 from holdfast.journal.port import Post
 from holdfast.model.notices import Sent, run_of, stream_of
@@ -50,7 +51,7 @@ class Given(msgspec.Struct, frozen=True):
 @reach_option
 @by_option
 async def notices(call: Call, word: str, channel: str, **given: object) -> int | None:
-    """Show what people were told, by which channel, and what became of it.
+    """Show what people were told, by which channel, what became of it, and what is due.
 
     `test` sends a test notice through each channel, or through CHANNEL, now, and says
     what came of it. `rotate` makes a new key for signed links; those that were sent
@@ -62,15 +63,20 @@ async def notices(call: Call, word: str, channel: str, **given: object) -> int |
         return None
     if word == "test":
         return await _test(call, channel, said)
+    path = reach_of(said.reach)
+    channels = [one for one in as_reach(path).channels if channel in ("", one.name)] if path is not None else []
     async with call.looking() as looking:
         found = await told_channels(looking, limit=said.limit, channel=channel)
+        due = await due_now(looking, channels, SystemClock().wall_ms())
     if call.screen.as_json:
-        call.screen.document({"channels": found})
+        call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
         return None
     if not found:
         call.screen.line("Nobody was told anything yet.")
     for one in found:
         _show(call.screen, one)
+    for next_one in due:
+        _show_due(call.screen, next_one)
     return None
 
 
@@ -138,6 +144,16 @@ def _show(screen: Screen, one: ToldChannel) -> None:
         if notice.state in {"unknown", "failed"}:
             screen.line(f"    {safe(notice.said)}")
             screen.line(f"    holdfast show {notice.run}")
+
+
+def _show_due(screen: Screen, one: Due) -> None:
+    """What a worker would tell this channel now."""
+    if not one.items:
+        return
+    rest = f" and {len(one.items) - NAMED} more" if len(one.items) > NAMED else ""
+    screen.line(("due", "yellow"), f"  {one.channel} ({safe(one.receiver)}), {', '.join(one.words)}:")
+    screen.line(f"  {safe(', '.join(one.items[:NAMED]))}{rest}")
+    screen.line(("  holdfast worker sends it, and so does every app with a reach", "dim"))
 
 
 def _about(notice: Notice) -> str:

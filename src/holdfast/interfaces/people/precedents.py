@@ -12,7 +12,7 @@ from holdfast.interfaces.people.earlier import Said, Word, said
 from holdfast.model import records as r
 
 RUNS: Final = 200
-"""At how many runs of the listing the look ends: a dossier must not take longer than reading it."""
+"""At how many runs, the newest first, the look ends: a dossier must not take longer than reading it."""
 
 
 class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,7 +33,7 @@ class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
 
 async def precedents(looking: Looking, agent: str, tool: str, but: str) -> Precedents:
     """The words about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
-    rows = await looking.journal.runs(limit=RUNS)
+    rows = await looking.journal.runs(limit=RUNS, newest=True)
     found = [await _words_in(looking, row.run, tool, but) for row in rows if row.agent == agent]
     counts: Counter[str] = Counter(word for words in found for word in words if word != "resolved")
     return Precedents(**counts, runs=len(rows))

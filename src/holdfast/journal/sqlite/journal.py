@@ -127,8 +127,9 @@ class SqliteJournal:
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
-        query = Query(run, status, wakeable, limit, after)
+        query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
 
     async def post(self, post: Post) -> Entry:

@@ -151,8 +151,9 @@ class ReadingJournal:
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
-        query = Query(run, status, wakeable, limit, after)
+        query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:

@@ -43,10 +43,12 @@ class Query:
     wakeable: bool
     limit: int
     after: str
+    newest: bool
 
     def where(self, wall_ms: int) -> tuple[str, tuple[Value, ...]]:
         """The condition in SQL, with its values."""
-        terms: dict[str, tuple[Value, ...]] = {"name > ?": (self.after,)}
+        # By their numbers, the newest are read from the end, and no further than the limit.
+        terms: dict[str, tuple[Value, ...]] = {"id > ?": (0,)} if self.newest else {"name > ?": (self.after,)}
         if self.run is not None:
             terms["name = ?"] = (self.run,)
         if self.status is not None:
@@ -130,7 +132,8 @@ class Roll:
         # Who is gone is not known to SQL, so a limit can only be given to it where nobody asks.
         limit = -1 if query.wakeable else query.limit
         where, values = query.where(wall)
-        found = database.rows(f"{_RUN} where {where} order by name limit ?", (*values, limit))
+        order = "id desc" if query.newest else "name"
+        found = database.rows(f"{_RUN} where {where} order by {order} limit ?", (*values, limit))
         return page((_run_row(row) for row in found), query.limit, wanted)
 
     def _create(self, database: Database, run: str, agent: str) -> RunRow:

@@ -201,10 +201,13 @@ class Disk:
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
         """See `Journal.runs`."""
         await self._reach("runs")
-        return await self._world.store.runs(run=run, status=status, wakeable=wakeable, limit=limit, after=after)
+        return await self._world.store.runs(
+            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
+        )
 
     async def post(self, post: Post) -> Entry:
         """See `Journal.post`."""

@@ -127,10 +127,13 @@ class SqliteDisk:
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
+        newest: bool = False,
     ) -> list[RunRow]:
         """See `Journal.runs`."""
         self._begin("runs")
-        return await self._journal.runs(run=run, status=status, wakeable=wakeable, limit=limit, after=after)
+        return await self._journal.runs(
+            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
+        )
 
     async def post(self, post: Post) -> Entry:
         """See `Journal.post`."""

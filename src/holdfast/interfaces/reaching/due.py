@@ -1,0 +1,43 @@
+"""What each channel is to be told now: judged as whoever plans it would, and neither decided upon nor sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.items import items
+from holdfast.interfaces.reaching.channel import Channel
+from holdfast.interfaces.reaching.planning import waiting_of
+from holdfast.model.notices import Missed, Sent, Told, Waiting, Word, missed_stream, planned, stream_of
+
+
+class Due(msgspec.Struct, frozen=True):
+    """What a worker that looks now would tell one channel: about which items, and why. `receiver` is for people."""
+
+    channel: str
+    receiver: str
+    items: list[str]
+    words: list[Word]
+
+
+async def due_now(looking: Looking, channels: Iterable[Channel], now_ms: int) -> list[Due]:
+    """The same for each of these channels, in their order. Nothing is written."""
+    waiting = [waiting_of(one, one.tool) for one in await items(looking, now_ms=now_ms) if one.asked_ms]
+    return [await _of(looking, channel, waiting, now_ms) for channel in channels]
+
+
+async def _of(looking: Looking, channel: Channel, waiting: list[Waiting], now_ms: int) -> Due:
+    messages = planned(channel.only, channel.pace, await _told(looking, channel.name), waiting, now_ms)
+    abouts = [about for message in messages for about in message.abouts]
+    return Due(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))
+
+
+async def _told(looking: Looking, channel: str) -> Told:
+    told = Told()
+    for entry in await looking.journal.entries(stream_of(channel)):
+        told.add(msgspec.json.decode(entry.body, type=Sent))
+    for entry in await looking.journal.entries(missed_stream(channel)):
+        told.miss(msgspec.json.decode(entry.body, type=Missed))
+    return told
