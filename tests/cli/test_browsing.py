@@ -116,3 +116,24 @@ def test_without_a_terminal_it_says_what_to_do(desk: Lab):
     told = desk("inbox", "-i")
     assert (told.status, "-i needs a terminal" in told.err) == (2, True)
     assert desk("inbox", "-i", "--json").status == 2
+
+
+def test_a_hand_off_is_taken_over_with_a_key(holdfast: Lab):
+    holdfast.directory.joinpath("desk.py").write_text(
+        "from holdfast import Run, agent\n\n\n@agent(run_id='trip-{name}')\nasync def desk(run: Run, name: str) -> str:\n"
+        "    return str(await run.hand_off('person', why='the airline went on strike'))\n"
+    )
+    holdfast("run", "desk.py:desk", '"ann"')
+    with Terminal(holdfast, "inbox", "-i", "--by", "bea") as screen:
+        assert "handoff" in screen.see("q leave")
+        screen.type("o")
+        assert "t take over" in screen.see("q back")
+        screen.type("t")
+        screen.see("Note")
+        screen.type("mine\r")
+        screen.see("in the name of bea?")
+        screen.type("y\r")
+        assert "take over." in screen.see("q leave")
+        screen.type("q")
+        assert screen.end() == 0
+    assert "by bea: mine" in holdfast("show", "trip-ann").out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +33,12 @@ from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
 
 _FIXED: Final = frozenset({str, int, bool, float, bytes, type(None)})
+
+
+def kept(arguments: Mapping[str, Any], *, executable: bool) -> dict[str, Any]:
+    """The arguments of a call as they are now. What the record cannot give back is copied: code may change it later."""
+    plain = executable or _FIXED.issuperset(map(type, arguments.values()))
+    return dict(arguments) if plain else deepcopy(dict(arguments))
 
 
 class Flight(msgspec.Struct, eq=False):
@@ -282,8 +290,10 @@ class Flight(msgspec.Struct, eq=False):
         tool = self.served().tool if intent.serves else self.tool
         if tool is None:
             raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")
-        if given is not None and (not intent.executable or _FIXED.issuperset(map(type, given.values()))):
+        if given is not None and _FIXED.issuperset(map(type, given.values())):
             return given
+        if given is not None and not intent.executable:
+            return deepcopy(given)  # a tool may change what it is given, and another attempt sends the same
         try:
             return tool.restore(bytes(intent.arguments))
         except ArgumentError:

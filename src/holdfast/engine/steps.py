@@ -16,7 +16,7 @@ from holdfast.engine.about import NOTHING_SAID, About, with_about
 from holdfast.engine.boundary import sealing
 from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
-from holdfast.engine.flight import Flight, flight_of, news_for
+from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
 from holdfast.engine.members import parts_of
 from holdfast.engine.rest import Ending, Pause
@@ -92,7 +92,9 @@ async def operate(scope: Scope, call: Call) -> Told:
         if instance.troubled:
             await _clear(scope)
         draft = _draft(scope, step, call, written)
-        await _perform(scope, Flight(instance, step, tool, draft, arguments=dict(call.arguments)))
+        await _perform(
+            scope, Flight(instance, step, tool, draft, arguments=kept(call.arguments, executable=written.executable))
+        )
     return _told_at_once(instance, step) or await _told(scope, step, tool)
 
 
@@ -100,7 +102,7 @@ def _hand_over(instance: Instance, step: str, call: Call) -> None:
     """Code came back to an open operation with its arguments: what the record cannot give, the code can."""
     flight = instance.flights.get(step)
     if flight is not None and flight.arguments is None:
-        flight.arguments = dict(call.arguments)
+        flight.arguments = kept(call.arguments, executable=flight.operation.intent.executable)
         instance.wake(step)
 
 
@@ -347,7 +349,9 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
     if instance.history.transactions:
         await may_begin(scope, step)
     draft = _draft(scope, step, call, written)
-    flight = Flight(instance, step, tool, draft, journaled=False, arguments=dict(call.arguments))
+    flight = Flight(
+        instance, step, tool, draft, journaled=False, arguments=kept(call.arguments, executable=written.executable)
+    )
     flight.scope = scope
     scope.host.working += 1
     try:

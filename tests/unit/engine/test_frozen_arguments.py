@@ -3,8 +3,13 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from holdfast import Holdfast, Key, NotSent, Run, agent, current_operation, tool
+from holdfast.errors import RunSuspended
+from holdfast.interfaces.people.items import items
 from holdfast.policies import Retry
+from tests.unit.engine.lab import Lab, virtual
 
 sent: list[list[str]] = []
 
@@ -36,3 +41,32 @@ def test_a_retry_sends_what_was_recorded(tmp_path):
     sent.clear()
     asyncio.run(main())
     assert sent == [["a", "b"], ["a", "b"]]
+
+
+@virtual
+async def test_what_was_approved_is_sent_also_where_the_record_does_not_hold_all_of_it(lab: Lab):
+    """With a redacted parameter the call is made with what code brings: as it was when the person was asked."""
+
+    @tool(gate="true", redact=["token"], retry=Retry(base=timedelta(0)))
+    async def pay(cents: list[int], token: str) -> str:
+        lab.sent.append(f"pay {cents} {token}")
+        cents.append(2)
+        if len(lab.sent) == 1:
+            raise NotSent
+        return "paid"
+
+    @agent(run_id="p-{name}", tools=[pay])
+    async def payer(run: Run, name: str) -> str:
+        mine = [1]
+        paying = asyncio.create_task(pay(mine, "t"))
+        await asyncio.wait({paying}, timeout=0)
+        mine.append(9999)
+        return await paying
+
+    async with lab.app(payer) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(payer, "ann")
+        (item,) = await items(app.service.looking)
+        await app.service.approve(item.item, by="bea")
+        assert await app.run(payer, "ann") == "paid"
+    assert lab.sent == ["pay [1] t", "pay [1] t"]

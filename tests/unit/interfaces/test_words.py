@@ -32,6 +32,8 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str):
         ("\x9b2J", "\\x9b2J"),
         ("in\u200bvisible", "in\\u200bvisible"),
         ("\ud800", "\\ud800"),
+        ("a\U000e0061b", "a\\U000e0061b"),
+        ("a\u3164b\u2800c\ufe0fd", "a\\u3164b\\u2800c\\ufe0fd"),
     ],
 )
 def test_what_is_spelled_out(text: str, shown: str):

@@ -23,7 +23,6 @@ AT_ONCE: Final = 2
 """How many passwords are compared at the same time: each comparison takes 64 MiB."""
 WAITING: Final = 32
 """How many wait for that. More are turned away at once: they are no people."""
-RECENT_MS: Final = 15 * 60_000
 NAMELESS: Final = "-"
 """What tries without a name are counted under; no account is called that."""
 WRONG: Final = "the name or the password is wrong"
@@ -69,7 +68,7 @@ class Entrance:
         """Begin a session for who knows this password. Raises `SignInRefused`, in the same words whatever was wrong.
 
         Each try costs one comparison, also for names that nobody has. `old` is the session that the browser had; it
-        ends. Signing in again also proves a password anew, for what `checked_recent` guards.
+        ends.
         """
         now_ms = self.now_ms
         await self.count(name or NAMELESS, address)
@@ -164,19 +163,6 @@ class Entrance:
             await self._refused(principal, deed, "", "nowhere")
             raise NotAllowed(f"{principal.name} may not {deed} anything", next_step="ask an admin for a role")
         await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
-
-    async def checked_recent(self, principal: Principal, deed: Deed, about: About) -> None:
-        """For what is dear: a password has to have been proven lately, in this session. Raises `NotAllowed`.
-
-        Programs with tokens pass, because their tokens were narrowed on purpose; a proxy and a provider vouch.
-        """
-        if principal.via == "password" and self.now_ms - principal.proven_ms > RECENT_MS:
-            await self._refused(principal, deed, about.item, "the password was proven too long ago")
-            raise NotAllowed(
-                f"{principal.name} has to say the password again before they {deed} {about.item}",
-                known="it was proven too long ago",
-                next_step="sign in again",
-            )
 
     # --- inside ----------------------------------------------------------------------------------------------
 

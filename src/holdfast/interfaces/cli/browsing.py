@@ -6,7 +6,7 @@ It draws plain lines and clears the screen between them, so it works in tmux, ov
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -24,13 +24,16 @@ from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import Dossier, dossier
 from holdfast.interfaces.people.items import Item, Wanted, items
 from holdfast.interfaces.service import Service
+from holdfast.model.waits import Item as Kind
 
 PAGE: Final = 15
 _WIDTH: Final = 78
 _UP, _DOWN, _ENTER, _LEAVE = ("k", "\x1b[A"), ("j", "\x1b[B"), ("\r", "\n", "o"), ("q", "\x1b", "\x03", "\x04", "")
-_KEYS: Final = {
+_KEYS: Final[Mapping[Kind, str]] = {
     "approval": "y yes  n no  e edit  t answer as the tool  a ask back",
     "question": "r reply",
+    "handoff": "r reply  t take over",
+    "shadow": "y it was right  n it was wrong",
     "review": "h happened  x did not  s send once more  c compensate  b abandon",
 }
 _ALWAYS: Final = "d delegate  z snooze  u urgent  q back"
@@ -124,8 +127,32 @@ def _meant(about: Dossier, key: str) -> a.Answer | None:
             return _verdict(key)
         case _ if about.kind == "question":
             return a.Reply(_text(f"Reply ({about.expected})")) if key == "r" else None
+        case _ if about.kind == "handoff":
+            return _handed_over(about, key)
+        case _ if about.kind == "shadow":
+            return _afterwards(key)
         case _:
             return _review(key)
+
+
+def _handed_over(about: Dossier, key: str) -> a.Answer | None:
+    match key:
+        case "r":
+            return a.Reply(_text(f"Reply ({about.expected})"))
+        case "t":
+            return a.TakeOver(_text("Note"))
+        case _:
+            return None
+
+
+def _afterwards(key: str) -> a.Answer | None:
+    match key:
+        case "y":
+            return a.Right(_text("Note"))
+        case "n":
+            return a.Wrong(_text("Note"))
+        case _:
+            return None
 
 
 def _verdict(key: str) -> a.Answer | None:

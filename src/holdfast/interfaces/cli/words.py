@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
 # Control characters, bidirectional and invisible signs, lone surrogates: what could move the cursor,
 # reorder a line or hide a part of it. A tool's answer must not be able to draw on an operator's screen.
 _UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -20,7 +22,7 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 def safe_json(text: str) -> str:
     """The same JSON value, with every such sign as an escape."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], text)
 
 
 def short(text: str, limit: int) -> str:
@@ -59,4 +61,6 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def _spelled(sign: str) -> str:
     code = ord(sign)
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(sign) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(sign) or (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    )

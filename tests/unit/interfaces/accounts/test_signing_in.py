@@ -327,19 +327,3 @@ def test_each_decision_is_on_record_before_anything_is_done():
         assert len(await entrance.log.read("ben")) == 7, "looking is recorded once an hour"
 
     inside(told)
-
-
-def test_what_is_dear_takes_a_password_that_was_proven_lately():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        anna = (await entrance.sign_in("anna", password, HERE)).principal
-        await entrance.checked_recent(anna, "tune", About("policy"))
-        house.now.pass_by(seconds=15 * 60 + 1)
-        with pytest.raises(NotAllowed, match="password again"):
-            await entrance.checked_recent(anna, "tune", About("policy"))
-        anew = (await entrance.sign_in("anna", password, HERE)).principal
-        await entrance.checked_recent(anew, "tune", About("policy"))
-        token = await entrance.by_token(await house.token("anna"))
-        assert token is not None
-        await entrance.checked_recent(token, "tune", About("policy"))
-
-    inside(told)
