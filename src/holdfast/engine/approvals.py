@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.port import Entry
 from holdfast.model import records as r
 from holdfast.model.names import is_among
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import OTHERWISE, OperationState
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
 YES: Final = (r.ApprovalGranted, r.ArgumentsEdited, r.ResultGiven)
@@ -37,7 +37,7 @@ def came_late(operation: OperationState, word: Entry) -> bool:
 
 def verdict_of(operation: OperationState, record: Verdict, codes: Codes) -> Verdict:
     """The record that this word adds. Raises `UsageError` where it does not fit what is asked now."""
-    if record.approval != operation.asks:
+    if record.approval != operation.asks or operation.asks == OTHERWISE:
         raise UsageError(f"what {record.step} asks about has changed since")
     if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approvers):
         raise UsageError(f"{record.by} approved {record.step} already")

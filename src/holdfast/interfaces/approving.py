@@ -12,7 +12,7 @@ from holdfast.engine.commands import Command
 from holdfast.errors import UsageError
 from holdfast.model import records as r
 from holdfast.model.names import is_among, same_person
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.run import RunHistory
 from holdfast.policies import milliseconds
 
@@ -38,6 +38,11 @@ def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
         raise UsageError(f"run {history.run} asks about no operation {step}", known=f"it asks about: {known}")
     if not operation.asks:
         raise _asks_nothing(name, operation)
+    if operation.wants_approval and operation.asks == OTHERWISE:
+        raise UsageError(
+            f"what {name} relies on has changed since it was asked about", known="it is about to be asked about anew",
+            next_step=f"holdfast resume {history.run}",
+        )  # fmt: skip
     return operation
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -10,6 +10,9 @@ from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records import NOTHING, End, Intent, Raw
 from holdfast.model.ruling import Facts, Ruling
+
+OTHERWISE: Final = "otherwise"
+"""What stands for the digest of a question while it is void and nobody was asked anew: no word can be about it."""
 
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 

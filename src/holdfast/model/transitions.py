@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.model import records as r
-from holdfast.model.operation import Attempt, OperationState, Wait
+from holdfast.model.operation import OTHERWISE, Attempt, OperationState, Wait
 from holdfast.model.outcome import Basis, Phase, Status
 from holdfast.model.transitions_people import (
     approved,
@@ -190,12 +190,16 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
 
 
 def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> OperationState:
-    """A change voids the approval that was given for what was there before, while nothing can have landed."""
+    """A change voids the approval that was given for what was there before, while nothing can have landed.
+
+    Nobody is asked anew yet: a word about what was asked before is about nothing any more, a no included.
+    """
     if operation.approval and record.reading == "changed" and not operation.may_have_landed:
         reason = "its preconditions changed after it was approved"
         return replace(
-            operation, phase="gated", observed=record.observed, approval="", reason=reason, waits_for="a person"
-        )
+            operation, phase="gated", observed=record.observed, approval="", asks=OTHERWISE, reason=reason,
+            waits_for="a person",
+        )  # fmt: skip
     if record.reading == "same" and operation.observed == r.NOTHING:
         return replace(operation, observed=record.observed)
     return operation

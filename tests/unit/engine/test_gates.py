@@ -10,16 +10,21 @@ import msgspec
 import pytest
 
 from holdfast import Key, NotSent, Operation, Run, Secret, agent, current_operation, tool
+from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
+from holdfast.interfaces.approving import asked_about
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.operation import OTHERWISE
+from holdfast.model.run import RunHistory
 from holdfast.people import Policy, Rule
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.model.stories import Story
 
 HOUR = timedelta(hours=1)
 STEADY = Key.forever(stores="all")
@@ -469,3 +474,16 @@ async def test_what_cannot_be_read_is_asked_about_by_nobody(lab: Lab):
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "unreadable"
         assert await items(app.service.looking) == []
+
+
+@pytest.mark.parametrize("about", ["a1", OTHERWISE])
+def test_between_a_change_and_the_next_question_no_word_counts(about: str):
+    """Its process may die there: what was asked is void, and nobody was asked anew. A no would end it for good."""
+    state = Story().planned().parked(asks="a1").approved().reobserved("changed").state
+    assert state is not None
+    history = RunHistory("r-ann")
+    history.operations[state.step] = state
+    with pytest.raises(UsageError, match="has changed since it was asked about"):
+        asked_about(history, state.step, "cid")
+    with pytest.raises(UsageError, match="has changed since"):
+        verdict_of(state, r.ApprovalRefused(step=state.step, approval=about, by="cid"), Codes({}, b""))

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from holdfast.model import records as r
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.outcome import Basis, Phase
 from holdfast.model.transitions import IllegalTransition, apply
 from tests.unit.model.stories import HOUR, REACHED, STEP, VERIFIABLE, Story
@@ -54,6 +54,7 @@ def test_only_a_change_voids_an_approval(reading, approved, gated):
             "its preconditions changed after it was approved",
             "a person",
         )
+    assert (story.state.asks == OTHERWISE) == gated, "a word about what was asked before would end or begin it"
 
 
 def test_a_hold_waits_for_its_commit():
