@@ -25,7 +25,7 @@ PAUSES: Final = "pause/"
 Told: TypeAlias = tuple[Row, Record]
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """One thing that a suspended run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds."""
 
     kind: str

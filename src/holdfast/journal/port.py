@@ -113,7 +113,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     posts: tuple[Post, ...] = ()
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True, gc=False):
     """One line of the `runs` projection. `head_*` is the last stored record: where the chain goes on."""
 
     run: str

@@ -111,9 +111,9 @@ class Entrance:
         await self.log.note(_access(principal, "sign out", ""))
 
     async def admit(self, principal: Principal, address: str) -> str:
-        """Let somebody in without an account, for as long as this process lives: the secret for the browser's cookie.
+        """Let somebody in without an account: the secret for the browser's cookie.
 
-        Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
+        It is good for as long as this process lives and nobody has an account: then people say who they are. Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
         """
         secret = self._engine.seams.rng.token() + self._engine.seams.rng.token()
         session = hashlib.sha256(secret.encode()).hexdigest()
@@ -125,8 +125,12 @@ class Entrance:
         """Who is in the session that this secret opens."""
         admitted = self._admitted.get(hashlib.sha256(secret.encode()).hexdigest())
         if admitted is not None:
-            return admitted
+            return None if await self.has_accounts() else admitted
         return await self.sessions.principal(secret, self.now_ms)
+
+    async def has_accounts(self) -> bool:
+        """Whether anybody has an account that is open. Asked each time: another process may add the first one."""
+        return any(not account.disabled for account in await self.accounts.every())
 
     async def by_token(self, secret: str) -> Principal | None:
         """Who shows this token."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
@@ -16,8 +18,11 @@ from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
 
+KEPT: Final = 20_000
+"""Lines of the listing whose items are kept: most of them are the same when a server is asked again."""
 
-class Item(msgspec.Struct, frozen=True):
+
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One thing that a person is asked. `due_ms`: the wall clock at which it ends by itself, if it does.
 
     `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
@@ -65,11 +70,9 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     """
     handed = await all_handed(looking.journal)
     found = [
-        _item(row, wait, handed.get(item_stream(row.run, wait.step), NOBODY) if handed else NOBODY, now_ms)
+        _given(item, step, handed, now_ms) if handed else item
         async for row in looking.every_run(status="suspended")
-        if not is_system(row.agent) or is_planted(row.agent)
-        for wait in waits_of(row)
-        if wait.kind in PEOPLE
+        for item, step in _lines(row)
     ]
     found.extend(_shadow(entry, handed, now_ms) for entry in await open_shadows(looking.journal))
     return sorted(filter(wanted.shows, found), key=_place)
@@ -86,13 +89,29 @@ def _shadow(entry: Entry, all_of: Mapping[str, Handed], now_ms: int) -> Item:
     )  # fmt: skip
 
 
-def _item(row: RunRow, wait: Waiting, handed: Handed, now_ms: int) -> Item:
+@lru_cache(maxsize=KEPT)
+def _lines(row: RunRow) -> tuple[tuple[Item, str], ...]:
+    """What a line of the listing asks people, each with its step, before anybody gave it to somebody."""
+    if is_system(row.agent) and not is_planted(row.agent):
+        return ()
+    return tuple((_item(row, wait), wait.step) for wait in waits_of(row) if wait.kind in PEOPLE)
+
+
+def _item(row: RunRow, wait: Waiting) -> Item:
     name = f"{row.run}/{wait.step}".rstrip("/")
     return Item(
         PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asked_by(row.run, wait), wait.due,
-        wait.at or row.updated_ms, answers_to(row.run, wait),
-        handed.to, handed.queue or wait.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated,
-        wait.at, wait.tool,
+        wait.at or row.updated_ms, answers_to(row.run, wait), queue=wait.queue, asked_ms=wait.at, tool=wait.tool,
+    )  # fmt: skip
+
+
+def _given(item: Item, step: str, all_of: Mapping[str, Handed], now_ms: int) -> Item:
+    handed = all_of.get(item_stream(item.run, step))
+    if handed is None:
+        return item
+    return msgspec.structs.replace(
+        item, to=handed.to, queue=handed.queue or item.queue, escalated=handed.escalated,
+        rests_ms=handed.until_ms if handed.until_ms > now_ms else 0,
     )  # fmt: skip
 
 

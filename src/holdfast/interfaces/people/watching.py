@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.gathering import gather
+from holdfast.interfaces.people.gathering import Gathered, gather
 from holdfast.interfaces.people.items import Item, items
+from holdfast.model.figures import Figures, figures
 from holdfast.model.health import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
+from holdfast.model.looks import Look
 
 NEXT: Final = 10
 """How many of the most urgent things are shown, with what is blocked behind them."""
@@ -35,13 +38,37 @@ class Watch(msgspec.Struct, frozen=True):
     next: tuple[Turn, ...]
 
 
+class Report(msgspec.Struct, frozen=True):
+    """How people keep up, and what they found: both of the same days."""
+
+    watch: Watch
+    figures: Figures
+
+
 async def watch(looking: Looking, now_ms: int, days: float = 7.0, limits: Limits | None = None) -> Watch:
     """The figures of the last `days`, and the alarms by these limits."""
-    limits = limits or Limits()
+    return await _watched(looking, (await _said(looking, now_ms, days)).looks, now_ms, days, limits or Limits())
+
+
+async def report(looking: Looking, now_ms: int, days: float = 7.0) -> Report:
+    """The same beside what people found. The records are read once for both."""
+    said = await _said(looking, now_ms, days)
+    found = figures(said.looks, said.passed, _since(now_ms, days))
+    return Report(await _watched(looking, said.looks, now_ms, days, Limits()), found)
+
+
+async def _said(looking: Looking, now_ms: int, days: float) -> Gathered:
+    return await gather(looking, _since(now_ms, days))
+
+
+def _since(now_ms: int, days: float) -> int:
+    return now_ms - int(days * DAY_MS)
+
+
+async def _watched(looking: Looking, looks: Sequence[Look], now_ms: int, days: float, limits: Limits) -> Watch:
     found = {one.item: one for one in await items(looking, now_ms=now_ms)}
     waiting = [_asked(one) for one in found.values() if not one.rests_ms]
-    said = await gather(looking, now_ms - int(days * DAY_MS))
-    now = health(waiting, said.looks, now_ms, days)
+    now = health(waiting, looks, now_ms, days)
     urgent = [await _with_blocked(looking, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
     turns = suggested([*urgent, *waiting[NEXT:]], now, limits)
     return Watch(

@@ -15,9 +15,11 @@ from starlette.routing import Route
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.people.dossier import Dossier
+from holdfast.interfaces.people.watching import Report
 from holdfast.interfaces.timeline import Timeline
 from holdfast.interfaces.web import wire
 from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.health import AskingHealth
 from holdfast.interfaces.web.listing import Asking, Listed
 from holdfast.interfaces.web.problems import Refused, problem_of, response_of
 from holdfast.journal.port import RunStatus
@@ -103,6 +105,10 @@ async def _timeline(desk: Desk, given: Given) -> Timeline:
     return await desk.timeline(given.who, given.name)
 
 
+async def _health(desk: Desk, given: Given) -> Report:
+    return await desk.health(given.who, given.query)
+
+
 OPERATIONS: Final = (
     Operation("GET", "/me", "me", "Who the server takes you for.", wire.Me, _me),
     Operation(
@@ -126,6 +132,10 @@ OPERATIONS: Final = (
     Operation(
         "GET", "/runs/{run}/timeline", "get_timeline", "What happened in a run.", Timeline, _timeline,
         problems=(404,),
+    ),
+    Operation(
+        "GET", "/health", "get_health", "Whether people keep up and still look, and what they found.", Report, _health,
+        query=AskingHealth,
     ),
 )  # fmt: skip
 

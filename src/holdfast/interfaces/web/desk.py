@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Final
 
 from holdfast.errors import NotAllowed, UnknownRun, UsageError
@@ -17,8 +18,10 @@ from holdfast.interfaces.people.asked import Asked, asked, checked_shown
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import Dossier, dossier
 from holdfast.interfaces.people.handing import handed
+from holdfast.interfaces.people.watching import Report
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.timeline import Timeline, timeline
+from holdfast.interfaces.web.health import AskingHealth, Reports
 from holdfast.interfaces.web.listing import Asking, Listed, listed
 from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.transactions import Transaction
@@ -30,6 +33,7 @@ class Desk:
     def __init__(self, service: Service, entrance: Entrance) -> None:
         self.service: Final = service
         self.entrance: Final = entrance
+        self._reports: Final = Reports(service.looking)
 
     @property
     def looking(self) -> Looking:
@@ -46,7 +50,12 @@ class Desk:
     async def listed(self, who: Principal, asking: Asking) -> Listed:
         """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
         await self.entrance.require_somewhere(who, "look")
-        return await listed(self.looking, asking, self.now_ms, lambda item: may(who, "look", item.tool, item.queue))
+
+        @cache  # many items, few places
+        def allowed(tool: str, queue: str) -> bool:
+            return may(who, "look", tool, queue)
+
+        return await listed(self.looking, asking, self.now_ms, lambda item: allowed(item.tool, item.queue))
 
     async def dossier(self, who: Principal, item: str) -> Dossier:
         """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
@@ -69,6 +78,11 @@ class Desk:
         await self.entrance.require(who, "look", About(run))
         told: list[Told] = await self.looking.told(run)
         return timeline(run, (record for _, record in told))
+
+    async def health(self, who: Principal, asking: AskingHealth) -> Report:
+        """Whether people keep up, and what they found; it is about everything, so it takes a role everywhere."""
+        await self.entrance.require(who, "look", About("the health of the inbox"))
+        return await self._reports.recent(asking.days, self.now_ms)
 
     # --- answering -------------------------------------------------------------------------------------------
 

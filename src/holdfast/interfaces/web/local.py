@@ -47,6 +47,8 @@ class Link:
         shown = request.query_params.get("token", "")
         if not (self._token and hmac.compare_digest(shown.encode(), self._token.encode())):
             raise SignInRefused("this link was used, or is none", next_step="open the newest one in the terminal")
+        if await self._entrance.has_accounts():
+            raise SignInRefused("people have accounts by now", next_step="sign in with yours")
         secret = await self._entrance.admit(self._principal, request.scope["address"])
         self.show()
         cookie = session_cookie(request.scope["origin"], secret)

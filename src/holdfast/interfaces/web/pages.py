@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -21,6 +21,7 @@ from holdfast.interfaces.people.links import LinkRefused
 from holdfast.interfaces.web import forms
 from holdfast.interfaces.web.api import AskingRuns
 from holdfast.interfaces.web.desk import Desk
+from holdfast.interfaces.web.health import AskingHealth, Days
 from holdfast.interfaces.web.linked import Links
 from holdfast.interfaces.web.listing import Asking
 from holdfast.interfaces.web.problems import Problem, Refused, problem_of
@@ -51,6 +52,7 @@ class Pages:
             ("POST", "/inbox/{item:path}", self.answer),
             ("GET", "/runs", self.runs),
             ("GET", "/runs/{run}", self.run),
+            ("GET", "/health", self.health),
             ("GET", "/sign-in", self.sign_in_page),
             ("POST", "/sign-in", self.sign_in),
             ("POST", "/sign-out", self.sign_out),
@@ -102,6 +104,13 @@ class Pages:
         """What happened in a run."""
         story = await self._desk.timeline(_who(request), request.path_params["run"])
         return self._page(request, "run.html", story=story)
+
+    async def health(self, request: Request) -> Response:
+        """Whether people keep up, and what they found."""
+        asking = _converted(request, AskingHealth)
+        found = await self._desk.health(_who(request), asking)
+        choices = get_args(Days)
+        return self._page(request, "health.html", watch=found.watch, figures=found.figures, asking=asking, days=choices)
 
     # --- answering -------------------------------------------------------------------------------------------
 

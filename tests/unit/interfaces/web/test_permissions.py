@@ -13,7 +13,7 @@ from tests.unit.interfaces.web.stand import Stand, desk_of, standing
 
 REFUND, MAIL, TRIP, STOCK = "refund-ann/refund#1", "mail-ann/send_mail#1", "trip-ann/ask#1", "stock-ann/restock#1"
 LOOKS = ("/api/v1/items", f"/api/v1/items/{REFUND.replace('#', '%23')}", "/api/v1/runs", "/api/v1/runs/refund-ann",
-         "/api/v1/runs/refund-ann/timeline", "/inbox", "/runs", "/runs/refund-ann", "/bulk?item=trip-ann%2Fask%231")  # fmt: skip
+         "/api/v1/runs/refund-ann/timeline", "/inbox", "/runs", "/runs/refund-ann", "/health", "/api/v1/health", "/bulk?item=trip-ann%2Fask%231")  # fmt: skip
 ANSWERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "decline": (REFUND, {"type": "decline", "reason": "no"}, "answerer"),
     "approve": (MAIL, {"type": "approve"}, "answerer"),
@@ -102,8 +102,9 @@ async def test_what_was_put_into_a_queue_belongs_to_it(lab: Lab):
 async def test_who_started_a_run_says_no_to_it_but_not_yes(lab: Lab):
     agents = desk_of(lab)
     async with standing(lab, begun=()) as stand:
-        await stand.entrance.accounts.add("bea", [Grant("admin")], by="root")
-        bea, cid = await stand.proven("bea"), await stand.client("cid")
+        for name in ("bea", "cid"):
+            await stand.entrance.accounts.add(name, [Grant("admin")], by="root")
+        bea, cid = await stand.proven("bea"), await stand.proven("cid")
         for name in ("ann", "bob"):
             with pytest.raises(RunSuspended):
                 await stand.app.run(agents[0], name, by="Bea")
