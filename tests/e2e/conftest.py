@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.e2e.desk import AGENTS, SENT
+from tests.e2e.desk import AGENTS, POLICY, SENT
 from tests.e2e.served import PASSWORD, Served
 
 FLAGS = (
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Served]:
     SENT.clear()
-    with Served(tmp_path / "desk.db", AGENTS) as served:
+    with Served(tmp_path / "desk.db", AGENTS, POLICY) as served:
         yield served
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast import Key, Run, agent, tool
+from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import Declined
+from holdfast.people import Policy, Rule
 from holdfast.policies import Gate
 
 SENT: list[str] = []
@@ -80,4 +81,22 @@ async def stocks(run: Run, name: str) -> str:
     return await restock(EVERYTHING)
 
 
-AGENTS = [refunds, mails, trips, stocks]
+@tool(idempotency=Key.forever())
+async def coupon(customer: str, cents: int) -> str:
+    SENT.append(f"coupon {customer} {cents} {current_operation().key[:0]}")
+    return "sent"
+
+
+@agent(run_id="voucher-{customer}", tools=[coupon])
+async def vouchers(run: Run, customer: str) -> str:
+    return await coupon(customer, 900)
+
+
+@agent(run_id="claim-{customer}", tools=[coupon])
+async def claims(run: Run, customer: str) -> str:
+    await run.facts.learn("form", EVERYTHING, source=HOSTILE[1])
+    return str(await run.hand_off("travel", why=EVERYTHING, state={"form": "B7", "said": EVERYTHING}))
+
+
+POLICY = Policy("coupons", rules=(Rule("coupons", "tool == 'coupon'", "auto", shadow=1.0),))
+AGENTS = [refunds, mails, trips, stocks, vouchers, claims]

@@ -21,6 +21,7 @@ from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.site import loopback
 from holdfast.interfaces.web.app import web
+from holdfast.people import Policy
 from tests.unit.interfaces.accounts.keeping import Counting
 
 T = TypeVar("T")
@@ -43,10 +44,10 @@ class MovableClock:
 class Served:
     """A server in a thread of its own: the browser's driver needs this one."""
 
-    def __init__(self, path: Path, agents: list[Any]) -> None:
+    def __init__(self, path: Path, agents: list[Any], policy: Policy | None = None) -> None:
         self.clock = MovableClock()
         self.address = ""
-        self._path, self._agents = path, agents
+        self._path, self._agents, self._policy = path, agents, policy
         self._loop = asyncio.new_event_loop()
         self._ready: Future[None] = Future()
         self._over = asyncio.Event()
@@ -112,7 +113,8 @@ class Served:
         seams = Seams(self.clock, SystemRng(), DaemonThreads(), NoCrash())
         with socket.create_server(("127.0.0.1", 0)) as place:
             port = place.getsockname()[1]
-            async with Holdfast(self._path, agents=self._agents, seams=seams, recover=False) as self.app:
+            app = Holdfast(self._path, agents=self._agents, policy=self._policy, seams=seams, recover=False)
+            async with app as self.app:
                 self.entrance = Entrance(self.app.engine, Passwords(Counting()))
                 guarded = web(self.app.service, self.entrance, loopback(port))
                 server = uvicorn.Server(uvicorn.Config(guarded, lifespan="off", log_config=None, **SERVER))

@@ -113,7 +113,8 @@ class Entrance:
     async def admit(self, principal: Principal, address: str) -> str:
         """Let somebody in without an account: the secret for the browser's cookie.
 
-        It is good for as long as this process lives and nobody has an account: then people say who they are. Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
+        It is good for as long as this process lives and nobody has an account: from then on people say who they are.
+        Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
         """
         secret = self._engine.seams.rng.token() + self._engine.seams.rng.token()
         session = hashlib.sha256(secret.encode()).hexdigest()
@@ -125,7 +126,10 @@ class Entrance:
         """Who is in the session that this secret opens."""
         admitted = self._admitted.get(hashlib.sha256(secret.encode()).hexdigest())
         if admitted is not None:
-            return None if await self.has_accounts() else admitted
+            if await self.has_accounts():
+                self._admitted.clear()
+                return None
+            return admitted
         return await self.sessions.principal(secret, self.now_ms)
 
     async def has_accounts(self) -> bool:

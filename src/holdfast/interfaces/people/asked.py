@@ -72,7 +72,7 @@ async def _asked_afterwards(looking: Looking, history: RunHistory, step: str) ->
 
 async def as_answered(looking: Looking, about: Asked) -> Asked:
     """The same, closed where a question has its answer in the ledger already, and the run has not come back to it."""
-    if about.kind != "question" or not about.open:
+    if not isinstance(about.subject, r.QuestionAsked) or not about.open:
         return about
     given = await looking.journal.entries(question_stream(about.run, about.step))
     return replace(about, open=not given)
@@ -88,7 +88,7 @@ def _about(history: RunHistory, step: str) -> Asked:
     if (operation := history.operations.get(step)) is not None:
         return _about_operation(history, operation)
     if (question := history.questions.get(step)) is not None:
-        is_open = step not in history.answers and history.status not in ENDED
+        is_open = step not in history.answers and history.status not in ENDED and history.cancelled is None
         digest = _digest(question.question, question.until)
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
         queue = "" if question.handoff is None else question.handoff.queue

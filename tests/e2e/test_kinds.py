@@ -1,0 +1,75 @@
+"""The kinds that are no approval, in a real browser: what is handed over, what left already, and how people keep up."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from holdfast.errors import RunStopped
+from holdfast.model import records as r
+from tests.e2e.conftest import PHONE, Enter
+from tests.e2e.desk import HOSTILE, claims, coupon, refunds, vouchers
+from tests.e2e.served import Served
+from tests.e2e.test_inbox import answer
+
+HANDED, LEFT = "/inbox/claim-anna/hand_off%231", "/inbox/shadow/voucher-anna/coupon%231"
+
+
+def fits(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]  # it has one
+
+
+def test_a_hand_off_is_given_back_with_an_answer(desk: Served, enter: Enter):
+    desk.begin(claims, "anna")
+    page = enter(**PHONE)
+    page.get_by_role("link", name="claim-anna/hand_off#1").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The run is handed over")
+    expect(page.get_by_label("The question")).to_contain_text(HOSTILE[0])
+    expect(page.locator("main")).to_contain_text("B7")
+    fits(page)
+    page.get_by_label("Your answer").last.fill("signed")
+    page.get_by_role("button", name="Answer", exact=True).tap()
+    expect(page.get_by_text("It is answered")).to_be_visible()
+    assert desk.go_on("claim-anna") == "signed"
+
+
+def test_a_hand_off_is_taken_over_and_the_run_ends(desk: Served, enter: Enter):
+    desk.begin(claims, "anna")
+    page = enter()
+    page.goto(HANDED)
+    answer(page, "Take it over", Note="I call them")
+    expect(page.get_by_text("It is answered")).to_be_visible()
+    with pytest.raises(RunStopped, match="handed_over"):
+        desk.go_on("claim-anna")
+    assert "I call them" in str(desk.records("claim-anna"))
+
+
+@pytest.mark.parametrize(("title", "word"), [("It was right", "right"), ("It was wrong", "wrong")])
+def test_what_left_is_judged_afterwards(desk: Served, enter: Enter, title: str, word: str):
+    assert desk.do(lambda app: app.run(vouchers, "anna")) == "sent"
+    page = enter(**PHONE)
+    page.get_by_role("link", name="shadow/voucher-anna/coupon#1").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Was it right that {coupon.name} left?")
+    expect(page.get_by_label("Exact arguments")).to_contain_text("anna")
+    fits(page)
+    answer(page, title, Note="looked at it")
+    expect(page.get_by_text("It is answered")).to_be_visible()
+    page.goto("/inbox")
+    expect(page.get_by_text("Nobody is asked anything")).to_be_visible()
+    page.goto("/health")
+    expect(page.get_by_role("row", name="coupon")).to_contain_text("100.0%" if word == "wrong" else "0.0%")
+    assert [one for one in desk.records("voucher-anna") if isinstance(one, r.RunCompleted)], "it had left already"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_alarms_are_the_first_thing_on_the_page_of_health(desk: Served, enter: Enter, scheme: str):
+    desk.begin(refunds, "anna")
+    desk.clock.ahead_ms += 30 * 3_600_000
+    page = enter(color_scheme=scheme, **PHONE)
+    page.get_by_role("link", name="Health").tap()
+    alarms = page.get_by_role("list", name="Alarms")
+    expect(alarms).to_contain_text("the oldest has waited for 30 hours")
+    assert alarms.bounding_box()["y"] < page.get_by_text("median decision").bounding_box()["y"]  # type: ignore[index]  # both are seen
+    fits(page)
+    page.get_by_role("link", name="1 day").tap()
+    expect(page.get_by_role("link", name="1 day")).to_have_attribute("aria-current", "true")
+    page.get_by_role("link", name="refund-anna/refund#1").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Send refund?")
