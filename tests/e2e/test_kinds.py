@@ -1,7 +1,7 @@
 """The kinds that are no approval, in a real browser: what is handed over, what left already, and how people keep up."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from holdfast.errors import RunStopped
 from holdfast.model import records as r
@@ -13,8 +13,16 @@ from tests.e2e.test_inbox import answer
 HANDED, LEFT = "/inbox/claim-anna/hand_off%231", "/inbox/shadow/voucher-anna/coupon%231"
 
 
+def top(what: Locator) -> float:
+    box = what.bounding_box()
+    assert box is not None, "it is seen"
+    return box["y"]
+
+
 def fits(page: Page) -> None:
-    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]  # it has one
+    size = page.viewport_size
+    assert size is not None
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"], "nothing is wider than the phone"
 
 
 def test_a_hand_off_is_given_back_with_an_answer(desk: Served, enter: Enter):
@@ -67,9 +75,25 @@ def test_alarms_are_the_first_thing_on_the_page_of_health(desk: Served, enter: E
     page.get_by_role("link", name="Health").tap()
     alarms = page.get_by_role("list", name="Alarms")
     expect(alarms).to_contain_text("the oldest has waited for 30 hours")
-    assert alarms.bounding_box()["y"] < page.get_by_text("median decision").bounding_box()["y"]  # type: ignore[index]  # both are seen
+    assert top(alarms) < top(page.get_by_text("median decision"))
     fits(page)
     page.get_by_role("link", name="1 day").tap()
     expect(page.get_by_role("link", name="1 day")).to_have_attribute("aria-current", "true")
     page.get_by_role("link", name="refund-anna/refund#1").tap()
     expect(page.get_by_role("heading", level=1)).to_have_text("Send refund?")
+
+
+def test_answers_with_the_same_letter_open_in_turn(desk: Served, enter: Enter):
+    desk.do(lambda app: app.run(vouchers, "anna"))
+    page = enter()
+    page.goto(LEFT)
+    for title in ("It was right", "It was wrong", "It is urgent", "It was right"):
+        page.keyboard.press("i")
+        expect(page.locator("details[open] summary")).to_have_text(title)
+
+
+def test_the_bar_fits_on_the_smallest_phone(desk: Served, enter: Enter):
+    page = enter(**{**PHONE, "viewport": {"width": 320, "height": 640}})
+    for path in ("/inbox", "/runs", "/health"):
+        page.goto(path)
+        fits(page)

@@ -37,10 +37,16 @@ class Stand:
     lab: Lab
 
     async def client(self, name: str, *grants: Grant) -> httpx2.AsyncClient:
-        """A browser in which somebody is signed in; an admin where nothing else is said."""
+        """A browser that came in from the terminal, until there are accounts; an admin where nothing else is said."""
         principal = Principal(name, grants or (Grant("admin"),))
         cookie = f"{cookie_name(ORIGIN)}={await self.entrance.admit(principal, '127.0.0.1')}"
         return self.stranger(cookie=cookie)
+
+    async def signed_in(self, name: str) -> httpx2.AsyncClient:
+        """A browser in the session of an account."""
+        account = await self.entrance.accounts.known(name)
+        secret = await self.entrance.sessions.begin(account, "password", self.entrance.now_ms, SystemRng())
+        return self.stranger(cookie=f"{cookie_name(ORIGIN)}={secret}")
 
     async def proven(self, name: str) -> httpx2.AsyncClient:
         """A program of an account, known by a token."""

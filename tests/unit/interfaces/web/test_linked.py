@@ -154,10 +154,13 @@ async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab):
 
 @virtual
 async def test_a_link_that_was_sent_to_an_account_is_good_for_that_account(lab: Lab):
-    async with standing(lab) as stand, await stand.client("bea") as bea, await stand.client("ann@example.com") as ann:
+    async with standing(lab) as stand:
         path, link = await link_of(stand)
+        await stand.entrance.accounts.add("bea", [Grant("admin")], by="root")
+        bea = await stand.signed_in("bea")
         assert (await bea.get(path)).status_code == 303, "nobody has an account of that name: it went to a mailbox"
         await stand.entrance.accounts.add("ann@example.com", [Grant("answerer")], by="root")
+        ann = await stand.signed_in("ann@example.com")
         stolen = await bea.get(path)
         assert (stolen.status_code, "was sent to somebody else" in stolen.text) == (409, True)
         where, hidden = await forms(ann, path)

@@ -40,7 +40,7 @@ function counted() {
 }
 document.addEventListener("change", counted);
 
-// j and k walk through the list, x chooses; on an item the first letter of an answer opens it, u goes back.
+// j and k walk through the list, x chooses; on an item the first letter of an answer opens it, once more the next; u goes back.
 function walk(step) {
   const rows = [...document.querySelectorAll(".rows a")];
   const at = rows.indexOf(document.activeElement);
@@ -49,12 +49,11 @@ function walk(step) {
 }
 
 function open(letter) {
-  for (const one of document.querySelectorAll("details[data-key]")) {
-    if (one.dataset.key !== letter) continue;
-    one.open = true;
-    one.querySelector("summary").focus();
-    return;
-  }
+  const found = [...document.querySelectorAll("details[data-key]")].filter((one) => one.dataset.key === letter);
+  if (!found.length) return;
+  const next = found[(found.findIndex((one) => one.open) + 1) % found.length];
+  next.open = true;
+  next.querySelector("summary").focus();
 }
 
 document.addEventListener("keydown", (event) => {
