@@ -109,6 +109,8 @@ def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
     holdfast("run", "desk.py:desk", "--inputs", "inputs.jsonl")
     nothing = holdfast("answer", "yes")
     assert (nothing.status, "name the items, or --all" in nothing.err) == (2, True)
+    without = holdfast("answer", "refund-1/refund#1")
+    assert (without.status, "what is the answer to refund-1/refund#1?" in without.err) == (2, True)
     one_wrong = holdfast("answer", "refund-1/refund#1", "refund-9/refund#1", "yes", "--sure")
     assert one_wrong.status != 0
     assert holdfast("answer", "--all", "--json", "yes").status == 2

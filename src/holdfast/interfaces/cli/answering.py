@@ -94,6 +94,10 @@ async def answer(
     shown = str(said.pop("shown"))
     meant = msgspec.convert(said, Said)
     named, value = (words, "") if meant.by_option else (words[:-1], words[-1])
+    if not everything and not named and "/" in value:
+        raise UsageError(
+            f"what is the answer to {value}?", next_step=f"holdfast inbox --item {value} says what it takes"
+        )
     if everything == bool(named):
         raise UsageError("name the items, or --all", next_step="holdfast inbox lists what waits")
     if everything or len(named) > 1:
