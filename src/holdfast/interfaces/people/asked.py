@@ -29,6 +29,7 @@ class Asked(msgspec.Struct, frozen=True):
     `digest` is of exactly what is asked: an answer that names another one is refused. `proposer` is who started the
     run of an approval, empty where nobody said: over the network they do not approve what came of it.
     `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
+    `asked_ms` is the wall clock at which an approval was asked for.
     """
 
     item: str
@@ -41,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True):
     subject: Subject
     proposer: str = ""
     queue: str = ""
+    asked_ms: int = 0
 
 
 def split_item(item: str) -> tuple[str, str]:
@@ -110,7 +112,7 @@ def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
     return Asked(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation,
-        queue=operation.asks_queue if approval else "",
+        queue=operation.asks_queue if approval else "", asked_ms=operation.asked_at,
     )  # fmt: skip
 
 

@@ -33,21 +33,31 @@ class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Handed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an item stands after all entries about it. `escalated` counts how often somebody made it urgent."""
+    """How an item stands after all entries about it. `escalated` counts how often somebody made it urgent.
+
+    `given_ms` is when it was last given to somebody, by the ledger.
+    """
 
     to: str = ""
     queue: str = ""
     until_ms: int = 0
     escalated: int = 0
     said: tuple[str, ...] = ()
+    given_ms: int = 0
 
-    def after(self, one: Handing) -> Handed:
+    def queue_now(self, asks: str, asked_ms: int) -> str:
+        """The queue it is in: where somebody put it, unless it was asked anew since in the queue `asks`."""
+        return asks if asks and self.given_ms < asked_ms else self.queue or asks
+
+    def after(self, one: Handing, at_ms: int = 0) -> Handed:
         """The same after one more entry. What is given to somebody, or made urgent, rests no longer."""
         said = (*self.said, sentence(one))
         if one.word == "snooze":
             return replace(self, until_ms=one.until_ms, said=said)
-        to, queue = (one.to, one.queue) if one.to or one.queue else (self.to, self.queue)
-        return Handed(to, queue, 0, self.escalated + (one.word == "escalate"), said)
+        urgent = self.escalated + (one.word == "escalate")
+        if not (one.to or one.queue):
+            return replace(self, until_ms=0, escalated=urgent, said=said)
+        return Handed(one.to, one.queue, 0, urgent, said, at_ms)
 
 
 NOBODY: Final = Handed()
@@ -88,7 +98,7 @@ def _fold(entries: list[Entry], name: str) -> Handed:
     now = NOBODY
     for entry in entries:
         assert entry.stream == name, entry
-        now = now.after(msgspec.json.decode(entry.body, type=Handing))
+        now = now.after(msgspec.json.decode(entry.body, type=Handing), entry.at_ms)
     return now
 
 

@@ -110,7 +110,7 @@ def _given(item: Item, step: str, all_of: Mapping[str, Handed], now_ms: int) -> 
     if handed is None:
         return item
     return msgspec.structs.replace(
-        item, to=handed.to, queue=handed.queue or item.queue, escalated=handed.escalated,
+        item, to=handed.to, queue=handed.queue_now(item.queue, item.asked_ms), escalated=handed.escalated,
         rests_ms=handed.until_ms if handed.until_ms > now_ms else 0,
     )  # fmt: skip
 

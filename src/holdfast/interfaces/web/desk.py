@@ -137,8 +137,8 @@ class Desk:
                 raise
             raise hidden from None
         step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
-        given = (await handed(self.looking.journal, now.run, step)).queue
-        about = About(now.item, now.tool, given or now.queue)
+        given = await handed(self.looking.journal, now.run, step)
+        about = About(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
         if not may(who, "look", about.tool, about.queue):
             with suppress(NotAllowed):
                 await self.entrance.require(who, "look", about)  # it is on record that they tried
