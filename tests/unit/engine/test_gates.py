@@ -9,22 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, NotSent, Operation, Run, Secret, agent, current_operation, tool
-from holdfast.engine.approvals import Codes, verdict_of
+from holdfast import Key, Run, Secret, agent, current_operation, tool
 from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
-from holdfast.interfaces.approving import asked_about
-from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.operation import OTHERWISE
-from holdfast.model.run import RunHistory
-from holdfast.people import Policy, Rule
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.model.stories import Story
 
 HOUR = timedelta(hours=1)
 STEADY = Key.forever(stores="all")
@@ -390,100 +383,3 @@ async def test_an_approval_shorter_than_the_error_of_the_clocks_is_refused(lab: 
         await asked(app, desk)
         with pytest.raises(UsageError, match="clocks may differ"):
             await app.service.approve(REFUND, by="bea", lasts=timedelta(seconds=30))
-
-
-class Stock:
-    """What a call relies on: how many there are, as the outside world has it."""
-
-    def __init__(self) -> None:
-        self.left = 7
-        self.busy = 0
-
-
-def takes(lab: Lab, stock: Stock) -> Any:
-    @tool(gate="true", idempotency=Key.forever())
-    async def take(count: int) -> str:
-        assert current_operation().key
-        if stock.busy:
-            stock.busy -= 1
-            raise NotSent("busy")
-        lab.sent.append(f"take {count} of {stock.left}")
-        return "taken"
-
-    @take.observe
-    async def there_are(operation: Operation[str]) -> int:
-        return stock.left
-
-    @agent(run_id="r-{name}", tools=[take])
-    async def desk(run: Run, name: str) -> str:
-        return (await take.outcome(2)).reason or "taken"
-
-    return desk
-
-
-TAKE = "r-ann/take#1"
-RULED = Policy("desk", (Rule("every", "true", "ask"),))
-
-
-@pytest.mark.parametrize("policy", [None, RULED])
-@virtual
-async def test_the_first_yes_is_bound_to_what_the_call_relied_on_when_it_was_asked(lab: Lab, policy: Policy | None):
-    desk = takes(lab, stock := Stock())
-    async with lab.app(desk, policy=policy) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
-        assert "it relies on: 7" in (await dossier(app.service, TAKE)).evidence
-        await app.service.approve(TAKE, by="bea")
-        stock.left = 1
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
-        assert lab.sent == []
-        assert "it relies on: 1" in (await dossier(app.service, TAKE)).evidence
-        await app.service.approve(TAKE, by="bea")
-        assert await app.run(desk, "ann") == "taken"
-    assert lab.sent == ["take 2 of 1"]
-
-
-@virtual
-async def test_a_yes_covers_the_attempts_after_a_busy_answer(lab: Lab):
-    desk = takes(lab, stock := Stock())
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
-        await app.service.approve(TAKE, by="bea")
-        stock.busy = 2
-        assert await app.run(desk, "ann") == "taken"
-    assert lab.sent == ["take 2 of 7"]
-    assert len(lab.of("r-ann", r.OperationParked)) == 1
-
-
-@virtual
-async def test_what_cannot_be_read_is_asked_about_by_nobody(lab: Lab):
-    @tool(gate="true")
-    async def take(count: int) -> str:
-        raise AssertionError
-
-    @take.observe
-    async def there_are(operation: Operation[str]) -> int:
-        raise ConnectionResetError("gone")
-
-    @agent(run_id="r-{name}", tools=[take])
-    async def desk(run: Run, name: str) -> str:
-        return (await take.outcome(2)).code
-
-    async with lab.app(desk) as app:
-        assert await app.run(desk, "ann") == "unreadable"
-        assert await items(app.service.looking) == []
-
-
-@pytest.mark.parametrize("about", ["a1", OTHERWISE])
-def test_between_a_change_and_the_next_question_no_word_counts(about: str):
-    """Its process may die there: what was asked is void, and nobody was asked anew. A no would end it for good."""
-    state = Story().planned().parked(asks="a1").approved().reobserved("changed").state
-    assert state is not None
-    history = RunHistory("r-ann")
-    history.operations[state.step] = state
-    with pytest.raises(UsageError, match="has changed since it was asked about"):
-        asked_about(history, state.step, "cid")
-    with pytest.raises(UsageError, match="has changed since"):
-        verdict_of(state, r.ApprovalRefused(step=state.step, approval=about, by="cid"), Codes({}, b""))
