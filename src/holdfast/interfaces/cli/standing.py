@@ -87,7 +87,7 @@ def _show(call: Call, one: Listed) -> None:
 @click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def revoke(call: Call, permission: str, note: str, by: str) -> None:
-    """End PERMISSION: nothing more leaves on it from now on."""
+    """End PERMISSION: no call begins on it from now on."""
     async with call.serving() as service:
         spent = await revoke_standing(service.engine, permission, by=by, note=note)
     if call.screen.as_json:
