@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import ignored_auth
 
 from holdfast.interfaces.accounts.tokens import TokenNote
 from holdfast.interfaces.web.openapi import description
-from tests.e2e.desk import AGENTS
+from tests.e2e.desk import AGENTS, POLICY, vouchers
 from tests.e2e.served import Served
 
 EXAMPLES = 25
@@ -34,10 +34,12 @@ QUIET = settings(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(Path(tmp_path_factory.mktemp("api")) / "desk.db", AGENTS) as served:
+    with Served(Path(tmp_path_factory.mktemp("api")) / "desk.db", AGENTS, POLICY) as served:
         for name in PEOPLE:
             for agent in AGENTS:
-                served.begin(agent, name)
+                if agent is not vouchers:
+                    served.begin(agent, name)
+            served.do(lambda app, name=name: app.run(vouchers, name))  # people look at it afterwards
         served.person("bot")
         yield served
 
