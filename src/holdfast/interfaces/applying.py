@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -42,6 +43,10 @@ class Sink(Protocol):
         """Put a word into the ledger."""
         ...
 
+    async def post_all(self, posts: Sequence[Post], /) -> None:
+        """Put all these words there, or none of them. Raises `LedgerTaken` where somebody was faster with one."""
+        ...
+
     async def apply(self, run: str, answered: str, /) -> Applied:
         """Let the run have what waits for it; `answered` is a step of which nobody is asked any more."""
         ...
@@ -57,9 +62,36 @@ class AtOnce:
         """Durable on return."""
         return await self._engine.journal.post(post)
 
+    async def post_all(self, posts: Sequence[Post]) -> None:
+        """In one commit, durable on return."""
+        await self._engine.journal.post_all(tuple(posts))
+
     async def apply(self, run: str, answered: str) -> Applied:
         """Applied here, or by whoever drives the run."""
         return await apply_orders(self._engine, run, answered)
+
+
+class Collected:
+    """Keeps the words, each judged as if it were said alone, and lets no run have them yet."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self.posts: list[Post] = []
+        self.runs: dict[str, str] = {}
+
+    async def post(self, post: Post) -> Entry:
+        """Not in the ledger yet."""
+        self.posts.append(post)
+        return Entry(0, post.stream, post.key, post.body, self._now_ms)
+
+    async def post_all(self, posts: Sequence[Post]) -> None:
+        """Kept with the others."""
+        self.posts.extend(posts)
+
+    async def apply(self, run: str, answered: str) -> Applied:
+        """Only noted."""
+        self.runs[run] = answered or self.runs.get(run, "")
+        return Applied(run, at_once=False)
 
 
 async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:

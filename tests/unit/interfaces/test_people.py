@@ -261,6 +261,36 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
             await app.run(desk, "ann")
 
 
+@virtual
+async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab):
+    """Two words, one commit: a result that does not fit must not leave its transaction called off."""
+
+    @tool
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        raise TimeoutError("no answer")
+
+    @book.compensate(restores=True)
+    async def cancel(op: Any) -> None:
+        lab.sent.append("cancelled")
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("trip"):
+            return await book("Rome")
+
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        (item,) = await items(app.service.looking)
+        with pytest.raises(UsageError):
+            await a.answer(app.service, item.item, a.Compensate(result=7), by="bea")
+        assert (await app.service.history("r-ann")).transactions["trip"].phase == "open"
+        await a.answer(app.service, item.item, a.Compensate(result="Rome"), by="bea")
+        with pytest.raises(Exception, match="is compensated"):
+            await app.run(desk, "ann")
+    assert lab.sent == ["book Rome", "cancelled"]
+
+
 # --- several at once -----------------------------------------------------------------------------------
 
 

@@ -8,15 +8,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.errors import UsageError
-from holdfast.interfaces.applying import Applied
+from holdfast.errors import LedgerTaken, UsageError
+from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.asked import Asked, asked, checked_shown
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
 from holdfast.model.contract import Contract
-from holdfast.model.ids import operation_id
-from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
 from holdfast.model.shadow import Judged
 from holdfast.model.transactions import Transaction, around
@@ -273,7 +271,7 @@ async def _checked_key(service: Service, now: Asked) -> None:
 
 
 async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:
-    """Amends are made by the boundary around it, once it is known that there is an effect."""
+    """Amends are made by the boundary around it, once it is known that there is an effect: both words, or none."""
     history, operation = await service.operation(now.item)
     inside = [one for one in around(operation.step, history.transactions) if not one.over]
     if not inside:
@@ -281,13 +279,17 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
             f"{now.item} is in no transaction that could be called off",
             next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
         )
+    words = Collected(service.engine.seams.clock.wall_ms())
+    draft = Service(service.engine, words, via=service.via, shown=now.digest)
     if not inside[-1].backward:
-        await service.call_off(
-            now.run, inside[-1].name, by=by, why=given.evidence or f"{operation.step} is compensated"
-        )
-    return await service.resolve(
-        operation_id(now.run, operation.step), "happened", by=by, evidence=given.evidence, result=given.result
-    )
+        why = given.evidence or f"{operation.step} is compensated"
+        await draft.call_off(now.run, inside[-1].name, by=by, why=why)
+    await draft.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
+    try:
+        await service.sink.post_all(words.posts)
+    except LedgerTaken as taken:
+        raise UsageError(f"{now.item} was answered meanwhile", next_step=f"holdfast why {now.item}") from taken
+    return await service.sink.apply(now.run, "")
 
 
 # --- handing over --------------------------------------------------------------------------------------
@@ -313,8 +315,3 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
 def _stream_step(now: Asked) -> str:
     """The step as the listing names it: that of a transaction ends in `/`."""
     return f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
-
-
-def subject_operation(now: Asked) -> OperationState | None:
-    """The operation that is asked about, where one is."""
-    return now.subject if isinstance(now.subject, OperationState) else None

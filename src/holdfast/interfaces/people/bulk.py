@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.engine.commands import Command
-from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
-from holdfast.interfaces.applying import Applied, apply_orders
+from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.answers import Answer, answer
 from holdfast.interfaces.service import Service
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.port import Post
 
 
 class OneOf(msgspec.Struct, frozen=True):
@@ -26,25 +25,6 @@ class OneOf(msgspec.Struct, frozen=True):
     item: str
     answer: Answer
     shown: str = ""
-
-
-class _Collected:
-    """Keeps the words, and lets no run have them yet."""
-
-    def __init__(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-        self.posts: list[Post] = []
-        self.runs: dict[str, str] = {}
-
-    async def post(self, post: Post) -> Entry:
-        """Not in the ledger yet."""
-        self.posts.append(post)
-        return Entry(0, post.stream, post.key, post.body, self._now_ms)
-
-    async def apply(self, run: str, answered: str) -> Applied:
-        """Only noted."""
-        self.runs[run] = answered or self.runs.get(run, "")
-        return Applied(run, at_once=False)
 
 
 async def answer_all(
@@ -57,7 +37,7 @@ async def answer_all(
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
-    words = _Collected(service.engine.seams.clock.wall_ms())
+    words = Collected(service.engine.seams.clock.wall_ms())
     draft = Service(service.engine, words, via=service.via)
     for one in answers:
         try:
@@ -66,17 +46,13 @@ async def answer_all(
             known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
             raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
     try:
-        await service.engine.journal.post_all((*words.posts, *also))
+        await service.sink.post_all((*words.posts, *also))
     except LedgerTaken as taken:
         raise UsageError(
             f"{_first(taken)} answered one of them meanwhile",
             known="none of the answers was taken", next_step="look again: holdfast inbox",
         ) from taken  # fmt: skip
-    return [await _apply(service.engine, run, answered) for run, answered in words.runs.items()]
-
-
-async def _apply(engine: Engine, run: str, answered: str) -> Applied:
-    return await apply_orders(engine, run, answered)
+    return [await service.sink.apply(run, answered) for run, answered in words.runs.items()]
 
 
 def _first(taken: LedgerTaken) -> str:
