@@ -222,8 +222,9 @@ def _rules(text: str) -> Iterator[tuple[int, str]]:
 
 def _error(node: ast.ClassDef) -> str:
     base = ", ".join(ast.unparse(base) for base in node.bases)
-    silent = "\n\nNothing raises it today." if _never_raised(node.name) else ""
-    return f"### {node.name}\n\nA kind of `{base}`. {docs(node)}{silent}\n\n**What to do.** {NEXT[node.name]}"
+    if _never_raised(node.name):
+        raise SystemExit(f"nothing raises {node.name}: remove it")
+    return f"### {node.name}\n\nA kind of `{base}`. {docs(node)}\n\n**What to do.** {NEXT[node.name]}"
 
 
 @cache

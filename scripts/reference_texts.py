@@ -217,7 +217,6 @@ NEXT: Final[dict[str, str]] = {
     "LedgerTaken": "Somebody was faster; `body` is the entry that stands.",
     "RecordRefused": "The record breaks a limit of the journal, such as its size. Make the value smaller.",
     "Sealed": "Do not catch it. The run is being suspended, taken over or stopped.",
-    "CallerDetached": "Do not catch it. The caller was cancelled here in the first pass.",
     "SecretUnavailableError": "Set the environment variable that the message names. Nothing was sent with the secret.",
     "IllegalTransition": "Report it: a record does not fit the history. The journal was edited, or we have a bug.",
     "ResultError": "Inside `ResultLost` and refused declarations: return what the annotation says.",

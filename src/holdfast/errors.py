@@ -388,7 +388,3 @@ class Sealed(BaseException):
 
     A `BaseException`, so that `except Exception` in agent code cannot swallow it.
     """
-
-
-class CallerDetached(BaseException):
-    """Raised on replay where the caller was cancelled while its operation was in flight."""

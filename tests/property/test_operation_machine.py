@@ -85,7 +85,6 @@ class OperationMachine(RuleBasedStateMachine):
         self.unproven: dict[int, int] = {}  # attempts of a process not proven dead -> when it is surely over
         self.orders = 0
         self.sends = 0
-        self.ordered_changed = False
 
     @initialize(contract=CONTRACTS, executable=st.sampled_from([True, True, False]))
     def begins(self, contract: Contract, executable: bool) -> None:

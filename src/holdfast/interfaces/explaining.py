@@ -12,7 +12,7 @@ from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.earlier import words_about
-from holdfast.interfaces.telling import basis_text, end_text, moment, ruling_text, standing_text, stored, verdict_text
+from holdfast.interfaces.telling import basis_text, end_text, moment, ruling_text, standing_text, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -283,8 +283,3 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     if isinstance(move, m.Wait) and move.why == "paused":
         return [f"holdfast unpause --tool {state.intent.tool}"]
     return [f"holdfast resume {run}"]
-
-
-def state_text(state: OperationState) -> str:
-    """One operation in a line, for the state of a run at a step."""
-    return f"{state.intent.tool}({stored(state.intent.arguments, 100)[1:-1]})"

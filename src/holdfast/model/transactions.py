@@ -17,7 +17,6 @@ from holdfast.model import records_transaction as r
 
 WHOLE_RUN: Final = ""
 TransactionPhase = Literal["open", "committing", "committed", "aborting", "aborted", "parked"]
-BACKWARD: Final[frozenset[TransactionPhase]] = frozenset({"aborting", "aborted"})
 
 TRANSACTION_MOVES: Final[dict[type[r.TransactionRecord], tuple[tuple[str, ...], TransactionPhase | None]]] = {
     r.TransactionOpened: (("new",), "open"),
@@ -60,7 +59,6 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
     accepted: tuple[str, ...] = ()
     tries: int = 1
-    opened_at: int = 0
     parked_at: int = 0
 
     @property
@@ -77,7 +75,7 @@ def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -
     if (before.phase if before is not None else "new") not in come_from:
         raise IllegalBoundary(before.phase if before is not None else "new", record)
     if isinstance(record, r.TransactionOpened):
-        return Transaction(record.transaction, pivot=record.pivot, opened_at=record.at)
+        return Transaction(record.transaction, pivot=record.pivot)
     assert before is not None, record
     after = before if phase is None else replace(before, phase=phase)
     match record:

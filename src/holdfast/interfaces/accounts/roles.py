@@ -21,7 +21,6 @@ Via = Literal["typed", "password", "token", "proxy", "oidc"]
 """How somebody proved to be who they are. `typed` is no proof: a name on the command line of whoever has the file."""
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-DEEDS: Final[tuple[Deed, ...]] = get_args(Deed)
 
 NEEDS: Final[dict[Deed, Role]] = {
     "look": "viewer",

@@ -31,12 +31,6 @@ def short(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def json_text(raw: bytes, limit: int = 0) -> str:
-    """Stored JSON for a person."""
-    text = raw.decode("utf-8", "replace")
-    return short(text, limit) if limit else text
-
-
 def duration(ms: float) -> str:
     """A length of time in the largest unit that says it in few digits."""
     for unit, name in _TIMES:

@@ -116,11 +116,6 @@ async def checked_unused(journal: Journal, link: Link) -> None:
         raise _used(entry)
 
 
-async def is_used(journal: Journal, link: Link) -> bool:
-    """Whether an answer was given through it."""
-    return bool(await journal.entries(_USED + link.id))
-
-
 def checked_base(base_url: str) -> str:
     """The address of the inbox, without a slash at its end. Raises `UsageError`."""
     plain = base_url.isascii() and base_url.isprintable() and not set(base_url) & set(" \"'<>#?@\\")

@@ -155,10 +155,3 @@ def deed_of(given: a.Answer) -> Deed:
             return "resolve"
         case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply() | a.Right() | a.Wrong():
             return "answer"
-
-
-def checked_limit(limit: int, largest: int) -> int:
-    """Refuse a page that nobody reads. Raises `UsageError`."""
-    if not 1 <= limit <= largest:
-        raise UsageError(f"a page has 1 to {largest} lines", next_step="ask for fewer, and for the next page")
-    return limit

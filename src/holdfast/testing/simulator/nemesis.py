@@ -23,7 +23,6 @@ class Nemesis:
         self._at_calls = {(fault.service, fault.at): fault for fault in faults if fault.service}
         self._calls: Counter[str] = Counter()
         self.points = 0
-        self.labels: list[str] = []
         self.struck: Final[list[Fault]] = []
 
     def reached(self, actor: Actor, label: str) -> bool:

@@ -40,13 +40,3 @@ def not_waiting(_original: Any) -> Any:
         return ()
 
     return waits_for
-
-
-def chosen_anew(original: Any) -> Any:
-    """What is on record about a choice is not looked at."""
-
-    async def chose(self: Any, chosen: Any) -> None:
-        await original(self, chosen)
-        self._chosen[chosen.step] = chosen
-
-    return chose

@@ -10,7 +10,7 @@ import pytest
 from itsdangerous import URLSafeSerializer
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import beside, first_keys, is_used, keep_keys, load_keys
+from holdfast.interfaces.people.links import beside, checked_unused, first_keys, keep_keys, load_keys
 from holdfast.people import Link, LinkKeys, LinkRefused, make_link, read_link, use_link
 from tests.unit.engine.lab import Lab, virtual
 
@@ -83,9 +83,10 @@ async def test_an_answer_is_given_through_a_link_once_and_reading_it_uses_nothin
         journal = app.engine.journal
         for _ in range(3):
             read_link(token(), KEYS, now_ms=0)  # as a mail scanner does
-        assert not await is_used(journal, LINK)
+        await checked_unused(journal, LINK)
         await use_link(journal, LINK, by="ann")
-        assert await is_used(journal, LINK)
+        with pytest.raises(LinkRefused, match="before, by ann"):
+            await checked_unused(journal, LINK)
         with pytest.raises(LinkRefused, match="before, by ann"):
             await use_link(journal, LINK, by="mallory")
         with pytest.raises(UsageError):
