@@ -51,12 +51,15 @@ class Tools(Mapping[str, "ToolCode"]):
         self._made: dict[str, ToolCode] = {}
 
     def __getitem__(self, name: str) -> ToolCode:
-        prefix = next((one for one in self._makers if name.startswith(one)), None)
-        if prefix is None:
-            return self._own[name]
-        if name not in self._made:
-            self._made[name] = self._makers[prefix](name.removeprefix(prefix))
-        return self._made[name]
+        found = self._own.get(name) or self._made.get(name)
+        return found if found is not None else self._make(name)
+
+    def _make(self, name: str) -> ToolCode:
+        for prefix, make in self._makers.items():
+            if name.startswith(prefix):
+                made = self._made[name] = make(name.removeprefix(prefix))
+                return made
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._own)

@@ -286,7 +286,8 @@ class Flight(msgspec.Struct, eq=False):
         Values that could be changed (by agent code meanwhile, or by an earlier attempt) are read back from
         the record each time. What the record cannot give back is taken as the caller gave it.
         """
-        given, intent = None if self.operation.edits else self.arguments, self.operation.intent
+        operation = self.operation
+        given, intent = None if operation.edits else self.arguments, operation.intent
         tool = self.served().tool if intent.serves else self.tool
         if tool is None:
             raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")
