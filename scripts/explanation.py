@@ -14,6 +14,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, Phase, VerdictKind
+from holdfast.model.ruling import Ruling
 from holdfast.model.transitions import MOVES, NEW, SAME, IllegalTransition, apply
 from tests.unit.model.decision_rows import (
     ABSENT_AND_CHANGED,
@@ -137,7 +138,7 @@ def _records(operation: OperationState | None) -> Iterator[r.OperationRecord]:
     intent = r.Intent("tool", r.Raw(b"{}"), "digest", "contract")
     number = len(operation.attempts) if operation is not None else 0
     yield r.OperationPlanned(step=STEP, intent=intent)
-    yield r.Ruled(step=STEP, policy="policy", word="ask", rule="rule")
+    yield r.Ruled(step=STEP, policy="policy", ruling=Ruling("ask", "rule"))
     if number < 2:
         yield r.AttemptStarted(step=STEP, number=number + 1, token=1, send_by=1, intent=intent)
     for kind in get_args(r.EndKind):

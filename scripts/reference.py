@@ -154,24 +154,24 @@ def records() -> str:
     """Every kind of record with its fields."""
     parts: list[str] = []
     places = (
-        ("Of one operation", "records_operation"),
-        ("Of the run", "records_run"),
-        ("Of a transaction", "records_transaction"),
-        ("Of a message", "records_message"),
-        ("Of a hand-off", "records_handoff"),
+        ("Of one operation", "records_operation", ()),
+        ("What a policy says and knows", "ruling", ("Terms",)),  # all but what is on no record
+        ("Of the run", "records_run", ()),
+        ("Of a transaction", "records_transaction", ()),
+        ("Of a message", "records_message", ()),
+        ("Of a hand-off", "records_handoff", ()),
     )
-    for title, inside in places:
+    for title, inside, but in places:
         name = f"holdfast.model.{inside}"
         parts.append(f"## {title}")
         for node in module(name).tree.body:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and node.name not in but:
                 parts += [f"### {node.name}", docs(node), *_fields(node, name)]
     about = (
         "The journal holds one JSON object for each record, named by `kind`. Each has `at`, the wall clock in\n"
         "milliseconds since 1970 in UTC, for people, and `up`, for windows: milliseconds on the boot that the last\n"
         "`Claimed` names. Fields at their default are left out. `Raw` is any JSON value. `Intent` and `End` are parts\n"
-        "of records. Kinds that nothing writes yet (approvals) are in the\n"
-        "table of transitions, so that they fit when they come."
+        "of records, and so is what a policy says and knows."
     )
     return page("Records", about, *parts)
 

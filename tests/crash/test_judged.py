@@ -70,7 +70,7 @@ def test_a_kill_at_every_point_leaves_one_ruling_for_each_policy_that_had_a_say(
 def _check(place: Path, then: str, when: str) -> None:
     said, _ = heard(place)
     told = records(place)
-    rulings = [one.word for one in told if isinstance(one, r.Ruled)]
+    rulings = [one.ruling.word for one in told if isinstance(one, r.Ruled)]
     attempts = [one for one in told if isinstance(one, r.AttemptStarted)]
     if attempts:
         assert (rulings, said) == (["auto"], "paid"), when

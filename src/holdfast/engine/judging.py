@@ -68,13 +68,7 @@ async def judge(flight: Flight) -> None:
     if operation.asks:
         ruling = asked_before(ruling)
     first = () if flight.recorded else (flight.planned("its policy"),)
-    record = r.Ruled(
-        step=flight.step,
-        policy=policy.version,
-        facts=facts,
-        **msgspec.structs.asdict(ruling),
-        **instance.stamp(),
-    )
+    record = r.Ruled(step=flight.step, policy=policy.version, ruling=ruling, facts=facts, **instance.stamp())
     await flight.note(*first, record, ride=True, posts=_looked_at(flight, ruling, facts))
 
 

@@ -164,9 +164,9 @@ async def _with_deaths(looking: Looking, history: RunHistory, state: OperationSt
 
 
 def _policing(record: r.Ruled) -> Policing:
-    says = ruling_text(record.ruling, record.policy)
-    drawn = record.stratum, record.sampled, record.shadow
-    return Policing(record.policy, record.word, record.rule, says, record.facts, *drawn)
+    ruling, says = record.ruling, ruling_text(record.ruling, record.policy)
+    drawn = ruling.stratum, ruling.sampled, ruling.shadow
+    return Policing(record.policy, ruling.word, ruling.rule, says, record.facts, *drawn)
 
 
 def _attempt_text(attempt: Attempt) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.outcome import RETURNED, Basis, VerdictKind
-from holdfast.model.policy import OnExpiry, Word
+from holdfast.model.policy import OnExpiry
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 from holdfast.model.ruling import Facts, Ruling
 
@@ -100,28 +100,13 @@ class OperationPlanned(Stamped, frozen=True):
 class Ruled(Stamped, frozen=True):
     """The policy of that version judged the operation by these facts, before anything was sent.
 
-    What it says holds from here on: nothing is judged again by other facts. See `Ruling` for its fields.
+    What it says holds from here on: nothing is judged again by other facts.
     """
 
     step: str
     policy: str
-    word: Word
-    rule: str
+    ruling: Ruling
     facts: Facts | None = None
-    people: int = 1
-    queue: str = ""
-    within_ms: int = 0
-    on_expiry: OnExpiry = "refuse"
-    escalates_to: str = ""
-    sampled: bool = False
-    shadow: bool = False
-    stratum: str = ""
-    why: str = ""
-
-    @property
-    def ruling(self) -> Ruling:
-        """What it says."""
-        return Ruling(**{name: getattr(self, name) for name in Ruling.__struct_fields__})
 
 
 class AttemptStarted(Stamped, frozen=True):

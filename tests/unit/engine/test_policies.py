@@ -13,6 +13,7 @@ from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.standing import add_standing
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
+from holdfast.model.ruling import Ruling
 from holdfast.model.situation import Now
 from holdfast.model.standing import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
@@ -62,9 +63,13 @@ async def test_what_a_rule_lets_through_leaves_with_its_ruling_on_record(lab: La
     desk = refunds(lab, 4000)
     async with lab.app(desk, policy=policy(SMALL)) as app:
         assert await app.run(desk, "ann") == "paid 4000"
-    (ruling,) = lab.of("r-ann", r.Ruled)
-    assert (ruling.word, ruling.rule, ruling.facts.amount, ruling.facts.agent) == ("auto", "small", 40.0, "desk")
-    assert ruling.policy.startswith("desk@")
+    (ruled,) = lab.of("r-ann", r.Ruled)
+    assert (ruled.ruling, ruled.facts.amount, ruled.facts.agent) == (
+        Ruling("auto", "small", stratum="small confidence:unknown"),
+        40.0,
+        "desk",
+    )
+    assert ruled.policy.startswith("desk@")
     assert kinds(lab).index("Ruled") < kinds(lab).index("AttemptStarted")
 
 
@@ -131,11 +136,11 @@ async def test_a_sample_asks_about_its_share_and_lets_the_rest_leave(lab: Lab):
             except RunSuspended:
                 continue
         waiting = sum(one.kind == "approval" for one in await items(app.service.looking))
-    ruled = [record for n in range(200) for record in lab.of(f"r-{n}", r.Ruled)]
-    assert waiting == sum(one.sampled for one in ruled)
+    rulings = [record.ruling for n in range(200) for record in lab.of(f"r-{n}", r.Ruled)]
+    assert waiting == sum(one.sampled for one in rulings)
     assert 30 <= waiting <= 70, "0.25 of 200, within three standard deviations"
-    assert 45 <= sum(one.shadow for one in ruled) <= 105
-    assert {one.stratum for one in ruled} == {"borderline confidence:unknown"}
+    assert 45 <= sum(one.shadow for one in rulings) <= 105
+    assert {one.stratum for one in rulings} == {"borderline confidence:unknown"}
 
 
 @virtual
@@ -160,7 +165,7 @@ async def test_a_policy_that_changed_since_somebody_was_asked_asks_again_and_wit
         await app.service.approve(REFUND, by="bea")
         assert await app.run(desk, "ann") == "paid 9000"
     first, second = lab.of("r-ann", r.Ruled)
-    assert (second.word, second.why) == ("ask", "a person was asked about it under another policy")
+    assert (second.ruling.word, second.ruling.why) == ("ask", "a person was asked about it under another policy")
     assert first.policy != second.policy
 
 
@@ -280,7 +285,7 @@ async def test_what_a_person_changed_is_judged_anew(lab: Lab, cents: int, told: 
         await asked(app, desk)
         await app.service.edit(REFUND, by="bea", changes={"cents": cents})
         assert (await app.run(desk, "ann")).startswith(told)
-    assert [one.word for one in lab.of("r-ann", r.Ruled)] == ["ask", "auto" if cents == 4000 else "refuse"]
+    assert [one.ruling.word for one in lab.of("r-ann", r.Ruled)] == ["ask", "auto" if cents == 4000 else "refuse"]
 
 
 @virtual

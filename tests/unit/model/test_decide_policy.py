@@ -10,6 +10,7 @@ from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.outcome import REFUSED
 from holdfast.model.policy import Word
+from holdfast.model.ruling import Ruling
 from holdfast.model.situation import Elsewhere
 from tests.unit.model.stories import HOUR, STEP, Story
 
@@ -17,7 +18,7 @@ NOW = "desk@2"
 
 
 def ruled(story: Story, word: Word, policy: str = NOW, **more: Any) -> Story:
-    return story.took(r.Ruled(step=STEP, policy=policy, word=word, rule="big", **more, **story.stamp()))
+    return story.took(r.Ruled(step=STEP, policy=policy, ruling=Ruling(word, "big", **more), **story.stamp()))
 
 
 def test_what_was_not_judged_is_judged_first():

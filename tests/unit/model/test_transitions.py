@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis, Phase
+from holdfast.model.ruling import Ruling
 from holdfast.model.transitions import ENDED, MOVES, NEW, SAME, IllegalTransition, apply
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
@@ -44,7 +45,7 @@ def record_of(kind: type, story: Story) -> r.OperationRecord:
     settled = {"status": "succeeded", "basis": Basis("rule")}
     more: dict[type, dict[str, object]] = {
         r.OperationPlanned: {"intent": story.intent},
-        r.Ruled: {"policy": "desk@1", "word": "ask", "rule": "big"},
+        r.Ruled: {"policy": "desk@1", "ruling": Ruling("ask", "big")},
         r.AttemptStarted: {"number": number + 1, "token": 1, "send_by": 1, "intent": story.intent},
         r.AttemptEnded: {"number": number, "end": r.End("ambiguous")},
         r.LateReport: {"number": number, "end": r.End("ambiguous")},

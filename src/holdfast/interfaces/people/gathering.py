@@ -144,13 +144,13 @@ class RunReading:
 
     def _rule(self, met: _Met, record: r.Ruled) -> None:
         """What a policy knew, and what it said: the facts are better than what was guessed from the decision before."""
-        facts = record.facts
+        facts, ruling = record.facts, record.ruling
         known = met.traits if facts is None else replace(met.traits, amount=facts.amount)
         if facts is not None and facts.confidence is not None:
             known = replace(known, confidence=facts.confidence)
-        met.traits = replace(known, stratum=record.stratum, rule=record.rule)
-        met.sampled = record.sampled
-        met.automatic = record.word in {"auto", "sample"} and not record.sampled
+        met.traits = replace(known, stratum=ruling.stratum, rule=ruling.rule)
+        met.sampled = ruling.sampled
+        met.automatic = ruling.word != "refuse" and not ruling.asks
 
     def _end(self, record: r.RunCompleted) -> None:
         """A planted case is over: its result says how."""
