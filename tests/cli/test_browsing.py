@@ -137,3 +137,31 @@ def test_a_hand_off_is_taken_over_with_a_key(holdfast: Lab):
         screen.type("q")
         assert screen.end() == 0
     assert "by bea: mine" in holdfast("show", "trip-ann").out
+
+
+def test_a_run_that_cannot_go_on_is_called_off_with_a_key(holdfast: Lab):
+    code = (
+        "from holdfast import Key, Run, agent, current_operation, tool\n\n\n@tool(idempotency=Key.forever())\n"
+        "async def book(city: str) -> str:\n    return city + current_operation().key[:0]\n\n\n"
+        "@agent(run_id='trip-{name}', tools=[book])\nasync def desk(run: Run, name: str) -> str:\n"
+        "    await book('Rome')\n    return str(await run.ask('And now?'))\n"
+    )
+    holdfast.write("desk.py", code)
+    holdfast("run", "desk.py:desk", '"ann"')
+    holdfast.write("desk.py", code.replace("Rome", "Lisbon"))
+    assert holdfast.apart("resume", "trip-ann").status == 4
+    with Terminal(holdfast, "inbox", "-i", "--by", "bea") as screen:
+        assert "diverged" in screen.see("q leave")
+        screen.type("o")
+        drawn = screen.see("q back")
+        assert '- recorded: book {"city":"Rome"}' in drawn
+        assert "g go on  t take over  b call off" in drawn
+        screen.type("b")
+        screen.see("Why")
+        screen.type("too late\r")
+        screen.see("in the name of bea?")
+        screen.type("y\r")
+        assert "abandon." in screen.see("q leave")
+        screen.type("q")
+        assert screen.end() == 0
+    assert "cancelled: too late" in holdfast("ps", "--status", "stopped").words

@@ -87,3 +87,24 @@ def test_it_is_taken_over_once(handed: Lab):
     state = handed("take-over", "trip-ann/hand_off#1", "--look", "--json").json
     assert (state["status"], state["queue"]) == ("stopped", "travel")
     assert "is not ours any more" in handed("resume", "trip-ann").err
+
+
+def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
+    file = handed.directory / "desk.py"
+    file.write_text(DESK.replace('book("Rome")', 'book("Lisbon")'))
+    assert handed.apart("resume", "trip-ann").status == 4
+    listed = handed("inbox").lines
+    assert listed[0].startswith("handoff  trip-ann")
+    assert "  holdfast resume trip-ann" in listed
+    whole = handed("inbox", "--item", "trip-ann").lines
+    assert '- recorded: book {"city":"Rome"}' in whole
+    assert '+ now:      book {"city":"Lisbon"}' in whole
+    assert '  knows seat: "7A" (book#1)' in whole
+    refused = handed("answer", "trip-ann", "yes", "--by", "bea")
+    assert refused.status == 2
+    assert "holdfast resume trip-ann | holdfast take-over trip-ann" in refused.err
+    shown = handed("take-over", "trip-ann", "--why", "I call them", "--by", "bea").lines
+    assert shown[0] == "trip-ann is yours, bea: nothing more is sent for it."
+    assert handed("inbox").lines == ["Nobody is asked anything."]
+    file.write_text(DESK)
+    assert "is not ours any more" in handed("resume", "trip-ann").err

@@ -10,6 +10,7 @@ from holdfast.people import Policy, Rule
 from holdfast.policies import Gate
 
 SENT: list[str] = []
+CHANGED: list[str] = []  # what an agent's code sends besides, since it was changed
 
 # What a hostile model or tool may write. Each of them would do or fetch something where it was not shown as text.
 CANARY = "http://canary.example"
@@ -98,5 +99,11 @@ async def claims(run: Run, customer: str) -> str:
     return str(await run.hand_off("travel", why=EVERYTHING, state={"form": "B7", "said": EVERYTHING}))
 
 
+@agent(run_id="travel-{customer}", tools=[coupon])
+async def travels(run: Run, customer: str) -> str:
+    await coupon("".join([customer, *CHANGED]), 900)
+    return await run.ask("And now?")
+
+
 POLICY = Policy("coupons", rules=(Rule("coupons", "tool == 'coupon'", "auto", shadow=1.0),))
-AGENTS = [refunds, mails, trips, stocks, vouchers, claims]
+AGENTS = [refunds, mails, trips, stocks, vouchers, claims, travels]

@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from holdfast.errors import RunStopped
+from holdfast.errors import ReplayDiverged, RunStopped
 from holdfast.model import records as r
 from tests.e2e.conftest import PHONE, Enter
-from tests.e2e.desk import HOSTILE, claims, coupon, refunds, vouchers
+from tests.e2e.desk import CHANGED, HOSTILE, claims, coupon, refunds, travels, vouchers
 from tests.e2e.served import Served
 from tests.e2e.test_inbox import answer
 
@@ -97,3 +97,22 @@ def test_the_bar_fits_on_the_smallest_phone(desk: Served, enter: Enter):
     for path in ("/inbox", "/runs", "/health"):
         page.goto(path)
         fits(page)
+
+
+def test_a_run_that_cannot_go_on_is_let_go_on_where_its_code_is_mended(desk: Served, enter: Enter):
+    desk.begin(travels, "anna")
+    CHANGED.append(HOSTILE[0])
+    with pytest.raises(ReplayDiverged):
+        desk.go_on("travel-anna")
+    CHANGED.clear()
+    page = enter(**PHONE)
+    page.get_by_role("link", name="diverged: ReplayDiverged").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The run cannot go on")
+    expect(page.get_by_label("The question")).to_contain_text("- recorded: coupon")
+    expect(page.get_by_label("The question")).to_contain_text(HOSTILE[0])
+    expect(page.get_by_label("The run")).to_contain_text("travel-anna/coupon#1")
+    fits(page)
+    answer(page, "Let it go on", Note="the old code is back")
+    expect(page.get_by_text("It is answered")).to_be_visible()
+    (reopened,) = [one for one in desk.records("travel-anna") if isinstance(one, r.RunReopened)]
+    assert (reopened.by, reopened.note) == ("bea", "the old code is back")

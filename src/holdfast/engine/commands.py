@@ -13,6 +13,7 @@ from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, 
 from holdfast.engine.arriving import receive, stir
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
+from holdfast.engine.halting import word_on_stopped
 from holdfast.engine.instance import Instance, Stamp
 from holdfast.engine.judging import word_posts
 from holdfast.engine.learning import drop
@@ -76,7 +77,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
     if command.after:
         return (replace(applied, note=f"refused: {command.after} answered first"),)
     if record is None:
-        return (applied,)
+        return word_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
         return _about_more(history, record, applied, stamp)
     operation = history.operations.get(record.step)

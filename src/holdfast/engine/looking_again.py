@@ -14,6 +14,7 @@ from holdfast.engine.door import leaving
 from holdfast.engine.engine import Engine
 from holdfast.engine.executor import settle
 from holdfast.engine.flight import Flight
+from holdfast.engine.halting import stopped_change
 from holdfast.engine.instance import Instance
 from holdfast.engine.leases import unchanged
 from holdfast.engine.loading import load
@@ -74,17 +75,21 @@ async def _look(engine: Engine, claimed: Claimed) -> Looked:
     instance.ride(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **instance.stamp()))
     await take_commands(instance)
     before = {operation.step for operation in history.open_operations()}
-    for operation in history.open_operations():
-        await _read_back(instance, operation)
-    return await _give_back(instance, row.reason, before)
+    if history.status == "stopped":
+        for operation in history.open_operations():
+            await _read_back(instance, operation)
+    return await _give_back(instance, before)
 
 
-async def _give_back(instance: Instance, reason: str, before: set[str]) -> Looked:
-    """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first."""
+async def _give_back(instance: Instance, before: set[str]) -> Looked:
+    """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first.
+
+    Where that was their word to go on, whoever drives the run next does the rest.
+    """
     run, history = instance.run, instance.history
     await take_commands(instance)
-    due = _next_look(instance)
-    change = RunChange("stopped", reason, due, release=True)
+    due, stopped = _next_look(instance), history.stopped
+    change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, due)
     try:
         await instance.append(change=change, posts=(leaving(run, instance.lease.token),))
     except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once

@@ -24,6 +24,7 @@ from holdfast.engine.finishing import (
     unproven_claims,
     unwind,
 )
+from holdfast.engine.halting import stopped_change
 from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.loading import load
@@ -260,13 +261,13 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
         reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
         **instance.stamp(),
     )  # fmt: skip
-    await _stop(instance, record, f"{reason}: {describe(error)}")
+    await _stop(instance, record)
     return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
 
 
-async def _stop(instance: Instance, record: r.RunStopped, reason: str) -> None:
-    change = RunChange("stopped", reason=reason[:500], due_ms=due_to_look(instance), release=True)
-    await instance.append(record, change=change, posts=instance.engine.outbox.posts(instance, "run.stopped", reason))
+async def _stop(instance: Instance, record: r.RunStopped) -> None:
+    posts = instance.engine.outbox.posts(instance, "run.stopped", f"{record.reason}: {record.error}")
+    await instance.append(record, change=stopped_change(record, due_to_look(instance)), posts=posts)
     tell_unheard(instance)
 
 
@@ -325,7 +326,7 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
         "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
     )
     record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
-    await _stop(instance, record, f"{reason}: {ending.reason}")
+    await _stop(instance, record)
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
@@ -376,9 +377,10 @@ async def _stop_drivers(instance: Instance) -> None:
 async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     """The run has ended already: give back the lease and say how it ended."""
     status: RunStatus = "running" if history.status == "new" else history.status
-    due = due_to_look(instance) if status == "stopped" else None
-    why = history.reason if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"
-    await instance.log.append((), RunChange(status, reason=why[:500], due_ms=due, release=True))
+    change = RunChange(status, reason=history.reason[:500], release=True)
+    if status == "stopped" and history.stopped is not None:
+        change = stopped_change(history.stopped, due_to_look(instance))
+    await instance.log.append((), change)
     if history.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:

@@ -11,6 +11,7 @@ from holdfast.engine.approvals import Codes
 from holdfast.engine.commands import command_stream, posts_for, records_for, waits_for_code
 from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
+from holdfast.engine.halting import stopped_change
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import JournalError, LeaseLost
@@ -153,6 +154,10 @@ def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> R
     """How the listing stands once the orders are in: a waiting run is due now, an ended one stays."""
     undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
     if row.status not in {"suspended", "running"} and not undone:
+        if row.status == "stopped" and history.status == "running":
+            return RunChange("running", release=True)
+        if history.status == "stopped" and history.stopped is not None:
+            return stopped_change(history.stopped, row.due_ms)
         return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
     waits = waits_after(row, history, answered)
     if history.paused is not None and not undone:

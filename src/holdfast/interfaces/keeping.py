@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.halting import stopped_change
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, Waiting
 from holdfast.journal.log import RunLog, genesis
@@ -114,9 +115,10 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     status: RunStatus = "running" if history.status == "new" else history.status
     if status == "suspended" and history.paused is not None:
         return RunChange(status, f"paused by {history.paused.by}", None, row.waits, release=True)
+    if status == "stopped" and history.stopped is not None:
+        return stopped_change(history.stopped, row.due_ms if row.status == status else None)
     if status != "suspended":
-        reason = "" if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"[:500]
-        return RunChange(status, reason, release=True)
+        return RunChange(status, release=True)
     waits = [
         Waiting("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
         for operation in history.open_operations()

@@ -9,14 +9,14 @@ import msgspec
 
 from holdfast.errors import JournalError, UnknownRun, UsageError
 from holdfast.journal.codec import decode
-from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus
+from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Which
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.records import Record
 from holdfast.model.run import RunHistory
 from holdfast.model.system import is_system
-from holdfast.model.waits import PEOPLE, question_of
+from holdfast.model.waits import HALT, PEOPLE, question_of
 
 PAGE: Final = 1000
 WHOLE: Final = 10_000
@@ -56,7 +56,7 @@ class Looking:
             after = rows[-1].run
         return found[:limit]
 
-    async def every_run(self, *, status: RunStatus | None = None) -> AsyncIterator[RunRow]:
+    async def every_run(self, *, status: Which | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
         after = ""
         while rows := await self.journal.runs(status=status, limit=WHOLE, after=after):
@@ -162,7 +162,7 @@ def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:
 
 def _left(wait: Waiting, history: RunHistory, answered: str) -> Waiting | None:
     operation = history.operations.get(wait.step)
-    if wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
+    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
         return None
     if wait.kind not in PEOPLE or operation is None:
         return wait

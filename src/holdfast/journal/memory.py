@@ -23,13 +23,13 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
-    RunStatus,
     Trust,
+    Which,
     Worker,
     WorkerState,
     Write,
 )
-from holdfast.journal.rules import FOREVER_MS, check_size, page, trust_entry, wants_look, wants_worker
+from holdfast.journal.rules import FOREVER_MS, check_size, page, stands, trust_entry, wants_look, wants_worker
 
 RIDE_MS = 5
 
@@ -201,7 +201,7 @@ class MemoryJournal:
         self,
         *,
         run: str | None = None,
-        status: RunStatus | None = None,
+        status: Which | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -218,7 +218,7 @@ class MemoryJournal:
         wants = wants_look if status == "stopped" else wants_worker
 
         def wanted(line: RunRow) -> bool:
-            return status in (None, line.status) and (not wakeable or wants(line, wall, self._gone))
+            return stands(line, status) and (not wakeable or wants(line, wall, self._gone))
 
         return page(listed, limit, wanted)
 

@@ -7,11 +7,13 @@ records) and *hints* (losable). Every implementation passes `holdfast.testing.co
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
+Which: TypeAlias = RunStatus | Literal["halted"]
+"""Which lines of the listing: those of a status, or `halted`, the stopped ones that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
 
@@ -210,7 +212,7 @@ class Journal(Protocol):
         self,
         *,
         run: str | None = None,
-        status: RunStatus | None = None,
+        status: Which | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",

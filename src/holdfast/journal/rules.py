@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.errors import RecordRefused
-from holdfast.journal.port import Post, Row, RunRow, Trust, Write
+from holdfast.journal.port import Post, Row, RunRow, Trust, Which, Write
 
 MAX_BODY = 64 << 20
 """Bytes of one record. Larger results belong into a file whose name is recorded."""
@@ -36,6 +36,13 @@ def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:
 def trust_entry(trust: Trust, by: str, incarnation: str, reason: str = "") -> bytes:
     """The ledger entry of an operator's word on a distrusted journal."""
     return msgspec.json.encode({"trust": trust, "by": by, "incarnation": incarnation, "reason": reason})
+
+
+def stands(line: RunRow, which: Which | None) -> bool:
+    """Whether this is one of the lines that are asked for."""
+    if which == "halted":
+        return line.status == "stopped" and line.waits != b"[]"
+    return which in (None, line.status)
 
 
 def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.deliveries import Delivery, Span, turned_out_otherwise
+from holdfast.model.handoff import HALTED
 from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
@@ -67,6 +68,7 @@ class RunHistory:
         self.started: r.RunStarted | None = None
         self.completed: r.RunCompleted | None = None
         self.stopped: r.RunStopped | None = None
+        self.halted: r.RunStopped | None = None  # the last stop of which a person was asked
         self.operations: dict[str, OperationState] = {}
         self.answers: dict[str, Answer] = {}
         self.timers: dict[str, r.TimerSet] = {}
@@ -358,6 +360,7 @@ class RunHistory:
                 self.status, self.completed = "completed", record
             case r.RunStopped():
                 self.status, self.reason, self.stopped = "stopped", record.reason, record
+                self.halted = record if record.reason in HALTED else self.halted
             case _:
                 assert isinstance(record, r.RunUndone), record
                 self.status, self.reason = "undone", f"undone by {record.by}"

@@ -8,8 +8,10 @@ from holdfast.model.operation import OperationState
 
 Item = Literal["approval", "question", "review", "handoff", "shadow"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
-                                 "handoff": "handoff"}  # fmt: skip
+                                 "handoff": "handoff", "halted": "handoff"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
+HALT: Final = "halted"
+"""The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
 
 def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
@@ -22,6 +24,8 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
             return f"holdfast answer {name} VALUE --by NAME"
         case "handoff":
             return f"holdfast answer {name} VALUE --by NAME | holdfast take-over {name} --by NAME"
+        case "halted":
+            return f"holdfast resume {run} | holdfast take-over {run} --by NAME | holdfast cancel {run}"
         case "person" if step.endswith("/"):
             return f"holdfast transaction {name} --retry | --accept"
         case "person":

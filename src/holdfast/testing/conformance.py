@@ -263,6 +263,24 @@ class JournalConformance:
 
         self._run(tmp_path, check)
 
+    def test_which_stopped_runs_ask_a_person(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            asks = b'[{"kind":"halted","step":"","asks":"it diverged","due":null,"at":0}]'
+            for run, change in {
+                "failed": RunChange("stopped", release=True),
+                "halted": RunChange("stopped", waits=asks, release=True),
+                "later": RunChange("stopped", waits=asks, release=True),
+                "waiting": RunChange("suspended", waits=asks, release=True),
+            }.items():
+                await (await _log(journal, run=run)).append([body(1)], change)
+            assert [line.run for line in await journal.runs(status="halted")] == ["halted", "later"]
+            assert [line.run for line in await journal.runs(status="halted", after="halted")] == ["later"]
+            assert [line.run for line in await journal.runs(status="halted", run="failed")] == []
+            await (await _log(journal, run="halted")).append([body(2)], RunChange("stopped", release=True))
+            assert [line.run for line in await journal.runs(status="halted")] == ["later"]
+
+        self._run(tmp_path, check)
+
     def test_who_wants_a_worker(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             far = 2**52

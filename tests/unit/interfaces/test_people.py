@@ -219,7 +219,13 @@ async def test_a_question_is_replied_to_and_its_dossier_says_what_counts(lab: La
 def test_an_answer_is_one_tagged_value_on_the_wire():
     for one in (a.Approve("ok"), a.Reply(True), a.DidNotHappen("retry"), a.Snooze(5), a.Compensate()):
         assert msgspec.json.decode(msgspec.json.encode(one), type=a.Answer) == one
-    assert a.words_for("review") == ("happened", "did_not_happen", "retry_same_key", "compensate", "abandon")
+    assert a.words_for("review", "r-ann/refund#1") == (
+        "happened",
+        "did_not_happen",
+        "retry_same_key",
+        "compensate",
+        "abandon",
+    )
 
 
 @virtual

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,15 +42,25 @@ def test_streams_are_found_by_their_index(journal_path: Path, stream: str):
 
 
 def test_the_newest_runs_are_read_from_the_end_without_sorting(journal_path: Path):
-    async def made() -> None:
-        journal = SqliteJournal(journal_path)
-        await journal.open()
-        await journal.close()
-
-    asyncio.run(made())
-    where, values = Query(None, None, wakeable=False, limit=5, after="", newest=True).where(0)
-    with sqlite3.connect(journal_path) as database:
-        statement = f"explain query plan select name from run where {where} order by id desc limit 5"
-        plan = "; ".join(row[3] for row in database.execute(statement, values))
-    database.close()
+    plan = asyncio.run(
+        planned(journal_path, Query(None, None, wakeable=False, limit=5, after="", newest=True), "id desc")
+    )
     assert plan == "SEARCH run USING INTEGER PRIMARY KEY (rowid>?)", "in order, up to the limit, and nothing is sorted"
+
+
+def test_of_stopped_runs_only_those_that_ask_are_read(journal_path: Path):
+    plan = asyncio.run(
+        planned(journal_path, Query(None, "halted", wakeable=False, limit=5, after="", newest=False), "name")
+    )
+    assert plan == "SEARCH run USING INDEX run_halted (name>?)"
+
+
+async def planned(path: Path, query: Query, order: str) -> str:
+    """How SQLite would read these lines of the listing."""
+    journal = SqliteJournal(path)
+    await journal.open()
+    await journal.close()
+    where, values = query.where(0)
+    with closing(sqlite3.connect(path)) as database:
+        statement = f"explain query plan select name from run where {where} order by {order} limit 5"
+        return "; ".join(row[3] for row in database.execute(statement, values))

@@ -24,6 +24,7 @@ from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import QuestionAsked
 from holdfast.model.shadow import SHADOW
+from holdfast.model.waits import HALT, answer_with
 
 _WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -137,6 +138,8 @@ async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.
         return a.Reply(now.subject.question.read(value))
     if now.kind == "review":
         raise UsageError(f"{item} is a review", next_step=f"holdfast resolve {item} --happened | --did-not-happen")
+    if a.is_halted(now.kind, item):
+        raise UsageError(f"{item} cannot go on, and asks nothing", next_step=answer_with(item, HALT, ""))
     if now.kind == "shadow":
         return _afterwards(value, meant.why)
     if value.strip().lower() not in _WORDS:

@@ -36,6 +36,7 @@ _KEYS: Final[Mapping[Kind, str]] = {
     "shadow": "y it was right  n it was wrong",
     "review": "h happened  x did not  s send once more  c compensate  b abandon",
 }
+_KEYS_HALTED: Final = "g go on  t take over  b call off"
 _ALWAYS: Final = "d delegate  z snooze  u urgent  q back"
 
 
@@ -77,7 +78,8 @@ class _Browser:
         about = await dossier(self._service, item)
         click.clear()
         show_dossier(self._screen, about)
-        self._screen.line((f"{_KEYS[about.kind]}  {_ALWAYS}", "bold"))
+        keys = _KEYS_HALTED if a.is_halted(about.kind, item) else _KEYS[about.kind]
+        self._screen.line((f"{keys}  {_ALWAYS}", "bold"))
         key = await self._keys.next()
         try:
             with self._keys.lines():
@@ -127,6 +129,8 @@ def _meant(about: Dossier, key: str) -> a.Answer | None:
             return _verdict(key)
         case _ if about.kind == "question":
             return a.Reply(_text(f"Reply ({about.expected})")) if key == "r" else None
+        case _ if a.is_halted(about.kind, about.item):
+            return _halted(key)
         case _ if about.kind == "handoff":
             return _handed_over(about, key)
         case _ if about.kind == "shadow":
@@ -141,6 +145,18 @@ def _handed_over(about: Dossier, key: str) -> a.Answer | None:
             return a.Reply(_text(f"Reply ({about.expected})"))
         case "t":
             return a.TakeOver(_text("Note"))
+        case _:
+            return None
+
+
+def _halted(key: str) -> a.Answer | None:
+    match key:
+        case "g":
+            return a.Resume(_text("What was mended"))
+        case "t":
+            return a.TakeOver(_text("Note"))
+        case "b":
+            return a.Abandon(_text("Why"))
         case _:
             return None
 

@@ -22,6 +22,8 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
     screen.block(found.asks)
+    if found.difference:
+        screen.block(found.difference)
     rows = [(phrase((label, "dim")), phrase(text)) for label, text in _lines(found) if text]
     screen.show(grid(rows, (_LABEL,)))
     if found.state is not None:
@@ -39,6 +41,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
         sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
         yield "model", short(f"{thought.function}{sure}: {thought.said} {thought.why}", _TEXT)
         yield "saw", short(thought.seen, _TEXT)
+    yield from _labelled("last", found.last)
     yield from _labelled("risk", found.risks)
     yield from _labelled("evidence", found.evidence)
     yield from _labelled("allowed", found.standing)

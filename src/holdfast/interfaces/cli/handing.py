@@ -8,6 +8,7 @@ import msgspec
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.people.answers import TakeOver, answer
 from holdfast.interfaces.people.state import RunState, state_of
 from holdfast.interfaces.telling import stored
 from holdfast.model.ids import split_operation_id
@@ -25,16 +26,16 @@ from holdfast.model.ids import split_operation_id
 @click.option("--why", default="", metavar="TEXT", help="What you are going to do; it is recorded.")
 @by_option
 async def take_over(call: Call, item: str, look: bool, why: str, by: str) -> None:
-    """Take a run over that was handed to people (ITEM is RUN/STEP), and end it.
+    """Take a run over that was handed to people (RUN/STEP), or that cannot go on (RUN), and end it.
 
     Nothing more is sent for it; what it has done, has open and knows is shown, so that
     you can go on. To give the run an answer instead, use `holdfast answer`. With --look
-    ITEM may be any run: one that has stopped and cannot go on, say.
+    ITEM may be any run.
     """
-    run, step = (item, "") if look and "/" not in item else split_operation_id(item)
+    run, step = (item, "") if "/" not in item else split_operation_id(item)
     async with call.serving() as service:
         if not look:
-            await service.take_over(item, by=by, note=why)
+            await answer(service, item, TakeOver(why), by=by)
         state = await state_of(service.looking, run, step)
     if call.screen.as_json:
         call.screen.document(state)

@@ -11,11 +11,13 @@ from msgspec import Meta
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.asked import Asked, asked, checked_shown
+from holdfast.interfaces.people.halted import decide_halted
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
 from holdfast.model.contract import Contract
 from holdfast.model.question import Scalar
+from holdfast.model.records import RunStopped
 from holdfast.model.shadow import Judged
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import Item as Kind
@@ -69,6 +71,12 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
 
 class TakeOver(msgspec.Struct, frozen=True, tag="take_over", omit_defaults=True):
     """Whoever says so goes on in the place of the run, which ends: nothing more is sent for it."""
+
+    note: str = ""
+
+
+class Resume(msgspec.Struct, frozen=True, tag="resume", omit_defaults=True):
+    """What was in the way is mended: the run that stopped goes on from its record, where its code is."""
 
     note: str = ""
 
@@ -145,7 +153,7 @@ Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
 Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
 Afterwards: TypeAlias = Right | Wrong
 Handover: TypeAlias = Delegate | Snooze | Escalate
-Answer: TypeAlias = Verdict | Reply | TakeOver | Review | Afterwards | Handover
+Answer: TypeAlias = Verdict | Reply | TakeOver | Resume | Review | Afterwards | Handover
 """Every answer there is; on the wire its `type` says which."""
 
 _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
@@ -155,6 +163,7 @@ _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
     "shadow": (Right, Wrong),
 }
+_FITS_HALTED: Final = (Resume, TakeOver, Abandon)
 _MEANT: Final[dict[Kind, str]] = {
     "approval": "an approval",
     "question": "a reply",
@@ -164,9 +173,18 @@ _MEANT: Final[dict[Kind, str]] = {
 }
 
 
-def words_for(kind: Kind) -> tuple[str, ...]:
-    """The answers that fit such an item, besides handing it over."""
-    return tuple(str(one.__struct_config__.tag) for one in _FITS[kind])  # type: ignore[attr-defined]  # all are structs
+def words_for(kind: Kind, item: str) -> tuple[str, ...]:
+    """The answers that fit such an item, besides handing it over: what is recommended for it comes first."""
+    return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item))  # type: ignore[attr-defined]  # all are structs
+
+
+def is_halted(kind: Kind, item: str) -> bool:
+    """Whether an item is a run that stopped, and not a step at which one waits."""
+    return kind == "handoff" and "/" not in item
+
+
+def _fits(kind: Kind, item: str) -> tuple[type[object], ...]:
+    return _FITS_HALTED if is_halted(kind, item) else _FITS[kind]
 
 
 async def answer(service: Service, item: str, given: Answer, *, by: str, shown: str = "") -> Applied:
@@ -182,10 +200,12 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     service = Service(service.engine, service.sink, via=service.via, shown=shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
-    if not isinstance(given, _FITS[now.kind]):
+    if not isinstance(given, _fits(now.kind, now.item)):
         waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
-        known = f"it takes: {', '.join(words_for(now.kind))}"
+        known = f"it takes: {', '.join(words_for(now.kind, now.item))}"
         raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
+    if isinstance(now.subject, RunStopped):
+        return await _go_on(service, now, given, by)
     if isinstance(given, Reply):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
@@ -197,7 +217,20 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
         return Applied(now.run, at_once=True, note=next_step)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
         return await _decide(service, now, given, by)
+    assert not isinstance(given, Resume), now
     return await _review(service, now, given, by)
+
+
+async def _go_on(service: Service, now: Asked, given: Answer, by: str) -> Applied:
+    """Whether a run that stopped goes on, and with whom. Raises `UsageError` where somebody has said so already."""
+    match given:
+        case TakeOver():
+            return await decide_halted(service, now, "take_over", by=by, note=given.note)
+        case Abandon():
+            return await decide_halted(service, now, "cancel", by=by, note=given.reason)
+        case _:
+            assert isinstance(given, Resume), given
+            return await decide_halted(service, now, "reopen", by=by, note=given.note)
 
 
 async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:

@@ -19,7 +19,7 @@ from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
 from holdfast.model.transactions import WHOLE_RUN, Transaction
 from holdfast.model.waits import Item as Kind
 
-Subject: TypeAlias = OperationState | r.QuestionAsked | Transaction
+Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStopped | Transaction
 ENDED = {"completed", "stopped", "undone"}
 
 
@@ -97,12 +97,21 @@ def _about(history: RunHistory, step: str) -> Asked:
         name = operation_id(history.run, step)
         return Asked(name, kind, history.run, step, "", digest, is_open, question, queue=queue)
     transaction = history.transactions.get(step)
+    if transaction is None and not step and history.halted is not None:
+        return _about_halted(history, history.halted)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
         raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
     digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
     return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction)
+
+
+def _about_halted(history: RunHistory, halted: r.RunStopped) -> Asked:
+    """A run that cannot go on: open until somebody lets it go on, takes it over or calls it off."""
+    standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
+    digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
+    return Asked(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted)
 
 
 def _about_operation(history: RunHistory, operation: OperationState) -> Asked:

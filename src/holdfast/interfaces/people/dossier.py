@@ -15,6 +15,7 @@ from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
+from holdfast.interfaces.people.halted import difference_of, last_steps, recommended_for, why_halted
 from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
 from holdfast.interfaces.people.shadows import answer_afterwards
@@ -31,8 +32,8 @@ from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.transactions import Transaction, around
+from holdfast.model.waits import HALT, answer_with, question_of
 from holdfast.model.waits import Item as Kind
-from holdfast.model.waits import answer_with, question_of
 
 SEEN: Final = 2000
 """How many characters of what a model saw, and of what it said, are shown."""
@@ -68,7 +69,8 @@ class Dossier(msgspec.Struct, frozen=True):
     `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
     `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
     for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
-    for its tool that do not cover it, and why; `state` is how a run stands that was handed over.
+    for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
+    on, `last` is what it did last, and `difference` what its code did otherwise than its record.
     """
 
     item: str
@@ -100,6 +102,8 @@ class Dossier(msgspec.Struct, frozen=True):
     choices: tuple[Scalar, ...] = ()
     expected: str = ""
     state: RunState | None = None
+    last: tuple[str, ...] = ()
+    difference: str = ""
 
 
 class _Read:
@@ -147,6 +151,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
     contract = contract_of(history, operation) if operation is not None else None
     asks, why = _question(about)
     listed = exit_of(step) if isinstance(subject, Transaction) else step
+    halted = subject if isinstance(subject, r.RunStopped) else None
     return Dossier(
         item=about.item,
         kind=about.kind,
@@ -168,7 +173,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         blocked=_blocked(history, step),
         similar=similar,
         recommended=_recommended(about, similar, contract),
-        since_ms=read.since_ms,
+        since_ms=read.since_ms if halted is None else halted.at,
         due_ms=_due(about),
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
@@ -177,6 +182,8 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
         state=await state_of(looking, run, step) if about.kind == "handoff" else None,
+        last=last_steps(run, read.records) if halted is not None else (),
+        difference=difference_of(halted) if halted is not None else "",
     )
 
 
@@ -204,6 +211,8 @@ def _question(about: Asked) -> tuple[str, str]:
             return question_of(operation), operation.rule
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
+        case r.RunStopped() as stopped:
+            return stopped.error, f"{stopped.reason}: {why_halted(stopped)}"
         case Transaction() as transaction:
             return transaction.why or transaction.phase, transaction.reason
 
@@ -276,6 +285,8 @@ def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
 
 def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -> str:
     """An answer with its reason; empty where nothing speaks clearly for one."""
+    if isinstance(about.subject, r.RunStopped):
+        return recommended_for(about.subject)
     if isinstance(about.subject, r.QuestionAsked):
         default = about.subject.default
         return "" if default is None else f"{default}: what the agent goes on with if nobody answers"
@@ -296,7 +307,7 @@ def _due(about: Asked) -> int | None:
             return operation.asks_until or None if about.kind == "approval" else None
         case r.QuestionAsked() as question:
             return question.until or None
-        case Transaction():
+        case Transaction() | r.RunStopped():
             return None
 
 
@@ -309,6 +320,8 @@ def _default(about: Asked) -> str:
         return "the agent is told that nobody answered" if default is None else f"the answer is {default}"
     if about.kind == "shadow":
         return "nothing: it has left"
+    if isinstance(about.subject, r.RunStopped):
+        return "it stays as it is, and nothing more is sent"
     if about.kind == "approval":
         return "it is refused, and nothing is sent" if _due(about) else "it waits for as long as the run has"
     return "it waits: only evidence or a person's word ends it"
@@ -319,6 +332,8 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
         return ()
     if isinstance(about.subject, r.QuestionAsked):
         return (answer_with(about.run, about.kind, listed),)
+    if isinstance(about.subject, r.RunStopped):
+        return tuple(answer_with(about.run, HALT, "").split(" | "))
     if about.kind == "shadow":
         return (answer_afterwards(about.item),)
     sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)

@@ -11,13 +11,15 @@ import msgspec
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
-from holdfast.journal.port import Entry, RunRow
+from holdfast.journal.port import Entry, RunRow, Which
 from holdfast.model.planted import is_planted, shown_agent
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_system
-from holdfast.model.waits import PEOPLE, answer_with
+from holdfast.model.waits import HALT, PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
 
+WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
+"""The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
 KEPT: Final = 20_000
 """Lines of the listing whose items are kept: most of them are the same when a server is asked again."""
 
@@ -63,7 +65,7 @@ EVERYTHING = Wanted()
 
 
 async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Item]:
-    """What resting runs ask people: what is urgent first, then the nearest deadline, then the oldest.
+    """What runs that rest or cannot go on ask people: what is urgent first, then the nearest deadline, then the oldest.
 
     What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
     questions to a person: `holdfast webhooks` shows them.
@@ -71,7 +73,8 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     handed = await all_handed(looking.journal)
     found = [
         _given(item, step, handed, now_ms) if handed else item
-        async for row in looking.every_run(status="suspended")
+        for status in WAITING
+        async for row in looking.every_run(status=status)
         for item, step in _lines(row)
     ]
     found.extend(_shadow(entry, handed, now_ms) for entry in await open_shadows(looking.journal))
@@ -130,6 +133,8 @@ def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
     answer = answer_with(run, wait.kind, wait.step)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()
+    if wait.kind == HALT:
+        return (f"holdfast take-over {run} --look", *answer.split(" | "))
     if wait.kind == "handoff":
         return (f"holdfast take-over {run}/{wait.step} --look", *answer.split(" | "))
     look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"

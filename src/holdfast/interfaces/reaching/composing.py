@@ -14,9 +14,10 @@ from holdfast.interfaces.reaching.words import Letter, Line, harmless, moment
 from holdfast.interfaces.telling import plain_input, stored
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
+from holdfast.model.records import RunStopped
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import Transaction
-from holdfast.model.waits import answer_with, question_of
+from holdfast.model.waits import HALT, answer_with, question_of
 
 LISTED: Final = 50
 SHOWN: Final = 3
@@ -73,7 +74,7 @@ async def line_of(looking: Looking, about: About) -> Line | None:
         now = asked_in(history, step)
     except HoldfastError:
         return None  # the run is gone from this journal: nobody is asked
-    if not now.open or history.status in ENDED:
+    if not now.open or (history.status in ENDED and not isinstance(now.subject, RunStopped)):
         return None
     line = _line(history, now, about)
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
@@ -90,6 +91,9 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
             facts, due, asked_ms = _of_transaction(one), 0, one.parked_at
             answer = answer_with(now.run, "person", f"{now.step}/")
+        case RunStopped() as stopped:
+            asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), 0, stopped.at
+            answer = answer_with(now.run, HALT, "").split(" | ")[0]
         case _ as asked:
             asks, facts, due, asked_ms = (
                 f"{asked.question.text} ({asked.question.expected})", (), asked.until, asked.at,

@@ -151,6 +151,8 @@ def deed_of(given: a.Answer) -> Deed:
     match given:
         case a.Delegate() | a.Snooze() | a.Escalate():
             return "hand"
+        case a.Resume():
+            return "order"
         case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon() | a.TakeOver():
             return "resolve"
         case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply() | a.Right() | a.Wrong():

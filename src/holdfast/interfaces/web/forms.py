@@ -71,6 +71,11 @@ FORMS: Final = {
             fields=(Field("result", "What it returns, as JSON", "json", required=True), _NOTE),
         ),
         Form("reply", "Answer", "Answer", "The agent goes on with it. The first answer is final.", "yes"),
+        Form(
+            "resume", "Let it go on", "Let it go on",
+            "A worker takes the run up from its record. Mend what was in the way first: else it stops again.", "yes",
+            (_NOTE,),
+        ),
         Form("happened", "It happened", "It happened", "The call counts as done.", "yes", (_EVIDENCE, _RESULT)),
         Form(
             "did_not_happen", "It did not happen", "It did not happen",
@@ -121,7 +126,9 @@ def forms_for(found: Dossier) -> list[Form]:
     if not found.open:
         return []
     own = {"reply": _reply, "edit": _edit}
-    plain_first = sorted(a.words_for(found.kind), key=lambda word: word not in _PLAIN)
+    if a.is_halted(found.kind, found.item):
+        own["abandon"] = _call_off
+    plain_first = sorted(a.words_for(found.kind, found.item), key=lambda word: word not in _PLAIN)
     return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
 
 
@@ -147,6 +154,13 @@ def _edit(found: Dossier) -> Form:
     form = FORMS["edit"]
     field = msgspec.structs.replace(form.fields[0], value=visible_json(pretty(found.arguments)))
     return msgspec.structs.replace(form, fields=(field, *form.fields[1:]))
+
+
+def _call_off(found: Dossier) -> Form:
+    """A run that stopped anyway is called off: there is nothing to leave open."""
+    del found
+    says = "The run ends as cancelled, and nobody is asked any more. What it did stands."
+    return msgspec.structs.replace(FORMS["abandon"], title="Call it off", button="Call it off", says=says, tone="no")
 
 
 def _reply(found: Dossier) -> Form:

@@ -32,6 +32,9 @@ create index run_open on run (status, due_ms) where status in ('running', 'suspe
 -- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
 create index run_held on run (owner) where owner is not null;
 
+-- Stopped runs that cannot go on by themselves, and ask a person: the inbox reads no other stopped one.
+create index run_halted on run (name) where status = 'stopped' and waits <> '[]';
+
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
 -- Each body carries its own time, under the chain. A body above 8 KiB is `{"payload":"<sha256>"}` here and stands in full in `payload`.

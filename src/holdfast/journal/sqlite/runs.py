@@ -14,6 +14,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     RunStatus,
+    Which,
     Worker,
     WorkerState,
 )
@@ -26,6 +27,7 @@ _RUN = (
     "select name, id, agent, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms from run"
 )
 _OPEN = "status in ('running', 'suspended')"  # spelled as in the partial index, which is only used for what it knows
+_HALTED = "status = 'stopped' and waits <> '[]'"  # the same
 _WAKEABLE = (  # each part finds its runs in an index, so that those which only wait cost nothing
     f"id in (select id from run where {_OPEN} and status = 'running'"  # noqa: S608 -- constants
     f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
@@ -39,7 +41,7 @@ class Query:
     """Which lines of the listing are asked for; see `Journal.runs`."""
 
     run: str | None
-    status: RunStatus | None
+    status: Which | None
     wakeable: bool
     limit: int
     after: str
@@ -51,7 +53,9 @@ class Query:
         terms: dict[str, tuple[Value, ...]] = {"id > ?": (0,)} if self.newest else {"name > ?": (self.after,)}
         if self.run is not None:
             terms["name = ?"] = (self.run,)
-        if self.status is not None:
+        if self.status == "halted":
+            terms[_HALTED] = ()
+        elif self.status is not None:
             terms["status = ?"] = (self.status,)
         if self.status in {"running", "suspended"}:
             terms[_OPEN] = ()  # so that the index of open runs is used: the ended ones cost nothing

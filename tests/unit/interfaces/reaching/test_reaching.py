@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, Secret, agent, tool
-from holdfast.errors import RunSuspended
+from holdfast.errors import ReplayDiverged, RunSuspended
+from holdfast.interfaces.people.answers import Abandon, answer
 from holdfast.interfaces.people.handing import Handing, hand
 from holdfast.interfaces.people.items import items
 from holdfast.people import Mail, Only, Pace, Reach, Slack, Teams
@@ -71,6 +72,31 @@ async def test_a_reminder_comes_before_the_deadline_and_not_once_it_is_answered(
             await app.service.approve("t-B-18/refund#1", by="bea")
             await lab.pass_time(hours=3)
     assert [message["Subject"] for message in office.box[2:]] == ["Holdfast: Reminder: approval t-A-17/refund#1"]
+
+
+@virtual
+async def test_people_are_told_of_a_run_that_cannot_go_on_and_not_once_somebody_said_how(lab: Lab):
+    @agent(run_id="x-{name}", tools=[refund])
+    async def changing(run: Run, name: str) -> str:
+        return await refund("A-17", 2 if lab.changed else 1)
+
+    with post_office() as office:
+        async with lab.app(changing, **CALM, reach=[mail(office, only=Only(kinds=("handoff",)))]) as app:
+            for name in ("ann", "bob"):
+                lab.changed = False
+                with pytest.raises(RunSuspended):
+                    await app.run(changing, name)
+                lab.changed = True
+                with pytest.raises(ReplayDiverged):
+                    await app.resume(f"x-{name}")
+            await answer(app.service, "x-bob", Abandon(), by="bea")
+            await lab.pass_time(minutes=30)
+    (message,) = office.box
+    assert message["Subject"] == "Holdfast: run to take over x-ann"
+    text = plain(message)
+    assert "it cannot go on: ReplayDiverged" in text
+    assert "holdfast resume x-ann" in text
+    assert "If nobody answers: it stays as it is, and nothing more is sent" in text
 
 
 @virtual

@@ -3,14 +3,17 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast import Key, Run, agent, tool
 from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.questions import question_stream
+from holdfast.errors import ReplayDiverged
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people.asked import asked
 from holdfast.interfaces.people.handing import Handing, item_stream
 from holdfast.model.question import Answered
+from holdfast.model.records import RunReopened
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import HOSTILE, desk_of, standing
 from tests.unit.interfaces.web.test_pages import fill
@@ -76,3 +79,64 @@ async def test_each_answer_is_kept_with_how_its_giver_is_known(lab: Lab):
     assert (handing.by, handing.to, handing.via) == ("bea", "cid", "typed")
     assert (answered.by, answered.value, answered.via) == ("cid", "signed", "token")
     assert msgspec.json.decode(approved.body, type=Command).via == "token"
+
+
+def lost(lab: Lab) -> Any:
+    @tool(idempotency=Key.forever())
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        return city
+
+    @agent(run_id="lost-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        await book(HOSTILE if lab.changed else "Rome")
+        return str(await run.ask("And now?"))
+
+    return desk
+
+
+@virtual
+async def test_a_run_that_cannot_go_on_is_on_the_page_and_in_the_api_and_is_let_go_on_there(lab: Lab):
+    agents = [lost(lab), *desk_of(lab)]
+    async with standing(lab, agents=agents) as stand, await stand.client("bea") as client:
+        lab.changed = True
+        with pytest.raises(ReplayDiverged):
+            await stand.app.resume("lost-ann")
+        lab.changed = False
+        listed = (await client.get("/api/v1/items?kind=handoff")).json()["items"]
+        assert [one["item"] for one in listed] == ["lost-ann"]
+        page = (await client.get("/inbox/lost-ann")).text
+        for text in (
+            "The run cannot go on",
+            "How it stopped",
+            "On record, and now",
+            "What it did last",
+            "Let it go on",
+        ):
+            assert text in page
+        assert "<script>alert" not in page
+        assert "\u202e" not in page
+        found = (await client.get("/api/v1/items/lost-ann")).json()
+        assert "- recorded" in found["difference"]
+        assert found["last"][0].startswith("book#1: succeeded")
+        async with await stand.client("cid", Grant("answerer")) as answerer:
+            assert (await fill(answerer, "/inbox/lost-ann", "resume")).status_code == 403, "it is for an operator"
+        assert (await fill(client, "/inbox/lost-ann", "resume")).status_code == 303
+        assert "It is answered" in (await client.get("/inbox/lost-ann")).text
+        (row,) = await lab.journal.runs(run="lost-ann")
+        assert (row.status, row.owner) == ("running", None), "a worker takes it up"
+    (reopened,) = [one for one in lab.records("lost-ann") if isinstance(one, RunReopened)]
+    assert reopened.by == "bea"
+
+
+@virtual
+async def test_or_it_is_called_off_there(lab: Lab):
+    agents = [lost(lab), *desk_of(lab)]
+    async with standing(lab, agents=agents) as stand, await stand.client("bea") as client:
+        lab.changed = True
+        with pytest.raises(ReplayDiverged):
+            await stand.app.resume("lost-ann")
+        assert "Call it off" in (await client.get("/inbox/lost-ann")).text
+        assert (await fill(client, "/inbox/lost-ann", "abandon", reason="too late")).status_code == 303
+        (row,) = await lab.journal.runs(run="lost-ann")
+        assert (row.status, row.reason) == ("stopped", "cancelled: too late")

@@ -1,0 +1,41 @@
+"""A run that stopped and cannot go on by itself asks a person: how it is listed, and what their word adds to it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.instance import Stamp
+from holdfast.journal.port import RunChange
+from holdfast.model import records as r
+from holdfast.model.handoff import HALTED, TAKE_OVER, why_ended
+from holdfast.model.run import RunHistory
+from holdfast.model.waits import HALT
+
+_ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
+
+
+def stopped_change(stopped: r.RunStopped, due_ms: int | None) -> RunChange:
+    """How the listing stands for a run that stopped like this. `due_ms`: when to look again at what is in doubt."""
+    asks = {"kind": HALT, "step": "", "asks": f"{stopped.reason}: {stopped.error}", "due": None, "at": stopped.at}
+    waits = msgspec.json.encode([asks] if stopped.reason in HALTED else [])
+    return RunChange("stopped", f"{stopped.reason}: {stopped.error}"[:500], due_ms, waits, release=True)
+
+
+def word_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) -> tuple[r.Record, ...]:
+    """What an order adds to a run that has stopped: it goes on, or it ends otherwise than it was left.
+
+    A run that nobody is asked about stays as it is when it is cancelled. What cannot be is recorded as refused.
+    """
+    stopped = history.stopped if history.status == "stopped" else None
+    if order.command == "reopen":
+        if stopped is None or stopped.reason == "handed_over":
+            return (replace(order, note=f"refused: the run is {stopped.reason if stopped else history.status}"),)
+        return (order, r.RunReopened(by=order.by, note=order.note, **stamp))
+    if stopped is None or stopped.reason not in HALTED or order.command not in _ENDS:
+        return (order,)
+    reason = _ENDS[order.command]
+    left = r.RunStopped(reason=reason, error=why_ended(order), open=stopped.open, renews=stopped.renews, **stamp)
+    return (order, left)

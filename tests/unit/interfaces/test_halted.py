@@ -1,0 +1,200 @@
+"""A run that stopped and cannot go on is an item: why, what it did, what is open, and a person's word about it."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.looking_again import look_again
+from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.keeping import rebuild
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.watching import watch
+from holdfast.journal.port import Post
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+HOUR = timedelta(hours=1)
+
+
+def desk_of(lab: Lab) -> Any:
+    """An agent that sends something else to the second city, once its code is changed."""
+
+    @tool(idempotency=Key.forever())
+    async def book(city: str) -> str:
+        lab.sent.append(f"book {city}")
+        return f"{city} under {current_operation().key[:2]}"
+
+    @agent(run_id="trip-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        await book("Lima" if lab.changed else "Rome")
+        await run.sleep(HOUR)
+        return "done"
+
+    return desk
+
+
+async def halted(lab: Lab, app: Any, desk: Any, name: str = "ann") -> None:
+    """Let the run do something, change its code, and let it come back."""
+    with pytest.raises(RunSuspended):
+        await app.run(desk, name)
+    lab.changed = True
+    await lab.pass_time(hours=1)
+    with pytest.raises(ReplayDiverged):
+        await app.run(desk, name)
+
+
+@virtual
+async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item, item.due_ms) == ("handoff", "trip-ann", None)
+        assert item.asks.startswith("diverged: ")
+        assert item.answers == (
+            "holdfast take-over trip-ann --look",
+            "holdfast resume trip-ann",
+            "holdfast take-over trip-ann --by NAME",
+            "holdfast cancel trip-ann",
+        )
+        about = await dossier(app.service, "trip-ann")
+        assert about.open
+        assert "Rome" in about.difference
+        assert "Lima" in about.difference
+        assert about.why == "diverged: its code went another way than its record, and nothing was sent since"
+        assert about.last[0].startswith("book#1: succeeded")
+        assert about.state is not None
+        assert [one.tool for one in about.state.done] == ["book"]
+        assert about.recommended.startswith("resume, once its code goes the recorded way again")
+        assert about.default == "it stays as it is, and nothing more is sent"
+        assert a.words_for(about.kind, about.item) == ("resume", "take_over", "abandon")
+        counted = await watch(app.service.looking, app.engine.seams.clock.wall_ms())
+        assert counted.health.depth == 1
+
+
+@virtual
+async def test_it_goes_on_once_a_person_says_that_the_cause_is_mended(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        lab.changed = False
+        shown = (await dossier(app.service, "trip-ann")).digest
+        await a.answer(app.service, "trip-ann", a.Resume("the code is back"), by="bea", shown=shown)
+        assert await items(app.service.looking) == []
+        assert [row.run for row in await lab.journal.runs(wakeable=True)] == ["trip-ann"], "a worker takes it up"
+        assert await app.run(desk, "ann") == "done"
+        about = await dossier(app.service, "trip-ann")
+        assert not about.open
+    (reopened,) = [one for one in lab.records("trip-ann") if isinstance(one, r.RunReopened)]
+    assert (reopened.by, reopened.note) == ("bea", "the code is back")
+    assert lab.sent == ["book Rome"]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"), [(a.TakeOver("I call them"), "handed_over"), (a.Abandon("too late"), "cancelled")]
+)
+@virtual
+async def test_or_it_is_taken_over_or_called_off(lab: Lab, word: a.Answer, reason: str):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        await a.answer(app.service, "trip-ann", word, by="bea")
+        assert await items(app.service.looking) == []
+        (row,) = await lab.journal.runs(run="trip-ann")
+        assert (row.status, row.reason.partition(":")[0]) == ("stopped", reason)
+        with pytest.raises(RunStopped) as stopped:
+            await app.run(desk, "ann")
+        assert stopped.value.reason == reason
+        assert not (await asked(app.service.looking, "trip-ann")).open
+        with pytest.raises(UsageError, match="trip-ann was answered before"):
+            await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
+
+
+@virtual
+async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        stream, seen = command_stream("trip-ann"), (await app.service.history("trip-ann")).entry_seen
+        first = Command("take_over", "bea", "mine")
+        await lab.journal.post(Post(stream, f"halted/{seen}", msgspec.json.encode(first)))
+        with pytest.raises(UsageError, match="answered by bea before"):
+            await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
+        said = [msgspec.json.decode(one.body, type=Command) for one in await lab.journal.entries(stream)]
+        assert [(one.word, one.by, one.after) for one in said] == [("take_over", "bea", ""), ("reopen", "cid", "bea")]
+
+
+@virtual
+async def test_answers_that_fit_something_else_are_refused_and_names_what_fits(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        with pytest.raises(UsageError, match="answered otherwise") as refused:
+            await a.answer(app.service, "trip-ann", a.Reply("yes"), by="bea")
+        assert "resume, take_over, abandon" in refused.value.known
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await a.answer(app.service, "trip-ann", a.Resume(), by="bea", shown="0" * 32)
+        await a.answer(app.service, "trip-ann", a.Delegate("cid"), by="bea")
+        (item,) = await items(app.service.looking)
+        assert item.to == "cid"
+
+
+@virtual
+async def test_several_are_answered_at_once(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        lab.changed = False
+        await halted(lab, app, desk, "bob")
+        lab.changed = False
+        words = [OneOf(one.item, a.Resume()) for one in await items(app.service.looking)]
+        assert len(await answer_all(app.service, words, by="bea")) == 2
+        assert await items(app.service.looking) == []
+
+
+@virtual
+async def test_a_rebuilt_listing_still_asks(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        assert (await rebuild(app.engine)).changed == []
+        assert len(await items(app.service.looking)) == 1
+
+
+@virtual
+async def test_a_look_at_what_it_left_in_doubt_neither_ends_the_question_nor_loses_the_word(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await halted(lab, app, desk)
+        await look_again(app.engine, "trip-ann")
+        assert len(await items(app.service.looking)) == 1
+        lab.changed = False
+        await lab.journal.post(Post(command_stream("trip-ann"), "", msgspec.json.encode(Command("reopen", "bea"))))
+        await look_again(app.engine, "trip-ann")
+        assert await items(app.service.looking) == []
+        assert await app.run(desk, "ann") == "done"
+
+
+@virtual
+async def test_what_its_code_raised_is_an_end_and_asks_nobody(lab: Lab):
+    @agent(run_id="trip-{name}")
+    async def desk(run: Run, name: str) -> str:
+        raise ValueError("no such customer")
+
+    async with lab.app(desk, poll_ms=600_000) as app:
+        with pytest.raises(ValueError, match="no such customer"):
+            await app.run(desk, "ann")
+        assert await items(app.service.looking) == []
+        with pytest.raises(UsageError, match="nobody is asked about run trip-ann"):
+            await dossier(app.service, "trip-ann")
+        await app.service.cancel("trip-ann", by="bea")
+        (row,) = await lab.journal.runs(run="trip-ann")
+        assert row.reason.startswith("error: "), "it has ended: there is nothing to call off"
