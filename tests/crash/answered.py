@@ -1,26 +1,15 @@
 """Drives runs that ask people, and gives every kind of answer, in processes that die.
 
-A plan is one JSON line, `[what, journal, point, number]`: `drive` goes on with both runs, the name of an answer gives
-it. The child kills itself with SIGKILL at the n-th time that it comes by that point. What was paid stands in a file.
+`drive` goes on with both runs, the name of an answer gives it.
 """
 
-import asyncio
-import json
-import os
-from pathlib import Path
-
-from msgspec.structs import replace
-
 from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.seams import system_seams
 from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.model.standing import Standing
-from tests.crash.approved import note
-from tests.crash.forks import serve
-from tests.crash.points import Points, WatchedJournal
+from tests.crash.desks import note, serve_desk
 
 NAMES = ("ann", "bob")
 ITEMS = [f"refund-{name}/pay#1" for name in NAMES]
@@ -47,7 +36,7 @@ async def desk(run: Run, name: str) -> str:
         return f"{no.code}: {no.message}"
 
 
-async def drive(app: Holdfast) -> str:
+async def drive(app: Holdfast) -> tuple[list[str], list[int]]:
     """Both runs, as far as they come, and how often the permission was used."""
     heard: list[str] = []
     for name in NAMES:
@@ -56,7 +45,7 @@ async def drive(app: Holdfast) -> str:
         except RunSuspended as waits:
             heard.append(f"waits: {waits.message}")
     used = [one.spent.times for one in await list_standing(app.service.looking, 0)]
-    return json.dumps([heard, used])
+    return heard, used
 
 
 async def answer(app: Holdfast, what: str) -> str:
@@ -76,20 +65,9 @@ async def answer(app: Holdfast, what: str) -> str:
     return "said"
 
 
-async def live(what: str, journal: str, points: Points) -> str:
-    """One life."""
-    seams = replace(system_seams(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], seams=seams, recover=False) as app:
-        return await (drive(app) if what == "drive" else answer(app, what))
-
-
-def child(what: str, journal: str, point: str, number: int) -> None:
-    """Live, and leave what was heard and which points were reached in a file."""
-    os.environ["PAID"] = journal + ".paid"
-    points = Points((point, number) if point else None)
-    heard = asyncio.run(live(what, journal, points))
-    Path(journal + ".heard").write_text(json.dumps([heard, points.reached_so_far]))
+async def act(app: Holdfast, what: str) -> object:
+    return await (drive(app) if what == "drive" else answer(app, what))
 
 
 if __name__ == "__main__":
-    serve(child)
+    serve_desk([desk], act)

@@ -1,23 +1,12 @@
 """Drives a run that a policy judges, in processes that die; its rules change from one life to the next.
 
-A plan is one JSON line, `[word, journal, point, number]`: `word` is what the policy of that life says of everything. The
-child kills itself with SIGKILL at the n-th time that it comes by that point. What was paid stands in a file.
+What a life does is named by what its policy says of everything.
 """
 
-import asyncio
-import json
-import os
-from pathlib import Path
-
-from msgspec.structs import replace
-
 from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.seams import system_seams
 from holdfast.errors import Declined, RunSuspended
 from holdfast.people import Policy, Rule
-from tests.crash.approved import note
-from tests.crash.forks import serve
-from tests.crash.points import Points, WatchedJournal
+from tests.crash.desks import note, serve_desk
 
 
 @tool(idempotency=Key.forever())
@@ -40,24 +29,12 @@ def policy(word: str) -> Policy:
     return Policy("desk", (rule,), default="refuse", subjects={"pay": "arguments.customer"})
 
 
-async def live(word: str, journal: str, points: Points) -> str:
-    """One life."""
-    seams = replace(system_seams(), crash=points)
-    watched = WatchedJournal(journal, points)
-    async with Holdfast(watched, agents=[desk], policy=policy(word), seams=seams, recover=False) as app:
-        try:
-            return await app.run(desk, "ann")
-        except RunSuspended as waits:
-            return f"waits: {waits.message}"
-
-
-def child(word: str, journal: str, point: str, number: int) -> None:
-    """Live, and leave what was heard and which points were reached in a file."""
-    os.environ["PAID"] = journal + ".paid"
-    points = Points((point, number) if point else None)
-    heard = asyncio.run(live(word, journal, points))
-    Path(journal + ".heard").write_text(json.dumps([heard, points.reached_so_far]))
+async def act(app: Holdfast, word: str) -> str:
+    try:
+        return await app.run(desk, "ann")
+    except RunSuspended as waits:
+        return f"waits: {waits.message}"
 
 
 if __name__ == "__main__":
-    serve(child)
+    serve_desk([desk], act, policy)

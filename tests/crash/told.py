@@ -1,35 +1,17 @@
 """Drives a run that is told something and then handed over, in processes that die.
 
-A plan is one JSON line, `[what, journal, point, number]`: `drive` goes on with the run, `tell` sends the message,
-`approve` says yes to what is asked, `take` takes the run over. The child kills itself with SIGKILL at the n-th time that
-it comes by that point. What was booked stands in a file, and outlives it.
+`drive` goes on with the run, `tell` sends the message, `approve` says yes to what is asked, `answer` gives the run back
+that was handed over, and `take` takes it over.
 """
 
-import asyncio
-import json
-import os
-from pathlib import Path
-
-from msgspec.structs import replace
-
 from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.seams import system_seams
 from holdfast.errors import Interrupted, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.people.items import items
 from holdfast.journal.codec import decode
 from holdfast.model import records as r
-from tests.crash.forks import serve
-from tests.crash.points import Points, WatchedJournal
+from tests.crash.desks import note, serve_desk
 
 RUN = "trip-ann"
-
-
-def note(city: str) -> None:
-    """The airline books, and notices no second time."""
-    with Path(os.environ["BOOKED"]).open("a") as booked:
-        booked.write(f"{city}\n")
-        booked.flush()
-        os.fsync(booked.fileno())
 
 
 @tool(gate="true")
@@ -90,26 +72,15 @@ async def look(app: Holdfast) -> dict[str, object]:
     }
 
 
-async def live(what: str, journal: str, points: Points) -> object:
-    """One life."""
-    seams = replace(system_seams(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], seams=seams, recover=False) as app:
-        match what:
-            case "drive":
-                return await drive(app)
-            case "look":
-                return await look(app)
-            case _:
-                return await order(app, what)
-
-
-def child(what: str, journal: str, point: str, number: int) -> None:
-    """Live, and leave what was heard and which points were reached in a file."""
-    os.environ["BOOKED"] = journal + ".booked"
-    points = Points((point, number) if point else None)
-    heard = asyncio.run(live(what, journal, points))
-    Path(journal + ".heard").write_text(json.dumps([heard, points.reached_so_far]))
+async def act(app: Holdfast, what: str) -> object:
+    match what:
+        case "drive":
+            return await drive(app)
+        case "look":
+            return await look(app)
+        case _:
+            return await order(app, what)
 
 
 if __name__ == "__main__":
-    serve(child)
+    serve_desk([desk], act)

@@ -1,0 +1,118 @@
+"""What the programs that die share, and how a test sees them: one journal, the lives on it, and the world outside.
+
+A plan is `[what, journal, point, number]`: one life does `what`, and kills itself with SIGKILL at the n-th time that it
+comes by that point. What it did to the world stands in a file beside the journal, and outlives it.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast import Holdfast
+from holdfast.agent.agent import Agent
+from holdfast.engine.seams import system_seams
+from holdfast.journal.codec import decode
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.model import records as r
+from holdfast.people import Policy
+from tests.crash.forks import Forks, serve
+from tests.crash.points import Points, WatchedJournal
+
+# --- the program's side -------------------------------------------------------------------------------------------
+
+
+def note(effect: object) -> None:
+    """The world does it, and notices no second time."""
+    with Path(os.environ["EFFECTS"]).open("a") as effects:
+        effects.write(f"{effect}\n")
+        effects.flush()
+        os.fsync(effects.fileno())
+
+
+def serve_desk(
+    agents: Sequence[Agent[Any, Any]],
+    act: Callable[[Holdfast, str], Awaitable[object]],
+    policy: Callable[[str], Policy] | None = None,
+) -> None:
+    """Live by the plans that come in: `act` on the app, and leave what was heard and which points were reached."""
+
+    async def live(what: str, journal: str, points: Points) -> object:
+        seams, rules = replace(system_seams(), crash=points), policy and policy(what)
+        watched = WatchedJournal(journal, points)
+        async with Holdfast(watched, agents=agents, policy=rules, seams=seams, recover=False) as app:
+            return await act(app, what)
+
+    def child(what: str, journal: str, point: str, number: int) -> None:
+        os.environ["EFFECTS"] = f"{journal}.effects"
+        points = Points((point, number) if point else None)
+        heard = asyncio.run(live(what, journal, points))
+        Path(f"{journal}.heard").write_text(json.dumps([heard, points.reached_so_far]))
+
+    serve(child)
+
+
+# --- the test's side ----------------------------------------------------------------------------------------------
+
+
+class Case:
+    """One journal, the lives on it, and what they did to the world."""
+
+    def __init__(self, lives: Forks, place: Path) -> None:
+        self._lives = lives
+        self._journal = place / "desk.db"
+        place.mkdir(exist_ok=True)
+        for left in place.iterdir():
+            left.unlink()
+
+    def live(self, what: str, point: str = "", number: int = 0) -> int:
+        """One life; how its process ended (negative: the signal)."""
+        return self._lives.live(what, str(self._journal), point, number)
+
+    def says(self, what: str) -> Any:
+        """What one life hears in which nobody dies."""
+        assert self.live(what) == 0
+        return self._left()[0]
+
+    def points(self) -> list[tuple[str, int]]:
+        """Every occurrence of every point that the last life came by."""
+        return [(point, number) for point, times in sorted(self._left()[1].items()) for number in range(1, times + 1)]
+
+    def effects(self) -> list[str]:
+        """What was done to the world."""
+        effects = Path(f"{self._journal}.effects")
+        return effects.read_text().splitlines() if effects.exists() else []
+
+    def records(self, run: str) -> list[r.Record]:
+        """What is on record about a run."""
+
+        async def read() -> list[r.Record]:
+            journal = SqliteJournal(self._journal)
+            await journal.open()
+            try:
+                return [decode(row.body) for row in await journal.read(run)]
+            finally:
+                await journal.close()
+
+        return asyncio.run(read())
+
+    def _left(self) -> tuple[Any, dict[str, int]]:
+        said, points = json.loads(Path(f"{self._journal}.heard").read_text())
+        return said, points
+
+
+def killed(begin: Callable[[], Case], what: str) -> Iterator[Case]:
+    """A case for each occurrence of each point that such a life comes by, which was killed there."""
+    begun = begin()
+    assert begun.live(what) == 0
+    points = begun.points()
+    assert len(points) > 1, points
+    for point, number in points:
+        case = begin()
+        assert case.live(what, point, number) == -9, f"{point} was not reached a {number}. time"
+        print(f"killed at {point} {number}")  # what a failure shows last is where
+        yield case

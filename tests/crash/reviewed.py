@@ -1,0 +1,101 @@
+"""Drives runs whose payment nobody can prove, and gives every answer to the review of it, in processes that die.
+
+A life does `CASE ORDER`: `drive` goes on with the run of that case, anything else is an answer. The line to the bank is
+cut at the first request: `landed` and `booked` have paid by then, `lost` has not, and for `keyed` the bank dedupes.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
+from holdfast.errors import HoldfastError, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.items import items
+from holdfast.policies import Retry
+from tests.crash.desks import note, serve_desk
+
+ANSWERS: dict[str, a.Review] = {
+    "happened": a.Happened("the bank's books", "paid"),
+    "retry": a.DidNotHappen("retry", "the bank's books"),
+    "give_up": a.DidNotHappen("give_up", "the bank's books"),
+    "same_key": a.RetrySameKey("the bank dedupes"),
+    "compensate": a.Compensate("the bank's books", "paid"),
+    "abandon": a.Abandon("nobody can tell"),
+}
+
+
+def answer_of_the_bank() -> str:
+    """Raises `ConnectionResetError` where this is the first request."""
+    if current_operation().attempt == 1:
+        raise ConnectionResetError("the line was cut")
+    return "paid"
+
+
+def note_once(what: str) -> None:
+    """The bank has one entry for all requests of one key."""
+    books, entry = Path(os.environ["EFFECTS"]), f"{what} {current_operation().key}"
+    if not books.exists() or entry not in books.read_text().splitlines():
+        note(entry)
+
+
+@tool
+async def landed(order: str) -> str:
+    note("paid")
+    return answer_of_the_bank()
+
+
+@landed.compensate(restores=True)
+@tool(idempotency=Key.forever())
+async def pay_back(operation: Operation[str]) -> None:
+    note_once("paid back")
+
+
+@tool
+async def lost(order: str) -> str:
+    said = answer_of_the_bank()
+    note("paid")
+    return said
+
+
+@tool(idempotency=Key(ttl=timedelta(days=1)), retry=Retry(attempts=1))
+async def keyed(order: str) -> str:
+    note_once("paid")
+    return answer_of_the_bank()
+
+
+@agent(run_id="order-{case}", tools=[landed, lost, keyed])
+async def desk(run: Run, case: str) -> str:
+    try:
+        match case:
+            case "lost":
+                return await lost("A-17")
+            case "keyed":
+                return await keyed("A-17")
+            case "landed":
+                return await landed("A-17")
+        async with run.transaction("trip"):
+            return await landed("A-17")
+    except HoldfastError as told:
+        return type(told).__name__
+
+
+async def act(app: Holdfast, what: str) -> str:
+    """The run as far as it comes, or what a person who answers is told."""
+    case, order = what.split()
+    try:
+        if order == "drive":
+            return await app.run(desk, case)
+        for item in await items(app.service.looking):
+            await a.answer(app.service, item.item, ANSWERS[order], by="bea")
+    except RunSuspended as waits:
+        return f"waits: {waits.message}"
+    except RunStopped as stopped:
+        return f"stopped: {stopped.reason}"
+    except UsageError as told:
+        return told.message
+    return "said"
+
+
+if __name__ == "__main__":
+    serve_desk([desk], act)

@@ -1,0 +1,77 @@
+"""Every answer to a review, in processes that are really killed: at every point of giving it, and at every point of what
+it lets happen. The bank's books outlive them: the answer counts once, nothing is paid twice, and nothing is lost.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from holdfast.model import records as r
+from tests.crash.desks import Case, killed
+
+PROGRAM = "tests.crash.reviewed"
+CASES = {
+    "happened": ("landed", "paid", ["paid"]),
+    "retry": ("lost", "paid", ["paid"]),
+    "give_up": ("lost", "OperationFailed", []),
+    "same_key": ("keyed", "paid", ["paid"]),
+    "compensate": ("booked", "TransactionAborted", ["paid", "paid back"]),
+    "abandon": ("landed", "stopped: cancelled", ["paid"]),
+}
+COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStopped,)}
+
+
+def books(case: Case) -> list[str]:
+    """What the bank has done, without the keys."""
+    return [entry.partition(" hf-")[0] for entry in case.effects()]
+
+
+def words(case: Case, about: str) -> Counter[type]:
+    """How often the words of people changed something, by kind."""
+    kinds = (r.Resolved, r.RunStopped, r.TransactionAborting)
+    return Counter(type(one) for one in case.records(f"order-{about}") if isinstance(one, kinds))
+
+
+def begun(fresh: Callable[[], Case], about: str, *answers: str) -> Case:
+    """A run that waits for a review, or has its answer."""
+    case = fresh()
+    assert case.says(f"{about} drive").startswith("waits: ")
+    for word in answers:
+        assert case.says(f"{about} {word}") == "said"
+    return case
+
+
+def driven(case: Case, about: str) -> str:
+    """The run, as far as it comes. Whoever learns on the way that it was called off lets go of it: it is due at once."""
+    said: str = case.says(f"{about} drive")
+    return case.says(f"{about} drive") if "is called off" in said else said
+
+
+@pytest.mark.parametrize("word", CASES)
+def test_a_kill_while_it_is_said_leaves_it_said_or_not(fresh: Callable[[], Case], word: str):
+    about, heard, done = CASES[word]
+    for case in killed(partial(begun, fresh, about), f"{about} {word}"):
+        before = books(case)
+        case.says(f"{about} {word}")
+        assert books(case) == before, "an answer sends nothing by itself"
+        assert driven(case, about) == heard
+        assert books(case) == done
+        assert words(case, about) == dict.fromkeys(COUNTS.get(word, (r.Resolved,)), 1)
+
+
+@pytest.mark.parametrize("word", CASES)
+def test_a_kill_between_the_answer_and_its_end(fresh: Callable[[], Case], word: str):
+    """What a kill makes unknown again is reviewed again, by what stands in the books."""
+    about, heard, done = CASES[word]
+    again = 0
+    for case in killed(partial(begun, fresh, about, word), f"{about} drive"):
+        said = driven(case, about)
+        if said.startswith("waits: "):
+            again += 1
+            truth = "same_key" if about == "keyed" else "happened" if books(case) else "retry"
+            assert case.says(f"{about} {truth}") == "said"
+            said = driven(case, about)
+        assert (said, books(case)) == (heard, done)
+    assert (again > 0) == (word in {"retry", "same_key"}), "only what may be sent again can be cut short again"
