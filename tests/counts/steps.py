@@ -1,4 +1,4 @@
-"""A program that makes so many steps of one kind and prints how many SQL statements that took.
+"""A program that makes so many steps of one kind, or runs without any, and prints how many SQL statements that took.
 
 Run by the tests beside it, under strace: `python steps.py JOURNAL KIND STEPS`.
 """
@@ -59,7 +59,11 @@ def count_statements() -> None:
 async def main(path: str, kind: str, count: int) -> None:
     quiet = Settings(poll_ms=600_000, recover_every_ms=600_000)  # housekeeping would add to what a slow machine counts
     async with Holdfast(path, agents=[work], settings=quiet) as desk:
-        await desk.run(work, (kind, count), run_id="counted")
+        if kind == "run":
+            for index in range(count):
+                await desk.run(work, ("plain", 0), run_id=f"counted-{index}")
+        else:
+            await desk.run(work, (kind, count), run_id="counted")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ SYNC = re.compile(r"\b(?:fsync|fdatasync)\(\d+<[^>]*journal\.db(?:-wal|-journal)
 
 
 class Cost(NamedTuple):
-    """What one step takes: syncs of the journal, and statements by their first word."""
+    """What one step, or one run, takes: syncs of the journal, and statements by their first word."""
 
     syncs: float
     statements: dict[str, float]
@@ -39,7 +39,7 @@ def count(folder: Path, kind: str, steps: int) -> tuple[int, Counter[str]]:
     return syncs, Counter(text.split()[0].lower() for text in json.loads(done.stdout))
 
 
-def cost_of_a_step(folder: Path, kind: str) -> Cost:
+def cost_of_one(folder: Path, kind: str) -> Cost:
     few_syncs, few = count(folder / "few", kind, FEW)
     many_syncs, many = count(folder / "many", kind, MANY)
     assert few_syncs > 0, "the trace shows no sync at all, so it proves nothing"
@@ -53,7 +53,12 @@ def cost_of_a_step(folder: Path, kind: str) -> Cost:
         pytest.param("plain", Cost(2, {"insert": 2}), id="plain-write-waits-for-its-attempt-and-its-outcome"),
         pytest.param("keyed", Cost(1, {"insert": 1}), id="keyed-write-waits-for-its-attempt-its-outcome-rides"),
         pytest.param("read", Cost(0, {}), id="read-rides"),
+        pytest.param(
+            "run",
+            Cost(2, {"begin": 2, "select": 5, "insert": 3, "update": 1, "commit": 2}),
+            id="new-run-waits-for-its-claim-and-its-end",
+        ),
     ],
 )
-def test_what_a_step_costs(tmp_path: Path, kind: str, cost: Cost) -> None:
-    assert cost_of_a_step(tmp_path, kind) == cost
+def test_what_it_costs(tmp_path: Path, kind: str, cost: Cost) -> None:
+    assert cost_of_one(tmp_path, kind) == cost

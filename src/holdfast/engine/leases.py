@@ -7,7 +7,6 @@ we gave back may still be there. Nobody else takes either while this process liv
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import JournalError, LeaseLost
@@ -25,12 +24,12 @@ class Leases:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._held: set[str] = set()
-        self._asking: Counter[str] = Counter()  # claims whose answer is under way: they may be ours in a moment
+        self._asking: dict[str, int] = {}  # claims whose answer is under way: they may be ours in a moment
 
     async def claim(self, run: str, agent: str | None = None) -> Claimed | Busy | None:
         """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
         journal, worker = self._engine.journal, self._engine.worker.id
-        self._asking[run] += 1
+        self._asking[run] = self._asking.get(run, 0) + 1
         try:
             found = await journal.claim(run, worker, agent)
             forgotten = self._asking[run] == 1 and run not in self._held
@@ -42,7 +41,8 @@ class Leases:
             return found
         finally:
             self._asking[run] -= 1
-            self._asking += Counter()  # forget the zeros
+            if not self._asking[run]:
+                del self._asking[run]
 
     def let_go(self, run: str) -> None:
         """Nothing here drives this run any more."""

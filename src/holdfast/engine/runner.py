@@ -110,7 +110,7 @@ async def _drive_claimed(
     engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None, *, reopen: bool
 ) -> Conclusion:
     run = claimed.lease.run
-    history = await load(engine, run)
+    history = RunHistory(run) if claimed.last is None else await load(engine, run)
     if undoing(history):
         history = await load(engine, run, whole=True)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))

@@ -141,7 +141,7 @@ class Scope:
             self.parent.children |= self.children
             self.parent.children.pop(self, None)
             self.children = {}
-        self.instance.consider_rest()
+            self.instance.consider_rest()  # where the root ends, the run does
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks of this branch and of all below it that have not ended, in the order in which they began."""

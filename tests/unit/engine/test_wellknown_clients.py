@@ -6,6 +6,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import aiohttp
 import httpx
@@ -21,7 +22,17 @@ from tests.unit.engine import wellknown_loopback as net
 TICK = 0.05  # seconds that a client waits for what never comes
 LONG = 5.0  # seconds that a client could wait for what comes at once
 
-Client = Callable[[str], object]
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds a client waits for a connection, and for each piece of an answer."""
+
+    connect: float = LONG
+    read: float = LONG
+
+
+Client = Callable[[str, Patience], object]
+PATIENT = Patience()
 
 
 @pytest.fixture
@@ -40,49 +51,53 @@ def nobody_trusts() -> ssl.SSLContext:
 # -- HTTP ------------------------------------------------------------------------------------------
 
 
-def by_httpx(url: str) -> object:
-    return httpx.post(url, content=b"x", timeout=httpx.Timeout(LONG, connect=TICK, read=TICK), follow_redirects=True)
+def by_httpx(url: str, wait: Patience = PATIENT) -> object:
+    return httpx.post(
+        url, content=b"x", timeout=httpx.Timeout(LONG, connect=wait.connect, read=wait.read), follow_redirects=True
+    )
 
 
-def by_httpx2(url: str) -> object:
-    return httpx2.post(url, content=b"x", timeout=httpx2.Timeout(LONG, connect=TICK, read=TICK), follow_redirects=True)
+def by_httpx2(url: str, wait: Patience = PATIENT) -> object:
+    return httpx2.post(
+        url, content=b"x", timeout=httpx2.Timeout(LONG, connect=wait.connect, read=wait.read), follow_redirects=True
+    )
 
 
-def by_async_httpx(url: str) -> object:
+def by_async_httpx(url: str, wait: Patience = PATIENT) -> object:
     async def post() -> object:
-        timeout = httpx.Timeout(LONG, connect=TICK, read=TICK)
+        timeout = httpx.Timeout(LONG, connect=wait.connect, read=wait.read)
         async with httpx.AsyncClient(timeout=timeout, follow_redirects=True) as client:
             return await client.post(url, content=b"x")
 
     return asyncio.run(post())
 
 
-def by_async_httpx2(url: str) -> object:
+def by_async_httpx2(url: str, wait: Patience = PATIENT) -> object:
     async def post() -> object:
-        timeout = httpx2.Timeout(LONG, connect=TICK, read=TICK)
+        timeout = httpx2.Timeout(LONG, connect=wait.connect, read=wait.read)
         async with httpx2.AsyncClient(timeout=timeout, follow_redirects=True) as client:
             return await client.post(url, content=b"x")
 
     return asyncio.run(post())
 
 
-def by_requests(url: str) -> object:
-    return requests.post(url, data=b"x", timeout=TICK)
+def by_requests(url: str, wait: Patience = PATIENT) -> object:
+    return requests.post(url, data=b"x", timeout=(wait.connect, wait.read))
 
 
-def by_urllib3(url: str) -> object:
+def by_urllib3(url: str, wait: Patience = PATIENT) -> object:
     with urllib3.PoolManager() as pool:
-        return pool.request("POST", url, body=b"x", timeout=TICK)
+        return pool.request("POST", url, body=b"x", timeout=urllib3.Timeout(connect=wait.connect, read=wait.read))
 
 
-def by_urllib(url: str) -> object:
-    with urllib.request.urlopen(url, data=b"x", timeout=TICK) as answer:
+def by_urllib(url: str, wait: Patience = PATIENT) -> object:
+    with urllib.request.urlopen(url, data=b"x", timeout=min(wait.connect, wait.read)) as answer:
         return answer.read()
 
 
-def by_aiohttp(url: str) -> object:
+def by_aiohttp(url: str, wait: Patience = PATIENT) -> object:
     async def post() -> object:
-        timeout = aiohttp.ClientTimeout(sock_connect=TICK, sock_read=TICK)
+        timeout = aiohttp.ClientTimeout(sock_connect=wait.connect, sock_read=wait.read)
         async with aiohttp.ClientSession(timeout=timeout) as client, client.post(url, data=b"x") as answer:
             return await answer.read()
 
@@ -124,7 +139,7 @@ def test_a_name_that_does_not_resolve_is_not_sent(client: Client, monkeypatch: p
 def test_a_connection_not_made_in_time_is_not_sent_where_the_client_says_so(
     client: Client, loopback: net.Loopback
 ) -> None:
-    found = net.verdict(lambda: client(f"http://127.0.0.1:{loopback.unanswered()}/"))
+    found = net.verdict(lambda: client(f"http://127.0.0.1:{loopback.unanswered()}/", Patience(connect=TICK)))
     assert found == ("ambiguous" if client is by_urllib else "not_sent")  # urllib: a bare TimeoutError
 
 
@@ -154,7 +169,7 @@ def test_a_lost_connection_is_ambiguous(client: Client, talk: net.Talk, loopback
 
 @every_http_client
 def test_an_answer_that_never_comes_is_ambiguous(client: Client, loopback: net.Loopback) -> None:
-    assert net.verdict(lambda: client(f"http://127.0.0.1:{loopback.silent()}/")) == "ambiguous"
+    assert net.verdict(lambda: client(f"http://127.0.0.1:{loopback.silent()}/", Patience(read=TICK))) == "ambiguous"
 
 
 @pytest.mark.parametrize("client", [one for one in HTTP if one is not by_urllib])  # it raises a bare ValueError

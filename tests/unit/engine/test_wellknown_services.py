@@ -32,20 +32,20 @@ def loopback() -> Iterator[net.Loopback]:
 # -- mail ----------------------------------------------------------------------------------------------
 
 
-def by_smtplib(port: int) -> object:
-    mailer = smtplib.SMTP("127.0.0.1", port, timeout=TICK)
+def by_smtplib(port: int, wait: float = LONG) -> object:
+    mailer = smtplib.SMTP("127.0.0.1", port, timeout=wait)
     with contextlib.closing(mailer):
         return mailer.sendmail("from@example.com", ["to@example.com"], MAIL)
 
 
-def by_aiosmtplib(port: int) -> object:
+def by_aiosmtplib(port: int, wait: float = LONG) -> object:
     mail = aiosmtplib.send(
         MAIL,
         sender="from@example.com",
         recipients=["to@example.com"],
         hostname="127.0.0.1",
         port=port,
-        timeout=TICK,
+        timeout=wait,
         start_tls=False,
     )
     return asyncio.run(mail)
@@ -94,8 +94,8 @@ def test_mail_that_ended_at_its_data_or_without_an_answer_is_ambiguous(
 @pytest.mark.parametrize("silence", ["unanswered", "silent"])
 def test_a_mail_server_that_never_greets(silence: str, loopback: net.Loopback) -> None:
     port = loopback.unanswered() if silence == "unanswered" else loopback.silent()
-    assert net.verdict(lambda: by_smtplib(port)) == "ambiguous"  # a bare TimeoutError or SMTPServerDisconnected
-    assert net.verdict(lambda: by_aiosmtplib(port)) == "not_sent"  # says that it was connecting
+    assert net.verdict(lambda: by_smtplib(port, TICK)) == "ambiguous"  # a bare TimeoutError or SMTPServerDisconnected
+    assert net.verdict(lambda: by_aiosmtplib(port, TICK)) == "not_sent"  # says that it was connecting
 
 
 def test_a_mail_server_that_hangs_up_at_once(loopback: net.Loopback) -> None:
@@ -155,9 +155,9 @@ def test_psycopg_says_the_same_class_for_connecting_and_for_a_lost_statement(loo
 # -- AWS and gRPC --------------------------------------------------------------------------------------
 
 
-def by_botocore(port: int, attempts: int = 1) -> object:
+def by_botocore(port: int, attempts: int = 1, *, connect: float = LONG, read: float = LONG) -> object:
     settings = botocore.config.Config(
-        connect_timeout=TICK, read_timeout=TICK, retries={"total_max_attempts": attempts, "mode": "legacy"}
+        connect_timeout=connect, read_timeout=read, retries={"total_max_attempts": attempts, "mode": "legacy"}
     )
     url = f"http://127.0.0.1:{port}"
     queue = botocore.session.get_session().create_client(
@@ -173,11 +173,11 @@ def by_botocore(port: int, attempts: int = 1) -> object:
 
 def test_botocore_without_a_connection_is_not_sent(loopback: net.Loopback) -> None:
     assert net.verdict(lambda: by_botocore(loopback.refused())) == "not_sent"
-    assert net.verdict(lambda: by_botocore(loopback.unanswered())) == "not_sent"
+    assert net.verdict(lambda: by_botocore(loopback.unanswered(), connect=TICK)) == "not_sent"
 
 
 def test_botocore_without_an_answer_is_ambiguous(loopback: net.Loopback) -> None:
-    assert net.verdict(lambda: by_botocore(loopback.silent())) == "ambiguous"
+    assert net.verdict(lambda: by_botocore(loopback.silent(), read=TICK)) == "ambiguous"
     assert net.verdict(lambda: by_botocore(loopback.serve(net.read_and_hang_up))) == "ambiguous"
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from msgspec.structs import replace
+
 from holdfast.journal.port import (
     Busy,
     Claimed,
@@ -99,25 +101,21 @@ class Roll:
         """Take the lease of a run that nobody alive drives, creating the run if `agent` is given."""
         row = find(database, run)
         if row is None:
-            if agent is None:
-                return None
-            row = self._create(database, run, agent)
+            return None if agent is None else self._create(database, run, worker, agent)
         if row.owner is not None:
             owner, state = self._look_up(database, row.owner)
             if row.owner == worker or not _is_gone(state):
                 return Busy(row, owner)
+        wall = self._here.wall_ms()
         database.change(
-            "update run set token = token + 1, owner = ?, updated_ms = ? where id = ?",
-            (worker, self._here.wall_ms(), row.row),
+            "update run set token = token + 1, owner = ?, updated_ms = ? where id = ?", (worker, wall, row.row)
         )
-        row = find(database, run)
-        assert row is not None
+        row = replace(row, token=row.token + 1, owner=worker, updated_ms=wall)
         last = database.rows(
             "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1",
             (row.row,),
         )
-        lease = Lease(run, row.row, row.token, worker)
-        return Claimed(lease, row, _record(database, last[0]) if last else None)
+        return Claimed(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
 
     def list(self, database: Database, query: Query) -> list[RunRow]:
         """The listing by name."""
@@ -140,16 +138,17 @@ class Roll:
         found = database.rows(f"{_RUN} where {where} order by {order} limit ?", (*values, limit))
         return page((_run_row(row) for row in found), query.limit, wanted)
 
-    def _create(self, database: Database, run: str, agent: str) -> RunRow:
+    def _create(self, database: Database, run: str, worker: str, agent: str) -> Claimed:
+        """A new run, which is the worker's from the beginning."""
         wall = self._here.wall_ms()
         database.change(
             "insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
-            " values (?, ?, 'running', '', null, '[]', 0, null, ?, ?)",
-            (run, agent, wall, wall),
+            " values (?, ?, 'running', '', null, '[]', 1, ?, ?, ?)",
+            (run, agent, worker, wall, wall),
         )
         row = find(database, run)
         assert row is not None
-        return row
+        return Claimed(Lease(run, row.row, row.token, worker), row, None)
 
     def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
         found = database.rows(f"{_WORKER} where id = ?", (worker,))
