@@ -1,12 +1,13 @@
 """Drives runs that ask people, and gives every kind of answer, in processes that die.
 
-`drive` goes on with both runs, the name of an answer gives it.
+`drive` goes on with both runs, `look` says whose the first question is, and the name of an answer gives it.
 """
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.model.standing import Standing
 from tests.crash.desks import note, serve_desk
@@ -19,6 +20,10 @@ ANSWERS = {
     "stand_in": a.StandIn("by hand"),
     "ask_back": a.AskBack("why?"),
     "decline": a.Decline("no"),
+    "approve": a.Approve(),
+    "delegate": a.Delegate(to="cid"),
+    "snooze": a.Snooze(until_ms=LATER),
+    "escalate": a.Escalate(queue="leads"),
 }
 
 
@@ -65,8 +70,20 @@ async def answer(app: Holdfast, what: str) -> str:
     return "said"
 
 
+async def look(app: Holdfast) -> list[object]:
+    """Whose the first run's question is, and for how long it rests."""
+    (item,) = [one for one in await items(app.service.looking) if one.item == ITEMS[0]]
+    return [item.to, item.queue, item.rests_ms, item.escalated]
+
+
 async def act(app: Holdfast, what: str) -> object:
-    return await (drive(app) if what == "drive" else answer(app, what))
+    match what:
+        case "drive":
+            return await drive(app)
+        case "look":
+            return await look(app)
+        case _:
+            return await answer(app, what)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import Holdfast
+from holdfast import Holdfast, current_operation
 from holdfast.agent.agent import Agent
 from holdfast.engine.seams import system_seams
 from holdfast.journal.codec import decode
@@ -32,6 +32,13 @@ def note(effect: object) -> None:
         effects.write(f"{effect}\n")
         effects.flush()
         os.fsync(effects.fileno())
+
+
+def note_once(effect: str) -> None:
+    """The world does it once for all requests of one key, which it notes with it."""
+    effects, keyed = Path(os.environ["EFFECTS"]), f"{effect} {current_operation().key}"
+    if not effects.exists() or keyed not in effects.read_text().splitlines():
+        note(keyed)
 
 
 def serve_desk(
@@ -86,6 +93,10 @@ class Case:
         """What was done to the world."""
         effects = Path(f"{self._journal}.effects")
         return effects.read_text().splitlines() if effects.exists() else []
+
+    def happened(self) -> list[str]:
+        """The same without the keys."""
+        return [effect.partition(" hf-")[0] for effect in self.effects()]
 
     def records(self, run: str) -> list[r.Record]:
         """What is on record about a run."""

@@ -4,16 +4,14 @@ A life does `CASE ORDER`: `drive` goes on with the run of that case, anything el
 cut at the first request: `landed` and `booked` have paid by then, `lost` has not, and for `keyed` the bank dedupes.
 """
 
-import os
 from datetime import timedelta
-from pathlib import Path
 
 from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
 from holdfast.errors import HoldfastError, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.items import items
 from holdfast.policies import Retry
-from tests.crash.desks import note, serve_desk
+from tests.crash.desks import note, note_once, serve_desk
 
 ANSWERS: dict[str, a.Review] = {
     "happened": a.Happened("the bank's books", "paid"),
@@ -30,13 +28,6 @@ def answer_of_the_bank() -> str:
     if current_operation().attempt == 1:
         raise ConnectionResetError("the line was cut")
     return "paid"
-
-
-def note_once(what: str) -> None:
-    """The bank has one entry for all requests of one key."""
-    books, entry = Path(os.environ["EFFECTS"]), f"{what} {current_operation().key}"
-    if not books.exists() or entry not in books.read_text().splitlines():
-        note(entry)
 
 
 @tool

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.crash.answered import LATER
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.answered"
 PAID = {"edit": 1, "stand_in": 0, "ask_back": 0, "decline": 0}
+NOBODY = ["", "", 0, 0]
+HANDED = {"delegate": ["cid", "", 0, 0], "snooze": ["", "", LATER, 0], "escalate": ["", "leads", 0, 1]}
 HEARD = {"edit": "paid 7000", "stand_in": "by hand", "ask_back": "asked_back: why?", "decline": "declined: no"}
 
 
@@ -80,3 +83,27 @@ def test_a_kill_while_a_permission_is_revoked_leaves_it_revoked_or_not(after: Ca
         heard, used = case.says("drive")
         assert (used, case.effects()) == ([0], [])
         assert all("may pay" in one for one in heard)
+
+
+@pytest.mark.parametrize("word", HANDED)
+def test_a_kill_while_it_is_handed_over_leaves_it_with_either_and_it_is_answered_once(
+    after: Callable[..., Callable[[], Case]], word: str
+):
+    for case in killed(after("drive"), word):
+        if (now := case.says("look")) != HANDED[word]:
+            assert now == NOBODY
+            assert case.says(word) == "said"
+        assert case.says("look") == HANDED[word]
+        assert "may pay" in case.says("drive")[0][0], "the run knows nothing of it"
+        assert case.says("approve") == "said"
+        assert case.says("drive")[0][0] == "paid 9000"
+        assert case.effects() == ["9000"]
+
+
+@pytest.mark.parametrize("word", HANDED)
+def test_a_kill_of_whoever_drives_the_run_leaves_it_with_whom_it_was_given_to(
+    after: Callable[..., Callable[[], Case]], word: str
+):
+    for case in killed(after("drive", word), "drive"):
+        assert case.says("look") == HANDED[word]
+        assert case.effects() == []

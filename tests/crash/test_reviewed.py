@@ -23,11 +23,6 @@ CASES = {
 COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStopped,)}
 
 
-def books(case: Case) -> list[str]:
-    """What the bank has done, without the keys."""
-    return [entry.partition(" hf-")[0] for entry in case.effects()]
-
-
 def words(case: Case, about: str) -> Counter[type]:
     """How often the words of people changed something, by kind."""
     kinds = (r.Resolved, r.RunStopped, r.TransactionAborting)
@@ -53,11 +48,11 @@ def driven(case: Case, about: str) -> str:
 def test_a_kill_while_it_is_said_leaves_it_said_or_not(fresh: Callable[[], Case], word: str):
     about, heard, done = CASES[word]
     for case in killed(partial(begun, fresh, about), f"{about} {word}"):
-        before = books(case)
+        before = case.happened()
         case.says(f"{about} {word}")
-        assert books(case) == before, "an answer sends nothing by itself"
+        assert case.happened() == before, "an answer sends nothing by itself"
         assert driven(case, about) == heard
-        assert books(case) == done
+        assert case.happened() == done
         assert words(case, about) == dict.fromkeys(COUNTS.get(word, (r.Resolved,)), 1)
 
 
@@ -70,8 +65,8 @@ def test_a_kill_between_the_answer_and_its_end(fresh: Callable[[], Case], word: 
         said = driven(case, about)
         if said.startswith("waits: "):
             again += 1
-            truth = "same_key" if about == "keyed" else "happened" if books(case) else "retry"
+            truth = "same_key" if about == "keyed" else "happened" if case.happened() else "retry"
             assert case.says(f"{about} {truth}") == "said"
             said = driven(case, about)
-        assert (said, books(case)) == (heard, done)
+        assert (said, case.happened()) == (heard, done)
     assert (again > 0) == (word in {"retry", "same_key"}), "only what may be sent again can be cut short again"
