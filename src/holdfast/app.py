@@ -20,6 +20,7 @@ from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
+from holdfast.engine.at_once import at_once
 from holdfast.engine.engine import Engine
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.runner import Conclusion, Input, drive_run
@@ -232,29 +233,14 @@ class Holdfast:
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
 
-    async def map(
-        self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20
-    ) -> AsyncGenerator[Done[T, R]]:
+    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[Done[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
         Never raises for one run: each `Done` says how it ended.
         """
         if concurrency < 1:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
-        rest = iter(inputs)
-        pending: set[asyncio.Task[Done[T, R]]] = set()
-        try:
-            while True:
-                while len(pending) < concurrency and (given := next(rest, _NONE)) is not _NONE:
-                    pending.add(asyncio.get_running_loop().create_task(self._one(agent, given)))  # type: ignore[arg-type]  # the sentinel was excluded
-                if not pending:
-                    return
-                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    yield task.result()
-        finally:
-            for task in pending:
-                task.cancel()
+        return at_once((self._one(agent, given) for given in inputs), concurrency)
 
     async def resume(self, run_id: str) -> Any:
         """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
@@ -346,9 +332,6 @@ class Holdfast:
             known="its outcomes stand; it can go on under the same id",
             next_step=f"holdfast show {run}; after a fix: holdfast resume {run}",
         )  # fmt: skip
-
-
-_NONE = object()
 
 
 def _looked_at(ending: asyncio.Task[Any]) -> None:

@@ -11,40 +11,17 @@ import pytest
 
 from holdfast import Key, Run, Secret, agent, current_operation, tool
 from holdfast.engine.commands import Command, command_stream
-from holdfast.errors import ContractError, Declined, RunSuspended, UsageError
+from holdfast.errors import ContractError, RunSuspended, UsageError
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.refunds import REFUND, asked, refunds
 
 HOUR = timedelta(hours=1)
 STEADY = Key.forever(stores="all")
-REFUND = "r-ann/refund#1"
-
-
-def refunds(lab: Lab, gate: str | Gate = "cents > 5000", cents: int = 9000, **clauses: Any) -> Any:
-    """An agent that refunds `cents`, and tells what became of it."""
-
-    @tool(gate=gate, idempotency=STEADY, **clauses)
-    async def refund(cents: int) -> str:
-        lab.sent.append(f"refund {cents} {current_operation().key[-4:]}")
-        return f"paid {cents}"
-
-    @agent(run_id="r-{name}", tools=[refund])
-    async def desk(run: Run, name: str) -> str:
-        try:
-            return await refund(cents)
-        except Declined as no:
-            return f"declined: {no.message}"
-
-    return desk
-
-
-async def asked(app: Any, desk: Any) -> None:
-    with pytest.raises(RunSuspended, match=f"holdfast answer {REFUND} yes | no"):
-        await app.run(desk, "ann")
 
 
 @virtual
@@ -254,7 +231,7 @@ def test_a_gate_that_cannot_be_judged_is_refused_where_it_is_declared(gate: str,
 
 @virtual
 async def test_two_people_have_to_say_yes_under_two_names(lab: Lab):
-    desk = refunds(lab, Gate("cents > 5000", people=2))
+    desk = refunds(lab, gate=Gate("cents > 5000", people=2))
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="bea")
@@ -270,7 +247,7 @@ async def test_two_people_have_to_say_yes_under_two_names(lab: Lab):
 
 @virtual
 async def test_two_who_say_yes_at_once_are_two(lab: Lab):
-    desk = refunds(lab, Gate("true", people=2))
+    desk = refunds(lab, gate=Gate("true", people=2))
     async with lab.app(desk) as app:
         await asked(app, desk)
         await asyncio.gather(app.service.approve(REFUND, by="bea"), app.service.approve(REFUND, by="cid"))
@@ -279,7 +256,7 @@ async def test_two_who_say_yes_at_once_are_two(lab: Lab):
 
 @virtual
 async def test_one_person_is_one_however_the_name_is_typed(lab: Lab):
-    desk = refunds(lab, Gate("true", people=2))
+    desk = refunds(lab, gate=Gate("true", people=2))
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="Bea")
@@ -294,7 +271,7 @@ async def test_one_person_is_one_however_the_name_is_typed(lab: Lab):
 
 @virtual
 async def test_one_no_ends_what_two_were_asked(lab: Lab):
-    desk = refunds(lab, Gate("true", people=2))
+    desk = refunds(lab, gate=Gate("true", people=2))
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="bea")
@@ -306,13 +283,13 @@ async def test_one_no_ends_what_two_were_asked(lab: Lab):
 @virtual
 async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
     """Time alone never sends anything; that nobody answered is another code than that somebody said no."""
-    desk = refunds(lab, Gate("true", within=2 * HOUR))
+    desk = refunds(lab, gate=Gate("true", within=2 * HOUR))
     async with lab.app(desk) as app:
         await asked(app, desk)
         (row,) = await app.service.runs()
         assert row.due_ms == lab.of("r-ann", r.OperationParked)[0].until
         await lab.pass_time(hours=3)
-        assert await app.run(desk, "ann") == "declined: nobody said yes or no in time"
+        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
         assert (await app.service.history("r-ann")).operations["refund#1"].code == "expired"
         with pytest.raises(UsageError, match="waits for no approval"):
             await app.service.approve(REFUND, by="bea")
@@ -321,13 +298,13 @@ async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
 
 @virtual
 async def test_a_yes_after_the_time_for_it_is_none_although_nobody_has_looked_since(lab: Lab):
-    desk = refunds(lab, Gate("true", within=2 * HOUR))
+    desk = refunds(lab, gate=Gate("true", within=2 * HOUR))
     async with lab.app(desk) as app:
         await asked(app, desk)
         await lab.pass_time(hours=3)
         with pytest.raises(UsageError, match="the time to answer about r-ann/refund#1 is over"):
             await app.service.approve(REFUND, by="bea")
-        assert await app.run(desk, "ann") == "declined: nobody said yes or no in time"
+        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
     assert lab.sent == []
 
 

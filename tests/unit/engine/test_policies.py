@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, TransactionAborted, agent, tool
-from holdfast.errors import Declined, RunSuspended
+from holdfast.errors import RunSuspended
 from holdfast.interfaces.explaining import explain
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
@@ -19,9 +19,9 @@ from holdfast.model.standing import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.refunds import REFUND, asked, refunds
 
 HOUR = timedelta(hours=1)
-REFUND = "r-ann/refund#1"
 SMALL = Rule("small", "amount < 50", "auto")
 HUGE = Rule("huge", "amount >= 1000", "refuse")
 AMOUNTS = {"refund": "double(arguments.cents) / 100.0"}
@@ -31,36 +31,13 @@ def policy(*rules: Rule, **more: Any) -> Policy:
     return Policy("desk", rules, amounts=AMOUNTS, **more)
 
 
-def refunds(lab: Lab, cents: int = 9000, gate: str | Gate = "") -> Any:
-    """An agent that refunds `cents`, and tells what became of it."""
-
-    @tool(gate=gate)
-    async def refund(cents: int) -> str:
-        lab.sent.append(f"refund {cents}")
-        return f"paid {cents}"
-
-    @agent(run_id="r-{name}", tools=[refund])
-    async def desk(run: Run, name: str) -> str:
-        try:
-            return await refund(cents)
-        except Declined as no:
-            return f"{no.code}: {no.message}"
-
-    return desk
-
-
-async def asked(app: Any, desk: Any) -> None:
-    with pytest.raises(RunSuspended, match=f"holdfast answer {REFUND} yes | no"):
-        await app.run(desk, "ann")
-
-
 def kinds(lab: Lab) -> list[str]:
     return [type(record).__name__ for record in lab.records("r-ann")]
 
 
 @virtual
 async def test_what_a_rule_lets_through_leaves_with_its_ruling_on_record(lab: Lab):
-    desk = refunds(lab, 4000)
+    desk = refunds(lab, 4000, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         assert await app.run(desk, "ann") == "paid 4000"
     (ruled,) = lab.of("r-ann", r.Ruled)
@@ -75,7 +52,7 @@ async def test_what_a_rule_lets_through_leaves_with_its_ruling_on_record(lab: La
 
 @virtual
 async def test_without_a_policy_nothing_is_judged(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "paid 9000"
     assert not lab.of("r-ann", r.Ruled)
@@ -84,7 +61,7 @@ async def test_without_a_policy_nothing_is_judged(lab: Lab):
 
 @virtual
 async def test_what_a_rule_refuses_is_never_sent_and_the_agent_is_told(lab: Lab):
-    desk = refunds(lab, 100_000)
+    desk = refunds(lab, 100_000, gate="")
     async with lab.app(desk, policy=policy(SMALL, HUGE)) as app:
         told = await app.run(desk, "ann")
     assert told.startswith("refused: the rule 'huge' of the policy desk@")
@@ -93,7 +70,7 @@ async def test_what_a_rule_refuses_is_never_sent_and_the_agent_is_told(lab: Lab)
 
 @virtual
 async def test_what_no_rule_knows_is_asked_and_sent_once_it_is_approved(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
         (item,) = await items(app.service.looking)
@@ -106,7 +83,7 @@ async def test_what_no_rule_knows_is_asked_and_sent_once_it_is_approved(lab: Lab
 
 @virtual
 async def test_two_people_say_yes_each_under_a_name_of_their_own(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(Rule("big", "amount > 50", "two", queue="money"))) as app:
         await asked(app, desk)
         (item,) = await items(app.service.looking)
@@ -155,7 +132,7 @@ async def test_the_gate_of_a_tool_asks_whatever_a_policy_says(lab: Lab):
 
 @virtual
 async def test_a_policy_that_changed_since_somebody_was_asked_asks_again_and_withdraws_nothing(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="bea")
@@ -171,7 +148,7 @@ async def test_a_policy_that_changed_since_somebody_was_asked_asks_again_and_wit
 
 @virtual
 async def test_an_approval_given_under_the_same_policy_is_used_by_the_next_process(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="bea")
@@ -181,7 +158,7 @@ async def test_an_approval_given_under_the_same_policy_is_used_by_the_next_proce
 
 @virtual
 async def test_a_question_that_nobody_answers_goes_on_to_others(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     rule = Rule("big", "true", "ask", queue="money", within=HOUR, on_expiry="escalate", escalates_to="heads")
     async with lab.app(desk, policy=policy(rule)) as app:
         await asked(app, desk)
@@ -197,7 +174,7 @@ async def test_a_question_that_nobody_answers_goes_on_to_others(lab: Lab):
 
 @virtual
 async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
         found = await explain(app.service.looking, REFUND, Now("b", 0, EPOCH_MS))
@@ -214,7 +191,7 @@ async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
 @virtual
 async def test_whoever_is_asked_is_shown_the_rule_and_what_the_policy_knew(lab: Lab):
     async with lab.app(
-        desk := refunds(lab), policy=policy(Rule("middle", "amount >= 50", "two", queue="money"))
+        desk := refunds(lab, gate=""), policy=policy(Rule("middle", "amount >= 50", "two", queue="money"))
     ) as app:
         await asked(app, desk)
         found = await dossier(app.service, REFUND)
@@ -267,7 +244,7 @@ def test_a_policy_that_nobody_could_judge_opens_no_app():
 )
 @virtual
 async def test_a_standing_permission_meets_a_plain_question_only(lab: Lab, rule: Rule, leaves: bool):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(rule)) as app:
         await add_standing(app.engine, Standing("", "refund", "bea", EPOCH_MS + 24 * 3_600_000))
         if leaves:
@@ -280,7 +257,7 @@ async def test_a_standing_permission_meets_a_plain_question_only(lab: Lab, rule:
 @pytest.mark.parametrize(("cents", "told"), [(4000, "paid 4000"), (200_000, "refused")])
 @virtual
 async def test_what_a_person_changed_is_judged_anew(lab: Lab, cents: int, told: str):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL, HUGE)) as app:
         await asked(app, desk)
         await app.service.edit(REFUND, by="bea", changes={"cents": cents})
@@ -290,7 +267,7 @@ async def test_what_a_person_changed_is_judged_anew(lab: Lab, cents: int, told: 
 
 @virtual
 async def test_what_a_person_changed_and_approved_so_is_not_asked_about_again(lab: Lab):
-    desk = refunds(lab)
+    desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
         await app.service.edit(REFUND, by="bea", changes={"cents": 8000})
@@ -323,7 +300,7 @@ async def test_what_is_held_for_a_commit_keeps_its_ruling(lab: Lab):
 @pytest.mark.parametrize("judged", [False, True])
 @virtual
 async def test_a_ruling_shares_the_commit_of_the_attempt_that_it_lets_through(lab: Lab, judged: bool):
-    desk = refunds(lab, 4000)
+    desk = refunds(lab, 4000, gate="")
     commits: list[Any] = []
     append = lab.journal.append
 

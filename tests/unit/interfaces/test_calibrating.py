@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
 from holdfast.agent.judging import Judge
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.people.calibrating import apply, proposals, standing_at
 from holdfast.model.thresholds import Threshold
 from holdfast.people import Policy, PolicyError, Rule
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.refunds import refunds_of_any
 
 LARGE = Threshold(
     "large", start=50, least=20, most=80, step=10, width=20, goal=0.05, enough=20, safe="below", of="amount"
@@ -25,19 +25,6 @@ POLICY = Policy(
     amounts={"refund": "double(arguments.cents) / 100.0"},
     thresholds={"large": LARGE},
 )
-
-
-def desk_of(lab: Lab) -> Any:
-    @tool(idempotency=Key.forever())
-    async def refund(cents: int) -> str:
-        lab.sent.append(f"refund {cents}")
-        return f"paid {cents}"
-
-    @agent(run_id="r-{cents}", tools=[refund])
-    async def desk(run: Run, cents: int) -> str:
-        return await refund(cents)
-
-    return desk
 
 
 async def asked(app: Any, desk: Any, cents: int) -> bool:
@@ -59,7 +46,7 @@ async def answered(app: Any, desk: Any, cents: range, *, yes: bool) -> int:
 
 @virtual
 async def test_what_people_refuse_of_the_sample_tightens_it(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         assert await answered(app, desk, range(4_000, 4_060), yes=False) >= 20
         assert await answered(app, desk, range(200_000, 200_030), yes=True) == 30
@@ -77,7 +64,7 @@ async def test_what_people_refuse_of_the_sample_tightens_it(lab: Lab):
 
 @virtual
 async def test_what_people_let_through_loosens_it(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         assert await answered(app, desk, range(5_100, 5_220), yes=True) == 120
         [one] = await proposals(app.service.looking, POLICY, lab.clock.wall_ms())
@@ -86,7 +73,7 @@ async def test_what_people_let_through_loosens_it(lab: Lab):
 
 @virtual
 async def test_the_next_app_judges_by_it_under_another_version(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         before = app.service.engine.judge.version
         await answered(app, desk, range(4_000, 4_060), yes=False)

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Key, Rejected, Run, agent, tool
-from holdfast.errors import Ambiguous, Declined, RunSuspended, UsageError
+from holdfast import Rejected, Run, agent, tool
+from holdfast.errors import Ambiguous, RunSuspended, UsageError
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people import precedents
@@ -19,28 +19,7 @@ from holdfast.model import records as r
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
-
-REFUND = "r-ann/refund#1"
-
-
-def desk_of(lab: Lab, *, gate: Any = "cents > 5000") -> Any:
-    """An agent that proposes 9000, and where a person asks back or says no, half of it."""
-
-    @tool(gate=gate, idempotency=Key.forever())
-    async def refund(cents: int) -> str:
-        lab.sent.append(f"refund {cents}")
-        return f"paid {cents}"
-
-    @agent(run_id="r-{name}", tools=[refund])
-    async def desk(run: Run, name: str) -> str:
-        try:
-            return await refund(9000)
-        except Declined as no:
-            if no.code == "asked_back":
-                return await refund(6000)
-            return f"{no.code}: {no.message}"
-
-    return desk
+from tests.unit.engine.refunds import REFUND, refunds
 
 
 async def begun(app: Any, desk: Any) -> None:
@@ -50,7 +29,7 @@ async def begun(app: Any, desk: Any) -> None:
 
 @virtual
 async def test_every_verdict_goes_through_one_function(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
@@ -61,7 +40,7 @@ async def test_every_verdict_goes_through_one_function(lab: Lab):
 
 @virtual
 async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(UsageError, match="has changed since it was shown"):
@@ -75,7 +54,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
 
 @virtual
 async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_exchange(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(UsageError, match="there is no question"):
@@ -100,7 +79,7 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
 
 @virtual
 async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_run(lab: Lab):
-    desk = desk_of(lab, gate=Gate("true", within=timedelta(days=1)))
+    desk = refunds(lab, gate=Gate("true", within=timedelta(days=1)))
     async with lab.app(desk) as app:
         for name in ("ann", "bob"):
             with pytest.raises(RunSuspended):
@@ -135,7 +114,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
 @virtual
 async def test_similar_cases_are_the_newest_ones(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(precedents, "RUNS", 2)
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         for name, word in (("ann", a.Approve()), ("zoe", a.Decline("no"))):
             with pytest.raises(RunSuspended):
@@ -309,7 +288,7 @@ async def three(app: Any, desk: Any) -> list[str]:
 
 @virtual
 async def test_several_are_answered_in_one_commit(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         names = await three(app, desk)
         shown = [(await dossier(app.service, name)).digest for name in names]
@@ -324,7 +303,7 @@ async def test_several_are_answered_in_one_commit(lab: Lab):
 
 @virtual
 async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         names = await three(app, desk)
         words = [OneOf(name, a.Approve()) for name in names]
@@ -347,7 +326,7 @@ async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
 @virtual
 async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_others_is_taken(lab: Lab):
     """Two people over two processes: one word is in the ledger before the batch is, and the batch is refused whole."""
-    desk = desk_of(lab)
+    desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app, lab.app(desk) as other:
         names = await three(app, desk)
         commit = app.engine.journal.post_all
@@ -368,7 +347,7 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):
     """The digest is compared with the state that the word is bound to, not with an earlier look at it."""
-    desk = desk_of(lab, gate=Gate("true", people=2))
+    desk = refunds(lab, gate=Gate("true", people=2))
     async with lab.app(desk) as app:
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest

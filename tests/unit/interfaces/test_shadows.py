@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import dossier
@@ -13,6 +12,7 @@ from holdfast.interfaces.people.items import items
 from holdfast.model.figures import figures
 from holdfast.people import Policy, Rule
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.refunds import refunds_of_any
 
 POLICY = Policy(
     "refunds",
@@ -25,19 +25,6 @@ POLICY = Policy(
 )
 
 
-def desk_of(lab: Lab) -> Any:
-    @tool(idempotency=Key.forever())
-    async def refund(cents: int) -> str:
-        lab.sent.append(f"refund {cents}")
-        return f"paid {cents}"
-
-    @agent(run_id="r-{cents}", tools=[refund])
-    async def desk(run: Run, cents: int) -> str:
-        return await refund(cents)
-
-    return desk
-
-
 async def left(app: Any, desk: Any) -> str:
     assert await app.run(desk, 900) == "paid 900"
     return "shadow/r-900/refund#1"
@@ -45,7 +32,7 @@ async def left(app: Any, desk: Any) -> str:
 
 @virtual
 async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         item = await left(app, desk)
         [one] = await items(app.service.looking)
@@ -65,7 +52,7 @@ async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
 
 @virtual
 async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         item = await left(app, desk)
         with pytest.raises(UsageError, match="it takes: right, wrong"):
@@ -90,7 +77,7 @@ async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
 
 @virtual
 async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         await left(app, desk)
         asked = []
@@ -117,7 +104,7 @@ async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
 
 @virtual
 async def test_what_is_not_drawn_is_not_asked_about(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         await app.run(desk, 900)
         with pytest.raises(UsageError, match="nobody is asked about shadow/r-900/else#1"):
@@ -126,7 +113,7 @@ async def test_what_is_not_drawn_is_not_asked_about(lab: Lab):
 
 @virtual
 async def test_an_undone_run_counts_as_wrong_without_a_look(lab: Lab):
-    desk = desk_of(lab)
+    desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         await left(app, desk)
         await app.service.undo("r-900", by="bea", why="the wrong customer")

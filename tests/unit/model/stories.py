@@ -17,7 +17,7 @@ from holdfast.model.outcome import Basis, VerdictKind
 from holdfast.model.situation import Now, Situation
 from holdfast.model.transitions import apply
 from holdfast.model.weigh import until_believable_ms
-from holdfast.policies import READ_RETRY
+from holdfast.policies import READ_RETRY, Retry
 
 STEP: Final = "desk/charge#1"
 SECOND: Final = 1_000
@@ -34,9 +34,19 @@ PLAIN: Final = Contract("charge")
 COLUMNS: Final = {"read": READ, "natural": NATURAL, "keyed": KEYED, "verifiable": VERIFIABLE, "none of these": PLAIN}
 
 
+PATIENT: Final = Retry(attempts=50, elapsed=timedelta(days=30))
+AGAIN: Final = "attempt: the same key is still remembered"
+
+
 def changed(contract: Contract, **changes: Any) -> Contract:
     """The same contract with other clauses."""
     return msgspec.structs.replace(contract, **changes)
+
+
+def pause(move: m.Move) -> tuple[int, int]:
+    """The least and the most that is waited."""
+    assert isinstance(move, m.Wait), move
+    return move.low_ms, move.high_ms
 
 
 class Story:

@@ -6,28 +6,21 @@ from datetime import timedelta
 
 from holdfast.model import moves as m
 from holdfast.model.contract import Key, Natural
-from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (
+    AGAIN,
     DAY,
     HOUR,
     KEYED,
     MINUTE,
     NATURAL,
+    PATIENT,
     SECOND,
     SETTLE,
     Story,
     changed,
+    pause,
 )
-
-PATIENT = Retry(attempts=50, elapsed=timedelta(days=30))
-AGAIN = "attempt: the same key is still remembered"
-
-
-def pause(move: m.Move) -> tuple[int, int]:
-    assert isinstance(move, m.Wait), move
-    return move.low_ms, move.high_ms
-
 
 # --- natural -------------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,12 @@ import pytest
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Key
-from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
-from tests.unit.model.stories import HOUR, KEYED, PLAIN, SECOND, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import HOUR, KEYED, PATIENT, PLAIN, SECOND, SETTLE, VERIFIABLE, Story, changed
 
 STORES_ALL = changed(KEYED, idempotency=Key(ttl=timedelta(hours=24), stores="all"))
 EXPECTS = changed(VERIFIABLE, expects=True)
 DEADLINE = VERIFIABLE.verify_deadline_ms
-PATIENT = Retry(attempts=50, elapsed=timedelta(days=30))
 
 
 # --- returned ------------------------------------------------------------------------------------------

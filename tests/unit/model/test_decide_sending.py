@@ -12,9 +12,11 @@ from holdfast.model.situation import Elsewhere
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import (
+    AGAIN,
     HOUR,
     KEYED,
     MINUTE,
+    PATIENT,
     PLAIN,
     READ,
     SECOND,
@@ -23,16 +25,8 @@ from tests.unit.model.stories import (
     VERIFIABLE,
     Story,
     changed,
+    pause,
 )
-
-PATIENT = Retry(attempts=50, elapsed=timedelta(days=30))
-AGAIN = "attempt: the same key is still remembered"
-
-
-def pause(move: m.Move) -> tuple[int, int]:
-    assert isinstance(move, m.Wait), move
-    return move.low_ms, move.high_ms
-
 
 # --- another operation stands for the same effect ---------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.engine.at_once import at_once
 from holdfast.errors import JournalError, UsageError
 from holdfast.interfaces.cli.apps import AnyAgent, Holdfast, app_of, remember
 from holdfast.interfaces.cli.common import Call
@@ -39,7 +39,8 @@ async def run_many(call: Call, agent: AnyAgent, target: str, inputs: str, concur
     async with app_of(call, [agent], create=True) as app:
         await remember(app, agent, target)
         with _progress(call.screen, total) as advance:
-            async for ended in _all(app, agent, lines_of(agent, inputs), concurrency):
+            calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
+            async for ended in at_once(calls, concurrency):
                 ends.append(ended)
                 advance(ended)
     ends.sort(key=lambda ended: ended.line or 0)
@@ -60,23 +61,6 @@ def _counted(agent: AnyAgent, inputs: str) -> int | None:
         return lines_in(inputs)
     except OSError:
         return sum(1 for _ in lines_of(agent, inputs))  # says what is wrong with it
-
-
-async def _all(app: Holdfast, agent: AnyAgent, lines: Iterator[Line], concurrency: int) -> AsyncIterator[Ended]:
-    """The ends, in the order in which they come. Lines are read as there is room for them."""
-    pending: set[asyncio.Task[Ended]] = set()
-    try:
-        while True:
-            while len(pending) < concurrency and (line := next(lines, None)) is not None:
-                pending.add(asyncio.get_running_loop().create_task(_one(app, agent, line)))
-            if not pending:
-                return
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                yield task.result()
-    finally:
-        for task in pending:
-            task.cancel()
 
 
 async def _one(app: Holdfast, agent: AnyAgent, line: Line) -> Ended:
