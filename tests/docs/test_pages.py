@@ -32,6 +32,15 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path):
     assert played.returncode == 0, f"{page.relative_to(ROOT)}:\n{played.stdout}\n{played.stderr}"
 
 
+@pytest.mark.parametrize("shelf", ["how-to", "explanation"])
+def test_the_first_page_and_the_navigation_lead_to_every_page(shelf: str):
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in pages() if page.parent == ROOT / "docs" / shelf}
+    for listing in (ROOT / "docs" / "index.md", ROOT / "mkdocs.yml"):
+        text = listing.read_text(encoding="utf-8")
+        assert there
+        assert sorted(page for page in there if page not in text) == [], listing.name
+
+
 # The runner itself, on small pages.
 
 

@@ -129,7 +129,7 @@ def _tell(screen: Screen, summary: Summary) -> None:
     parts = [f"{number} {status}" for status, number in sorted(summary.outcomes.items())]
     screen.line((count(len(summary.runs), "line"), "bold"), f": {', '.join(parts) or 'nothing to do'}")
     if summary.outcomes.get("suspended"):
-        screen.line("Next: holdfast ps --status suspended")
+        screen.line("Next: holdfast inbox (for people), holdfast pending (for answers)")
 
 
 def _short(ended: Ended) -> str:
