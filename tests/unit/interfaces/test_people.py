@@ -246,8 +246,9 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
             await app.run(desk, "ann")
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["alone", "among several"])
 @virtual
-async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab):
+async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab, several: bool):
     """Two words, one commit: a result that does not fit must not leave its transaction called off."""
 
     @tool
@@ -265,12 +266,19 @@ async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab):
             return await book("Rome")
 
     async with lab.app(desk) as app:
+
+        async def answered(result: Any) -> None:
+            given = a.Compensate(result=result)
+            if several:
+                await answer_all(app.service, [OneOf("r-ann/trip/book#1", given)], by="bea")
+            else:
+                await a.answer(app.service, "r-ann/trip/book#1", given, by="bea")
+
         await begun(app, desk)
-        (item,) = await items(app.service.looking)
         with pytest.raises(UsageError):
-            await a.answer(app.service, item.item, a.Compensate(result=7), by="bea")
+            await answered(7)
         assert (await app.service.history("r-ann")).transactions["trip"].phase == "open"
-        await a.answer(app.service, item.item, a.Compensate(result="Rome"), by="bea")
+        await answered("Rome")
         with pytest.raises(Exception, match="is compensated"):
             await app.run(desk, "ann")
     assert lab.sent == ["book Rome", "cancelled"]

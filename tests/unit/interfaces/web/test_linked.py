@@ -14,6 +14,7 @@ from holdfast.interfaces.people.asked import asked
 from holdfast.interfaces.people.links import beside, checked_unused, keep_keys, make_link
 from holdfast.interfaces.web.desk import Desk
 from holdfast.interfaces.web.linked import Links
+from holdfast.journal.port import Post
 from holdfast.people import Link, LinkKeys, LinkRefused
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import ORIGIN, Stand, standing
@@ -149,11 +150,20 @@ async def test_an_answer_that_is_refused_uses_no_link_up(lab: Lab):
 
 
 @virtual
-async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab):
+async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     """Handing over ends nothing, so that only the link stands between the two."""
     async with standing(lab) as stand, await stand.client("bea") as client:
         path, _ = await link_of(stand)
         where, hidden = await forms(client, path)
+        journal, both = stand.app.engine.journal, asyncio.Barrier(2)
+        post_all = journal.post_all
+
+        async def together(posts: tuple[Post, ...]) -> object:
+            """Neither is committed before both have found the link unused."""
+            await both.wait()
+            return await post_all(posts)
+
+        monkeypatch.setattr(journal, "post_all", together)
         told = await asyncio.gather(
             *(client.post(where, data={"type": "delegate", "to": to, **hidden}) for to in ("cid", "dan"))
         )
