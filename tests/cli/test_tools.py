@@ -42,3 +42,16 @@ def test_tools_of_nobody(holdfast: Lab):
     said = holdfast("tools")
     assert said.status == 2
     assert "holdfast tools desk.py:refund_desk" in said.err
+
+
+def test_it_is_said_when_a_repeat_is_one_in_the_same_words_only(holdfast: Lab):
+    def promises(once: str) -> list[str]:
+        guarded = f"from holdfast import Once\n{DESK}".replace("@tool\n", f"@tool(once={once})\n", 1)
+        holdfast.write("desk.py", guarded)
+        found = holdfast("tools", "desk.py:desk", "--json").json["tools"]
+        return next(one["promises"] for one in found if one["tool"] == "restock")
+
+    assert "a model that asks for exactly the same call again meets: replay" in promises('Once("sku")')
+    assert "a model that asks for the same sku again meets: block" in promises(
+        'Once("sku", reworded=True, then="block")'
+    )

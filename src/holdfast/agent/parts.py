@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine import values
-from holdfast.engine.instance import Instance
+from holdfast.engine.members import parts_met
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.model.ids import operation_id, split_operation_id
@@ -33,24 +33,23 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
         return {}
     instance = scope.instance
 
+    def parts() -> tuple[OperationState, ...]:
+        return parts_met(instance.history, step, outcome.reused)
+
     async def fresh() -> dict[str, Any]:
-        while (still := next((part for part in _parts(instance, step) if not part.final), None)) is not None:
+        while (still := next((part for part in parts() if not part.final), None)) is not None:
             await instance.wait(scope, instance.watchers.setdefault(still.step, []), Pause("operation", still.step))
-        plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _told(part) for part in _parts(instance, step)})
+        plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _told(part) for part in parts()})
         return plain
 
-    parts = msgspec.convert(await values.value(scope, "parts", fresh), dict[str, Part])
+    ended = msgspec.convert(await values.value(scope, "parts", fresh), dict[str, Part])
     return {
         name: Outcome(
             part.status, operation_id(run, part.step), outcome.tool, part.basis, part.reason, part.code,
             value=part.result,
         )
-        for name, part in parts.items()
+        for name, part in ended.items()
     }  # fmt: skip
-
-
-def _parts(instance: Instance, step: str) -> list[OperationState]:
-    return [operation for operation in instance.history.operations.values() if operation.intent.completes == step]
 
 
 def _told(part: OperationState) -> Part:

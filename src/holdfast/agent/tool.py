@@ -267,7 +267,8 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `idempotency`: `Key(ttl=...)` where the system dedupes on `current_operation().key`,
       `Natural(within=...)` where repeating changes nothing.
     - `claim`: the parameters that name one real-world effect across all runs (an invoice number).
-    - `once`: `Once("to", "subject", within=...)`: what counts as a repeat when a model asks again.
+    - `once`: `Once("to", "subject", within=...)`: what counts as a repeat when a model asks again, in the same
+      words or (`reworded=True`) in others.
     - `timeout`, `retry`, `budget`: limits that survive a crash.
     - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
       (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.

@@ -72,7 +72,9 @@ async def _look_at_words(flight: Flight) -> None:
     within = milliseconds(once.within) if once.within is not None else None
     flight.after = begun(entries)
     holder = last_write(entries, flight.id, within, engine.seams.clock.wall_ms())
-    if holder is None or not holder.stands or holder.note.digest != intent.digest:
+    if holder is None or not holder.stands:
+        return
+    if holder.note.digest != intent.digest and not once.reworded:
         return
     flight.holder = holder
     flight.elsewhere = replace(_standing(flight, "guard", holder), then=once.then)

@@ -85,6 +85,11 @@ def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
     return tuple(operation for operation in history.operations.values() if operation.intent.completes == step)
 
 
+def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationState, ...]:
+    """The parts of an effect, or of the one of this run that a repeat of it met, where it `reused` that."""
+    return parts_of(history, step) or parts_of(history, reused.removeprefix(f"{history.run}/"))
+
+
 def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None) -> bool:
     """Whether a reservation's own time is over: it closes early by the error of the clocks."""
     if lapses_ms is None or operation.phase != "succeeded":

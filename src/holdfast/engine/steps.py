@@ -18,7 +18,7 @@ from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
-from holdfast.engine.members import parts_of
+from holdfast.engine.members import parts_met
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, ring, words_of
@@ -282,7 +282,8 @@ def _hear(instance: Instance, step: str, delivery: Delivery) -> Told:
 
 def part_names(instance: Instance, step: str) -> tuple[str, ...]:
     """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
-    return tuple(one.intent.item for one in parts_of(instance.history, step))
+    history = instance.history
+    return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].reused))
 
 
 def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:

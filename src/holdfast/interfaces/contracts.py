@@ -100,8 +100,9 @@ def _bounds(contract: Contract, claims: bool) -> list[str]:
         who = "a person approves" if gate.people == 1 else f"{gate.people} people approve"
         time = "" if gate.within is None else f", within {span(gate.within)}"
         found.append(f"{who} it{time}, where {gate.when}")
-    if contract.once is not None:
-        found.append(f"a model that repeats {', '.join(contract.once.parameters)} meets: {contract.once.then}")
+    if (once := contract.once) is not None:
+        what = f"the same {', '.join(once.parameters)}" if once.reworded else "exactly the same call"
+        found.append(f"a model that asks for {what} again meets: {once.then}")
     if contract.compensates:
         found.append(
             "a compensation restores the world" if contract.restores else "a compensation explains what happened"

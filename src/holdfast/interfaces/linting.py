@@ -120,7 +120,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "repeated-by-a-model", "warning",
         lambda tool: tool.model and tool.contract.once is None and not tool.claims,
         "a model that asks again for what was done already: that is a new effect",
-        "once=Once(...) with the parameters that make it a repeat, or claim=... across all runs",
+        "once=Once(...) with what names the effect (reworded=True: whatever the rest), or claim=... across all runs",
     ),
     Rule(
         "unknown-raised", "warning", lambda tool: tool.contract.on_unknown == "raise",

@@ -63,14 +63,21 @@ class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
 
 @dataclass(frozen=True, init=False)
 class Once:
-    """Which parameters make a call of a model a repeat, for how long, and what then happens."""
+    """When a call that a model chose repeats an earlier one, for how long, and what then happens.
+
+    It does where all arguments are those of the newest call with the same `parameters`. With `reworded` those
+    alone decide, whatever the others are: a model that asks again finds other words for the same thing.
+    """
 
     parameters: tuple[str, ...]
     within: timedelta | None
     then: Repeat
+    reworded: bool = False
 
-    def __init__(self, *parameters: str, within: timedelta | None = None, then: Repeat = "replay") -> None:
-        for name, value in (("parameters", parameters), ("within", within), ("then", then)):
+    def __init__(
+        self, *parameters: str, within: timedelta | None = None, then: Repeat = "replay", reworded: bool = False
+    ) -> None:
+        for name, value in (("parameters", parameters), ("within", within), ("then", then), ("reworded", reworded)):
             object.__setattr__(self, name, value)  # frozen: a dataclass with a variadic constructor
 
 

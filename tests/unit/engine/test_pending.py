@@ -5,7 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import CannotTell, DidNotHappen, Happened, Key, Once, Operation, Run, Verdict, agent, tool
+from holdfast import (
+    CannotTell,
+    DidNotHappen,
+    Happened,
+    Key,
+    Once,
+    Operation,
+    Run,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.model import records as r
@@ -120,6 +132,64 @@ async def test_forty_seven_follow_ups_are_one(lab: Lab):
         await app.service.deliver("mail-ann", Arrival("m1", result=r.Raw(b'"delivered"')))
         assert await handle.result() == 47
     assert lab.sent == ["mail ann"]
+
+
+@virtual
+async def test_forty_seven_follow_ups_in_ever_other_words_are_one(lab: Lab):
+    """It was sent, its answer is on its way through the CRM, and a model finds new words each time it looks."""
+
+    @tool(idempotency=Key.forever(), once=Once("lead", within=DAY, reworded=True))
+    async def follow_up(lead: str, text: str) -> str:
+        lab.sent.append(f"mail {lead}: {text}")
+        _ = current_operation().key
+        current_operation().pending("the answer in the CRM", within=DAY, key=f"crm-{lead}")
+        return "sent"
+
+    @agent(run_id="f-{given}", tools=[follow_up])
+    async def seller(run: Run, given: str) -> list[str]:
+        heard: list[str] = []
+        for number in range(47):
+            told = await run.call("follow_up", {"lead": given, "text": f"Just checking in, {number}"})
+            heard.append(told.as_text())
+        heard.extend(await run.wait_pending(told))
+        return heard
+
+    async with lab.app(seller, hold_ms=10**9) as app:
+        handle = app.start(seller, "ann")
+        await lab.pass_time(minutes=1)
+        await app.service.deliver("crm-ann", Arrival("m1", result=r.Raw(b'"answered"')))
+        heard = await handle.result()
+    assert lab.sent == ["mail ann: Just checking in, 0"]
+    assert "the answer in the CRM" in heard[0]
+    assert len(set(heard[1:-1])) == 1
+    assert heard[-1] == "the answer in the CRM"
+    assert heard[1].startswith("Already done, not done again")
+    assert "Not finished yet: the answer in the CRM. Do not repeat" in heard[1]
+
+
+@virtual
+async def test_other_words_wait_for_what_is_deferred(lab: Lab):
+    @tool(idempotency=Key.forever(), once=Once("lead", within=DAY, reworded=True))
+    async def follow_up(lead: str, text: str) -> str:
+        lab.sent.append(text)
+        _ = current_operation().key
+        raise Deferred("queued", within=DAY, key=f"mail-{lead}")
+
+    @agent(run_id="f-{given}", tools=[follow_up])
+    async def seller(run: Run, given: str) -> str:
+        await run.call("follow_up", {"lead": given, "text": "hello"})
+        again = await run.call("follow_up", {"lead": given, "text": "hello again"})
+        other = await run.call("follow_up", {"lead": "bob", "text": "hello"})
+        return f"{again.as_text()} {other.status}"
+
+    async with lab.app(seller, hold_ms=10**9) as app:
+        handle = app.start(seller, "ann")
+        await lab.pass_time(minutes=1)
+        for lead in ("ann", "bob"):
+            await app.service.deliver(f"mail-{lead}", Arrival(f"m-{lead}", result=r.Raw(b'"delivered"')))
+        said = await handle.result()
+    assert said.startswith("Called off before anything was sent: f-ann/follow_up#1 was accepted")
+    assert lab.sent == ["hello", "hello"]
 
 
 @virtual

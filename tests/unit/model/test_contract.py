@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.model.contract import (
@@ -67,7 +68,10 @@ def test_a_success_rides_where_losing_it_costs_only_a_question(contract, rides):
 def test_what_makes_a_repeat():
     once = Once("to", "ticket_id", within=HOUR, then="ask")
     assert (once.parameters, once.within, once.then) == (("to", "ticket_id"), HOUR, "ask")
-    assert (Once("to").within, Once("to").then) == (None, "replay")
+    assert (Once("to").within, Once("to").then, Once("to").reworded) == (None, "replay", False)
+    assert Once("to") != Once("to", reworded=True)
+    earlier = b'{"parameters":["to"],"within":null,"then":"replay"}'
+    assert msgspec.json.decode(earlier, type=Once) == Once("to")
 
 
 def test_a_digest_names_the_exact_clauses():
