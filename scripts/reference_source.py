@@ -71,7 +71,7 @@ def exported() -> dict[str, str]:
     top = module("holdfast").tree
     places = {
         alias.asname or alias.name: str(node.module)
-        for node in top.body
+        for node in ast.walk(top)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal
-from holdfast.journal.sqlite import Parts, SqliteJournal
 from holdfast.journal.sqlite.apsw_driver import ApswDatabase
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 from holdfast.testing.conformance import JournalConformance
 
 

@@ -15,7 +15,8 @@ import sys
 from holdfast.errors import HoldfastError
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post, RunChange, Worker
-from holdfast.journal.sqlite import Parts, SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 
 
 def say(text: str) -> None:

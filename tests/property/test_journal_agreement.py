@@ -15,8 +15,9 @@ from holdfast.errors import HoldfastError
 from holdfast.journal.log import RunLog, genesis, verify_chain
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Claimed, Journal, Lease, Post, Row, RunChange, RunStatus, Worker
-from holdfast.journal.sqlite import Parts, SqliteJournal
 from holdfast.journal.sqlite.here import Here
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 
 IN_MEMORY = Path("/dev/shm")
 RUNS = st.sampled_from(["r1", "r2"])

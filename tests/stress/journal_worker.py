@@ -14,7 +14,8 @@ import sys
 from holdfast.journal import host
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Post
-from holdfast.journal.sqlite import Parts, SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 
 
 async def main(path: str, name: str, runs: int, appends: int, commits: str) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.journal.log import genesis, verify_chain
-from holdfast.journal.sqlite import SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
 
 WORKER = Path(__file__).with_name("journal_worker.py")
 

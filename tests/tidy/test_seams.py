@@ -40,7 +40,7 @@ HOMES = (
     Home("journal/host.py", BANNED, "who this process is, and whether another one still lives"),
     Home("journal/sqlite/", THREADS, "the writer and the riding commit: a blocked loop must not delay them"),
     Home("journal/sqlite/", STOPWATCH, "times commits to choose the cheapest path to the disk; decides no outcome"),
-    Home("journal/sqlite/opening.py", frozenset({"secrets"}), "mints the namespace and the secret of a new journal"),
+    Home("journal/sqlite/opening.py", {"os.urandom"}, "mints the namespace and the secret of a new journal"),
     Home("sync.py", THREADS, "the synchronous face: its loop lives in a thread of its own"),
     Home("demo/", BANNED, "plays the world: services, faults and kills"),
     Home("testing/", BANNED, "replaces the seams for tests, and kills for real"),

@@ -4,11 +4,14 @@ A change here is a change of the public interface: it belongs in CHANGELOG.md.
 """
 
 import ast
+import subprocess
+import sys
+from importlib import import_module
 
 import pytest
 
 import holdfast
-from tests.tidy.tree import parsed, python_files, shown
+from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 
 PUBLIC = [
     "Ambiguous", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
@@ -20,6 +23,27 @@ UNIONS = {"Verdict"}  # a union of classes has no docstring of its own
 
 def test_the_surface_changes_on_purpose():
     assert sorted(holdfast.__all__) == PUBLIC
+
+
+def test_a_name_is_found_where_type_checkers_find_it():
+    found = {
+        alias.name: node.module
+        for node in ast.walk(parsed(PACKAGE / "__init__.py"))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("holdfast.")
+        for alias in node.names
+    }
+    assert sorted(found) == PUBLIC
+    for name, module in found.items():
+        assert getattr(holdfast, name) is getattr(import_module(str(module)), name)
+    assert set(PUBLIC) <= set(dir(holdfast))
+    with pytest.raises(AttributeError, match="has no attribute 'transaction'"):
+        _ = holdfast.transaction  # type: ignore[attr-defined]  # that is what is tested
+
+
+@pytest.mark.parametrize("first", ["holdfast.agent.run", "holdfast.people", "holdfast.testing"])
+def test_the_decorator_is_not_mistaken_for_its_package(first: str):
+    code = f"import {first}; from holdfast import agent; import holdfast.agent.tool; assert holdfast.agent is agent"
+    subprocess.run([sys.executable, "-c", f"{code}; assert agent.__module__ == 'holdfast.agent.agent'"], check=True)
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name not in UNIONS])

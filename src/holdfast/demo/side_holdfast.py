@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.demo.referee import Reported
 from holdfast.demo.schedule import REQUESTS, Service, Spot
 from holdfast.interfaces.looking import Looking
-from holdfast.journal.sqlite import SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 

@@ -20,8 +20,8 @@ from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow
-from holdfast.model.planted import is_planted
 from holdfast.model.run import RunHistory
+from holdfast.model.system import is_planted
 from holdfast.model.transactions import WHOLE_RUN
 
 

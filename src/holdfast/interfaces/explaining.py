@@ -11,8 +11,9 @@ from holdfast.engine.breaker import wait_ms
 from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.earlier import words_about
-from holdfast.interfaces.telling import basis_text, end_text, moment, ruling_text, standing_text, verdict_text
+from holdfast.interfaces.telling import basis_text, end_text, ruling_text, standing_text, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from holdfast.errors import JournalError, UnknownRun, UsageError
-from holdfast.journal.codec import decode
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Which
-from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
-from holdfast.model.operation import OperationState
-from holdfast.model.records import Record
-from holdfast.model.run import RunHistory
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, PEOPLE, question_of
 
+if TYPE_CHECKING:
+    from holdfast.model import records as r
+    from holdfast.model.operation import OperationState
+    from holdfast.model.records import Record
+    from holdfast.model.run import RunHistory
+
 PAGE: Final = 1000
-WHOLE: Final = 10_000
+WHOLE: Final = 16_384
 """How many lines of the listing are read at once where all are wanted."""
 PAUSES: Final = "pause/"
-Told: TypeAlias = tuple[Row, Record]
+Told: TypeAlias = "tuple[Row, Record]"
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -58,11 +59,18 @@ class Looking:
 
     async def every_run(self, *, status: Which | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
-        after = ""
-        while rows := await self.journal.runs(status=status, limit=WHOLE, after=after):
+        async for rows in self.pages(status):
             for row in rows:
                 yield row
-            after = rows[-1].run
+
+    async def pages(self, status: Which | None = None) -> AsyncIterator[list[RunRow]]:
+        """The whole listing, a page at a time."""
+        after, more = "", True
+        while more:
+            rows = await self.journal.runs(status=status, limit=WHOLE, after=after)
+            yield rows
+            if more := len(rows) == WHOLE:  # a page that is not full is the last one
+                after = rows[-1].run
 
     async def row(self, run: str) -> RunRow:
         """One line of the listing. Raises `UnknownRun`."""
@@ -73,6 +81,8 @@ class Looking:
 
     async def records(self, run: str) -> AsyncIterator[Told]:
         """Every record of a run in order, with the row that holds it."""
+        from holdfast.journal.codec import decode  # noqa: PLC0415 - a list is read without the records behind it
+
         after = 0
         while rows := await self.journal.read(run, after, PAGE):
             for row in rows:
@@ -92,6 +102,8 @@ class Looking:
 
     async def history(self, run: str) -> RunHistory:
         """Everything the records say about a run. Raises `UnknownRun`."""
+        from holdfast.model.run import RunHistory  # noqa: PLC0415 - as above
+
         await self.row(run)
         history = RunHistory(run)
         async for _, record in self.records(run):
@@ -113,6 +125,8 @@ class Looking:
 
     async def question(self, name: str) -> r.QuestionAsked:
         """A question that a run asked, by RUN/STEP. Raises `UnknownRun` or `UsageError`."""
+        from holdfast.model.records import MessageHeard  # noqa: PLC0415 - as above
+
         run, step = split_operation_id(name)
         history = await self.history(run)
         if step not in history.questions:
@@ -124,7 +138,7 @@ class Looking:
             )
         if history.status in {"completed", "stopped", "undone"}:
             raise UsageError(f"run {run} is {history.status}: nobody waits for an answer")
-        if isinstance(history.answers.get(step), r.MessageHeard):
+        if isinstance(history.answers.get(step), MessageHeard):
             raise UsageError(f"{name} was called off: a message came for the run", next_step=f"holdfast show {run}")
         return history.questions[step]
 
@@ -150,9 +164,12 @@ class Looking:
         return {tool: why for tool, why in pauses.items() if why}
 
 
+_WAITS: Final = msgspec.json.Decoder(list[Waiting])
+
+
 def waits_of(row: RunRow) -> list[Waiting]:
     """What the listing says that a run waits for."""
-    return msgspec.json.decode(row.waits, type=list[Waiting])
+    return _WAITS.decode(row.waits)
 
 
 def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final, cast
 
 import msgspec
@@ -21,11 +20,6 @@ _WORDS: Final = {
     "did_not_happen": "says that it did not happen",
     "retry": "says that it did not happen, and orders one more attempt",
 }
-
-
-def moment(ms: int) -> str:
-    """A wall clock in milliseconds, in UTC, to the second."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def stored(raw: r.Raw, limit: int = SHORT) -> str:

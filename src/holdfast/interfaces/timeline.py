@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.telling import (
     answered_text,
     decision_notes,
     end_text,
     message_text,
-    moment,
     read_text,
     record_note,
     said_notes,

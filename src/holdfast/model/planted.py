@@ -13,10 +13,7 @@ import msgspec
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis
 from holdfast.model.run import RunHistory
-from holdfast.model.system import PREFIX
 
-PLANTED: Final = f"{PREFIX}planted:"
-"""How the agent of a planted run is called; the name of the agent that it is shown under follows."""
 RULE: Final = "it was planted"
 
 
@@ -41,16 +38,6 @@ class Ended(msgspec.Struct, frozen=True):
     end: Literal["caught", "missed", "withdrawn"]
     by: str
     why: str
-
-
-def is_planted(agent: str) -> bool:
-    """Whether a run of this agent was planted."""
-    return agent.startswith(PLANTED)
-
-
-def shown_agent(agent: str) -> str:
-    """The agent as people are shown it."""
-    return agent.removeprefix(PLANTED)
 
 
 def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int) -> list[r.Record]:

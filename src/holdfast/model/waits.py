@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from holdfast.model.operation import OperationState
+if TYPE_CHECKING:
+    from holdfast.model.operation import OperationState
 
 Item = Literal["approval", "question", "review", "handoff", "shadow"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",

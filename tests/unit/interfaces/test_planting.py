@@ -12,7 +12,8 @@ from holdfast.interfaces.people.gathering import gather
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.planting import plant
 from holdfast.model.health import DAY_MS
-from holdfast.model.planted import PLANTED, Case
+from holdfast.model.planted import Case
+from holdfast.model.system import PLANTED
 from tests.unit.engine.lab import Lab, virtual
 
 BAD = Case("refund", {"cents": 900_000}, why="ten times the price")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Fate, Journal, Worker
-from holdfast.journal.sqlite import Parts, SqliteJournal
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
 from holdfast.journal.sqlite.here import Here
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 
 LONG_MS = 3_600_000
 

@@ -13,7 +13,8 @@ import pytest
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import Identity, Post, Worker
-from holdfast.journal.sqlite import SqliteJournal, anchor
+from holdfast.journal.sqlite import anchor
+from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
 
 Check = Callable[[SqliteJournal, Identity], Awaitable[None]]

@@ -12,7 +12,8 @@ import pytest
 from holdfast.errors import JournalUnavailable, LeaseLost, RecordRefused
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Post, Row, RunChange, Write
-from holdfast.journal.sqlite import Parts, background
+from holdfast.journal.sqlite import background
+from holdfast.journal.sqlite.opening import Parts
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
 WAYS = pytest.mark.parametrize("parts", [Parts(commits="loop"), Parts(commits="thread")], ids=["loop", "thread"])

@@ -13,7 +13,8 @@ import pytest
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal import host
 from holdfast.journal.port import Identity
-from holdfast.journal.sqlite import Parts, SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
 from holdfast.journal.sqlite.schema import Migration, shipped, statements
 from tests.unit.journal.journal_helpers import body, error_of, sqlite, start_log, stored
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.errors import JournalError, JournalUnavailable
+from holdfast.interfaces.cli.common import without_waiting
 from holdfast.journal.port import Lease, Post, Worker, Write
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.reading import ReadingJournal
@@ -25,7 +26,7 @@ def test_it_reads_and_never_writes(tmp_path):
     async def main():
         await filled(tmp_path / "j.db")
         before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("-shm")}
-        journal = ReadingJournal(tmp_path / "j.db")
+        journal = ReadingJournal(tmp_path / "j.db", untouched=True)
         with pytest.raises(JournalUnavailable, match="is not open"):
             await journal.runs()
         identity = await journal.open()
@@ -55,7 +56,7 @@ def test_it_reads_and_never_writes(tmp_path):
 def test_what_is_no_journal_is_said(tmp_path, content):
     (tmp_path / "j.db").write_bytes(content)
     with pytest.raises(JournalError):
-        asyncio.run(ReadingJournal(tmp_path / "j.db").open())
+        asyncio.run(ReadingJournal(tmp_path / "j.db", untouched=True).open())
 
 
 def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
@@ -66,6 +67,48 @@ def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
         journal._store._files.writer.rows("pragma user_version = 7")
         await journal.close()
         with pytest.raises(JournalError, match="has schema version 7; this release reads 1"):
-            await ReadingJournal(tmp_path / "j.db").open()
+            await ReadingJournal(tmp_path / "j.db", untouched=True).open()
 
     asyncio.run(main())
+
+
+def test_a_file_that_can_be_written_is_opened_as_by_everybody_and_not_appended_to(tmp_path):
+    async def main():
+        await filled(tmp_path / "j.db")
+        (tmp_path / "j.db.anchor").unlink()
+        journal = ReadingJournal(tmp_path / "j.db")
+        identity = await journal.open()
+        assert (journal.untouched, identity.trust) == (False, "trusted")
+        assert (tmp_path / "j.db.anchor").exists()
+        assert [row.run for row in await journal.runs()] == ["r"]
+        with pytest.raises(JournalUnavailable, match="for reading only"):
+            await journal.post(Post("s", "", b"3"))
+        await journal.close()
+        await journal.close()
+        with pytest.raises(JournalUnavailable, match="is not open"):
+            await journal.runs()
+
+    asyncio.run(main())
+
+
+def test_it_needs_no_event_loop(tmp_path):
+    asyncio.run(filled(tmp_path / "j.db"))
+
+    async def look() -> list[str]:
+        journal = ReadingJournal(tmp_path / "j.db")
+        await journal.open()
+        found = [row.run for row in await journal.runs()]
+        await journal.close()
+        return found
+
+    assert without_waiting(look()) == ["r"]
+
+
+def test_what_waits_for_something_is_not_done_without_a_loop():
+    async def wait() -> None:
+        await asyncio.sleep(0)
+
+    waiting = wait()
+    with pytest.raises(RuntimeError):
+        without_waiting(waiting)
+    assert waiting.cr_frame is None, "it is closed"

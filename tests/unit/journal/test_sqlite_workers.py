@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.journal import host
 from holdfast.journal.port import Busy, Claimed, Worker
-from holdfast.journal.sqlite import SqliteJournal
+from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, error_of, sqlite
 
 OLD = Worker("old", machine="machine-1", boot="boot-1")
@@ -84,7 +84,7 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, signal, sys\n"
         "from holdfast.journal import host\n"
-        "from holdfast.journal.sqlite import SqliteJournal\n"
+        "from holdfast.journal.sqlite.journal import SqliteJournal\n"
         "async def main():\n"
         "    journal = SqliteJournal(sys.argv[1])\n"
         "    await journal.open()\n"

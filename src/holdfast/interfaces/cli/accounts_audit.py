@@ -7,7 +7,7 @@ import click
 from holdfast.interfaces.accounts.log import AccessLog, Noted
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.telling import moment
+from holdfast.interfaces.moments import moment
 
 
 @command(

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import inspect
 import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from holdfast.engine.engine import Engine
-from holdfast.engine.seams import system_seams
-from holdfast.engine.settings import Settings
-from holdfast.engine.tooling import ToolCode
-from holdfast.errors import JournalUnavailable
 from holdfast.interfaces.cli.place import existing_journal, journal_path
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.service import Service
-from holdfast.journal import host
-from holdfast.journal.port import Identity, Journal
-from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.reading import ReadingJournal, is_unwritable
+from holdfast.journal.sqlite.reading import ReadingJournal
+
+if TYPE_CHECKING:
+    from holdfast.engine.tooling import ToolCode
+    from holdfast.interfaces.service import Service
 
 T = TypeVar("T")
 _POLICY: Final = "holdfast.policy"
@@ -45,44 +39,31 @@ class Call:
 
     @asynccontextmanager
     async def looking(self) -> AsyncGenerator[Looking]:
-        """Open the journal to read it. It has to be there; where it cannot be written, that is said."""
-        journal, identity = await _open_to_look(existing_journal(self.journal))
+        """Open the journal to read it. It has to be there; where it cannot be written, that is said.
+
+        Nothing in it waits for anything, so that a command which only looks can do `without_waiting`.
+        """
+        journal = ReadingJournal(existing_journal(self.journal))
+        identity = await journal.open()
+        for notice in identity.notices if journal.untouched else ():
+            logging.getLogger("holdfast").warning(notice)
         try:
             yield Looking(journal, identity)
         finally:
             await journal.close()
 
-    @asynccontextmanager
-    async def serving(
+    def serving(
         self,
         tools: Mapping[str, ToolCode] = MappingProxyType({}),
         *,
         create: bool = False,
         private_webhooks: bool = False,
-    ) -> AsyncGenerator[Service]:
+    ) -> AbstractAsyncContextManager[Service]:
         """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
-        journal = SqliteJournal(journal_path(self.journal) if create else existing_journal(self.journal))
-        settings = Settings(private_webhooks=private_webhooks)
-        engine = Engine(journal, system_seams(), settings, tools, {}, host.this_process)
-        try:
-            await engine.open()
-            yield Service(engine, via="typed")
-        finally:
-            await engine.close()
+        from holdfast.interfaces.cli.engines import service_over  # noqa: PLC0415 - who only looks needs no engine
 
-
-async def _open_to_look(path: Path) -> tuple[Journal, Identity]:
-    journal = SqliteJournal(path)
-    try:
-        return journal, await journal.open()
-    except JournalUnavailable:
-        if not is_unwritable(path):
-            raise
-    reading = ReadingJournal(path)
-    identity = await reading.open()
-    for notice in identity.notices:
-        logging.getLogger("holdfast").warning(notice)
-    return reading, identity
+        path = journal_path(self.journal) if create else existing_journal(self.journal)
+        return service_over(path, tools, private_webhooks=private_webhooks)
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
@@ -98,7 +79,7 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
                 context = click.get_current_context()
                 call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
                 result: Any = function(call, **options)
-                status: int | None = wait_for(result) if asyncio.iscoroutine(result) else result
+                status: int | None = wait_for(result) if inspect.iscoroutine(result) else result
                 sys.stdout.flush()
             except BrokenPipeError:
                 _fall_silent()
@@ -120,7 +101,20 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run it to its end in a loop of its own."""
+    import asyncio  # noqa: PLC0415 - half of the time in which a list is there
+
     return asyncio.run(coroutine)
+
+
+def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what only looks to its end, without a loop: reading happens where it is asked for, and waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    coroutine.close()
+    raise RuntimeError("this waits for something: it needs a loop")
 
 
 def login_name() -> str:

@@ -9,9 +9,9 @@ import msgspec
 from holdfast.interfaces.cli.handing import show_run_state
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import short
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.earlier import Change, Earlier
-from holdfast.interfaces.telling import moment
 from holdfast.model.records import NOTHING
 
 _LABEL = 10  # the width of the column of labels

@@ -13,8 +13,8 @@ from holdfast.interfaces.cli.apps import Holdfast
 from holdfast.interfaces.cli.screen import Screen, prose
 from holdfast.interfaces.cli.status import DIVERGED, DONE, FAILED, WAITS, Problem, problem_of, status_of
 from holdfast.interfaces.looking import Waiting, waits_of
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.items import answers_to
-from holdfast.interfaces.telling import moment
 from holdfast.model.records import NOTHING, Raw
 
 _STYLES: Final = {"completed": "bold green", "suspended": "bold yellow"}

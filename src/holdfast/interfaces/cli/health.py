@@ -9,8 +9,8 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DONE, FAILED
 from holdfast.interfaces.cli.words import count, duration, safe
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.watching import Turn, Watch, watch
-from holdfast.interfaces.telling import moment
 from holdfast.model.health import Health, Load
 from holdfast.model.intervals import Share
 

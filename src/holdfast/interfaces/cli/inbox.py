@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
-from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.browsing import browse
-from holdfast.interfaces.cli.common import Call, command, login_name
-from holdfast.interfaces.cli.dossiers import show_dossier
-from holdfast.interfaces.cli.health import show_health
+from holdfast.interfaces.cli.common import Call, command, login_name, wait_for, without_waiting
+from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.status import DONE
 from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import Item, Wanted, items
-from holdfast.interfaces.telling import moment
+from holdfast.interfaces.moments import moment
+from holdfast.interfaces.people.items import Item, Placed, Wanted, placed, worded
+from holdfast.journal.host import wall_ms
 
 
 @command(
@@ -37,7 +35,7 @@ from holdfast.interfaces.telling import moment
 @click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
 @click.option("-i", "--interactive", is_flag=True, help="Go through it with keys.")
 @click.option("--by", metavar="NAME", default=login_name, help="With -i: who answers; your login name if not given.")
-async def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> int:
+def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> int:
     """List what waits for a person: what is urgent, then the nearest deadline first.
 
     Approvals of operations, questions of agents, and reviews: effects that nobody knows
@@ -47,46 +45,62 @@ async def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | boo
     1 where something rings, for a monitor.
     """
     if said["health"]:
-        return await show_health(call)
+        from holdfast.interfaces.cli.health import show_health  # noqa: PLC0415 - the list alone is shown at once
+
+        return wait_for(show_health(call))
     wanted = Wanted(mine, queue)
     if said["interactive"]:
         if call.screen.as_json:
             raise UsageError("-i is for a person at a terminal", next_step="leave out --json")
-        await browse(call, wanted, str(said["by"]))
-        return DONE
-    async with call.looking() as looking:
-        if said["item"]:
-            about = await dossier(looking, str(said["item"]))
-            call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
-            return DONE
-        found = await items(looking, wanted, now_ms=SystemClock().wall_ms())
-    if call.screen.as_json:
-        call.screen.document(found)
-        return DONE
-    for one in found[:limit]:
-        _show(call, one)
-    if len(found) > limit:
-        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
-    call.screen.line(summary(found))
+        from holdfast.interfaces.cli.browsing import browse  # noqa: PLC0415 - as above
+
+        wait_for(browse(call, wanted, str(said["by"])))
+    elif said["item"]:
+        wait_for(_one(call, str(said["item"])))
+    else:
+        without_waiting(_all(call, wanted, limit))
     return DONE
 
 
-def summary(found: list[Item]) -> str:
+async def _one(call: Call, item: str) -> None:
+    from holdfast.interfaces.cli.dossiers import show_dossier  # noqa: PLC0415 - as above
+    from holdfast.interfaces.people.dossier import dossier  # noqa: PLC0415 - as above
+
+    async with call.looking() as looking:
+        about = await dossier(looking, item)
+    call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
+
+
+async def _all(call: Call, wanted: Wanted, limit: int) -> None:
+    now_ms = wall_ms()
+    async with call.looking() as looking:
+        found = await placed(looking, wanted, now_ms=now_ms)
+    if call.screen.as_json:
+        call.screen.document([worded(one) for one in found])
+        return
+    for one in found[:limit]:
+        _show(call.screen, worded(one), now_ms)
+    if len(found) > limit:
+        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
+    call.screen.line(summary(found))
+
+
+def summary(found: Sequence[Placed]) -> str:
     """How many of each kind there are."""
     kinds = Counter(one.kind for one in found)
     counts = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
     return counts or "Nobody is asked anything."
 
 
-def _show(call: Call, one: Item) -> None:
+def _show(screen: Screen, one: Item, now_ms: int) -> None:
     due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
-    late = one.due_ms is not None and one.due_ms <= SystemClock().wall_ms()
-    call.screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    late = one.due_ms is not None and one.due_ms <= now_ms
+    screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
     if whose := _whose(one):
-        call.screen.line((f"  {safe(whose)}", "yellow"))
-    call.screen.line(f"  {safe(one.asks)}")
+        screen.line((f"  {safe(whose)}", "yellow"))
+    screen.line(f"  {safe(one.asks)}")
     for line in one.answers:
-        call.screen.line(("  " + line, "dim"))
+        screen.line(("  " + line, "dim"))
 
 
 def _whose(one: Item) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import click
@@ -139,6 +139,8 @@ def _forgive_signs() -> None:
 
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
+        from importlib import metadata  # noqa: PLC0415 - slow to import, and only asked for here
+
         click.echo(f"holdfast {metadata.version('holdfast')}")
         context.exit()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -83,6 +82,8 @@ def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
         file = directory / "pyproject.toml"
         if not file.is_file():
             continue
+        import tomllib  # noqa: PLC0415 - only where there is a file to read
+
         try:
             tool: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
         except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.interfaces.cli.ink import Ink
 from holdfast.interfaces.cli.words import safe, safe_json
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Screen:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json: Final = as_json
         self.said = False
+        self._ink: Final = Ink(sys.stdout)
         self._out: Console | None = None
         self._err: Console | None = None
 
@@ -53,7 +55,7 @@ class Screen:
 
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line, made of texts and (text, style) pairs; never cut, so that it can be copied."""
-        self.out.print(phrase(*parts), soft_wrap=True)
+        self._ink.line((safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts)
 
     def show(self, what: RenderableType) -> None:
         """Something laid out. In a pipe no line ends in the spaces that fill a column."""

@@ -11,8 +11,8 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.cli.apps import all_tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.standing import Listed, add_standing, list_standing, revoke_standing
-from holdfast.interfaces.telling import moment
 from holdfast.model.standing import Standing
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import count, duration, safe, short
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.states import StateAt
-from holdfast.interfaces.telling import moment, plain_input
+from holdfast.interfaces.telling import plain_input
 from holdfast.interfaces.timeline import Entry, Note, Timeline
 
 if TYPE_CHECKING:

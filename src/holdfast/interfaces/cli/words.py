@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -22,6 +21,8 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 def safe_json(text: str) -> str:
     """The same JSON value, with every such sign as an escape."""
+    import json  # noqa: PLC0415 - a text for a person does not need it
+
     return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], text)
 
 

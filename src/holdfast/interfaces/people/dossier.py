@@ -13,6 +13,7 @@ import msgspec
 from holdfast.interfaces.contracts import clauses
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.halted import difference_of, last_steps, recommended_for, why_halted
@@ -22,15 +23,15 @@ from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.interfaces.people.standing import list_standing
 from holdfast.interfaces.people.state import RunState, state_of
 from holdfast.interfaces.service import Service
-from holdfast.interfaces.telling import end_text, moment, ruling_text, stored, verdict_text
+from holdfast.interfaces.telling import end_text, ruling_text, stored, verdict_text
 from holdfast.interfaces.undoing import contract_of
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
-from holdfast.model.planted import shown_agent
 from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
+from holdfast.model.system import shown_agent
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import HALT, answer_with, question_of
 from holdfast.model.waits import Item as Kind

@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.engine.commands import Command, command_stream
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.telling import moment, record_note
+from holdfast.interfaces.moments import moment
+from holdfast.interfaces.telling import record_note
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK

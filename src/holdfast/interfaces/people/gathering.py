@@ -15,9 +15,9 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.looks import Kind, Look, Passed, Said, Traits
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
-from holdfast.model.planted import Ended, is_planted, shown_agent
+from holdfast.model.planted import Ended
 from holdfast.model.shadow import SAID, SHADOW, Judged, Left
-from holdfast.model.system import is_system
+from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.transactions import WHOLE_RUN
 
 Word: TypeAlias = (

@@ -1,27 +1,28 @@
-"""The inbox: everything that waits for a person, read from the listing alone."""
+"""The inbox: everything that waits for a person, read from the listing alone.
+
+What waits is put in order before it is put into words, as there may be ten thousand of it and fifty on a page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
-from holdfast.interfaces.people.handing import NOBODY, Handed, all_handed, item_stream
+from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
 from holdfast.journal.port import Entry, RunRow, Which
-from holdfast.model.planted import is_planted, shown_agent
 from holdfast.model.shadow import Left, shadow_item
-from holdfast.model.system import is_system
+from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.waits import HALT, PEOPLE, answer_with
 from holdfast.model.waits import Item as Kind
 
+Place: TypeAlias = tuple[int, int, bool, int, int, str]
 WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
 """The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
-KEPT: Final = 20_000
-"""Lines of the listing whose items are kept: most of them are the same when a server is asked again."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -48,17 +49,52 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     tool: str = ""
 
 
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """An item that is not in words yet: what it is sorted and counted by, and the `wait` that says the rest."""
+
+    kind: Kind
+    item: str
+    run: str
+    agent: str
+    wait: Waiting
+    since_ms: int
+    queue: str
+    to: str = ""
+    rests_ms: int = 0
+    escalated: int = 0
+
+    @property
+    def asks(self) -> str:
+        """What a person is asked."""
+        return self.wait.asks if self.kind == "shadow" else asked_by(self.run, self.wait)
+
+    @property
+    def due_ms(self) -> int | None:
+        """The wall clock at which it ends by itself."""
+        return self.wait.due
+
+    @property
+    def asked_ms(self) -> int:
+        """When it was asked, by the records."""
+        return self.wait.at
+
+    @property
+    def tool(self) -> str:
+        """What would be called, or was."""
+        return self.wait.tool
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """Which items somebody wants to see: all, or only those `mine` and those in that `queue`."""
 
     mine: str = ""
     queue: str = ""
 
-    def shows(self, item: Item) -> bool:
+    def shows(self, one: Placed) -> bool:
         """Whether this one is wanted."""
         if not (self.mine or self.queue):
             return True
-        return bool((self.mine and item.to == self.mine) or (self.queue and item.queue == self.queue))
+        return bool((self.mine and one.to == self.mine) or (self.queue and one.queue == self.queue))
 
 
 EVERYTHING = Wanted()
@@ -70,50 +106,60 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
     What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
     questions to a person: `holdfast webhooks` shows them.
     """
-    handed = await all_handed(looking.journal)
-    found = [
-        _given(item, step, handed, now_ms) if handed else item
-        for status in WAITING
-        async for row in looking.every_run(status=status)
-        for item, step in _lines(row)
-    ]
-    found.extend(_shadow(entry, handed, now_ms) for entry in await open_shadows(looking.journal))
-    return sorted(filter(wanted.shows, found), key=_place)
+    return [worded(one) for one in await placed(looking, wanted, now_ms=now_ms)]
 
 
-def _shadow(entry: Entry, all_of: Mapping[str, Handed], now_ms: int) -> Item:
+async def placed(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Placed]:
+    """The same in the same order, not in words yet: `worded` says each that is shown."""
+    found = [one for status in WAITING async for rows in looking.pages(status) for one in _asked(rows)]
+    found += [_shadow(entry) for entry in await open_shadows(looking.journal)]
+    if handed := await all_handed(looking.journal):
+        found = [_given(one, handed, now_ms) for one in found]
+    return sorted(filter(wanted.shows, found), key=place_of)
+
+
+def place_of(one: Placed) -> Place:
+    """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
+    due = one.wait.due
+    return one.rests_ms, -one.escalated, due is None, due or 0, one.since_ms, one.item
+
+
+def worded(one: Placed) -> Item:
+    """What is asked, and the commands that answer it."""
+    if one.kind == "shadow":
+        answers: tuple[str, ...] = f"holdfast why {one.run}/{one.wait.step}", answer_afterwards(one.item)
+    else:
+        answers = answers_to(one.run, one.wait)
+    return Item(
+        one.kind, one.item, one.run, one.agent, one.asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
+        one.rests_ms, one.escalated, one.asked_ms, one.tool,
+    )  # fmt: skip
+
+
+def _asked(rows: Iterable[RunRow]) -> Iterator[Placed]:
+    """What these lines of the listing ask people, before anybody gave it to somebody."""
+    for row in rows:
+        if is_system(row.agent) and not is_planted(row.agent):
+            continue
+        for wait in waits_of(row):
+            if kind := PEOPLE.get(wait.kind):
+                name = f"{row.run}/{wait.step}".rstrip("/")
+                yield Placed(kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue)
+
+
+def _shadow(entry: Entry) -> Placed:
     """What left without a person, and was drawn for a look afterwards."""
     left = msgspec.json.decode(entry.body, type=Left)
-    name, handed = shadow_item(left.run, left.step), all_of.get(item_stream(left.run, left.step), NOBODY)
-    return Item(
-        "shadow", name, left.run, left.traits.agent, left.asks, None, entry.at_ms,
-        (f"holdfast why {left.run}/{left.step}", answer_afterwards(name)),
-        handed.to, handed.queue, handed.until_ms if handed.until_ms > now_ms else 0, handed.escalated, entry.at_ms,
-    )  # fmt: skip
+    wait = Waiting("shadow", left.step, left.asks, at=entry.at_ms)
+    return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
 
 
-@lru_cache(maxsize=KEPT)
-def _lines(row: RunRow) -> tuple[tuple[Item, str], ...]:
-    """What a line of the listing asks people, each with its step, before anybody gave it to somebody."""
-    if is_system(row.agent) and not is_planted(row.agent):
-        return ()
-    return tuple((_item(row, wait), wait.step) for wait in waits_of(row) if wait.kind in PEOPLE)
-
-
-def _item(row: RunRow, wait: Waiting) -> Item:
-    name = f"{row.run}/{wait.step}".rstrip("/")
-    return Item(
-        PEOPLE[wait.kind], name, row.run, shown_agent(row.agent), asked_by(row.run, wait), wait.due,
-        wait.at or row.updated_ms, answers_to(row.run, wait), queue=wait.queue, asked_ms=wait.at, tool=wait.tool,
-    )  # fmt: skip
-
-
-def _given(item: Item, step: str, all_of: Mapping[str, Handed], now_ms: int) -> Item:
-    handed = all_of.get(item_stream(item.run, step))
+def _given(one: Placed, all_of: Mapping[str, Handed], now_ms: int) -> Placed:
+    handed = all_of.get(item_stream(one.run, one.wait.step))
     if handed is None:
-        return item
-    return msgspec.structs.replace(
-        item, to=handed.to, queue=handed.queue_now(item.queue, item.asked_ms), escalated=handed.escalated,
+        return one
+    return replace(
+        one, to=handed.to, queue=handed.queue_now(one.queue, one.asked_ms), escalated=handed.escalated,
         rests_ms=handed.until_ms if handed.until_ms > now_ms else 0,
     )  # fmt: skip
 
@@ -121,11 +167,9 @@ def _given(item: Item, step: str, all_of: Mapping[str, Handed], now_ms: int) -> 
 def asked_by(run: str, wait: Waiting) -> str:
     """What a person is asked, without the name and the commands that stand beside it in the inbox."""
     asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
+    if "; holdfast " not in asks:
+        return asks
     return asks.replace(f"; {answer_with(run, wait.kind, wait.step)})", ")")
-
-
-def _place(one: Item) -> tuple[int, int, bool, int, int, str]:
-    return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
 
 
 def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow
 from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
-from holdfast.model.planted import PLANTED, Case, ending, is_planted
-from holdfast.model.system import is_system
+from holdfast.model.planted import Case, ending
+from holdfast.model.system import PLANTED, is_planted, is_system
 
 RATE: Final = 0.04
 """Planted cases for each question to people."""

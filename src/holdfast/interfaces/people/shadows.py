@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.applying import Sink
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
+
+if TYPE_CHECKING:
+    from holdfast.interfaces.applying import Sink
 
 
 async def open_shadows(journal: Journal) -> list[Entry]:

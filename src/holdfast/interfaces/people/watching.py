@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.gathering import Gathered, gather
-from holdfast.interfaces.people.items import Item, items
+from holdfast.interfaces.people.items import Placed, placed
 from holdfast.model.figures import Figures, figures
 from holdfast.model.health import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
 from holdfast.model.looks import Look
@@ -66,7 +66,7 @@ def _since(now_ms: int, days: float) -> int:
 
 
 async def _watched(looking: Looking, looks: Sequence[Look], now_ms: int, days: float, limits: Limits) -> Watch:
-    found = {one.item: one for one in await items(looking, now_ms=now_ms)}
+    found = {one.item: one for one in await placed(looking, now_ms=now_ms)}
     waiting = [_asked(one) for one in found.values() if not one.rests_ms]
     now = health(waiting, looks, now_ms, days)
     urgent = [await _with_blocked(looking, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
@@ -78,17 +78,17 @@ async def _watched(looking: Looking, looks: Sequence[Look], now_ms: int, days: f
     )
 
 
-def _asked(item: Item) -> Asked:
+def _asked(item: Placed) -> Asked:
     return Asked(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
 
 
-async def _with_blocked(looking: Looking, item: Item, one: Asked) -> Asked:
+async def _with_blocked(looking: Looking, item: Placed, one: Asked) -> Asked:
     """The same with what is open in its run besides: it all waits behind this."""
     history = await looking.history(item.run)
     return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
 
 
-def _turn(item: Item, one: Asked, suggestion: str, now_ms: int) -> Turn:
+def _turn(item: Placed, one: Asked, suggestion: str, now_ms: int) -> Turn:
     return Turn(
         item.item, item.asks, now_ms - one.asked_ms, one.due_ms, one.blocked, one.to or suggestion, bool(one.to)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.items import placed
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import waiting_of
 from holdfast.model.notices import Missed, Sent, Told, Waiting, Word, missed_stream, planned, stream_of
@@ -24,7 +24,7 @@ class Due(msgspec.Struct, frozen=True):
 
 async def due_now(looking: Looking, channels: Iterable[Channel], now_ms: int) -> list[Due]:
     """The same for each of these channels, in their order. Nothing is written."""
-    waiting = [waiting_of(one, one.tool) for one in await items(looking, now_ms=now_ms) if one.asked_ms]
+    waiting = [waiting_of(one, one.tool) for one in await placed(looking, now_ms=now_ms) if one.asked_ms]
     return [await _of(looking, channel, waiting, now_ms) for channel in channels]
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.outbox import begin_asleep
-from holdfast.interfaces.people.items import Item, items
+from holdfast.interfaces.people.items import Placed, placed
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Message, Sender
@@ -58,7 +58,7 @@ class Planner:
     async def waiting(self) -> list[Waiting]:
         """What people are asked now, as far as channels want to know it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
-        found = await items(self._service.looking, now_ms=self._service.engine.seams.clock.wall_ms())
+        found = await placed(self._service.looking, now_ms=self._service.engine.seams.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
 
     async def _plan(self, channel: Channel, waiting: list[Waiting]) -> None:
@@ -94,7 +94,7 @@ class Planner:
             await begin_asleep(engine, run_of(message.channel, message.number), stored, AGENT)
             await self._cursor.passed(entry.id)
 
-    async def _tool(self, one: Item) -> str:
+    async def _tool(self, one: Placed) -> str:
         """The tool that is asked about; read once for each asking."""
         name = f"{one.item}@{one.asked_ms}"
         if name not in self._tools:
@@ -104,6 +104,6 @@ class Planner:
         return self._tools[name]
 
 
-def waiting_of(one: Item, tool: str) -> Waiting:
+def waiting_of(one: Placed, tool: str) -> Waiting:
     """An item of the inbox, as notices are planned."""
     return Waiting(one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated)

@@ -11,12 +11,11 @@ from msgspec import Meta
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.items import Item, items
+from holdfast.interfaces.people.items import Item, Place, Placed, place_of, placed, worded
 from holdfast.model.waits import Item as Kind
 
 PAGE: Final = 50
 LARGEST: Final = 500
-Place = tuple[int, int, bool, int, int, str]
 
 
 class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,15 +32,15 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=LARGEST)] = PAGE
 
-    def wants(self, item: Item) -> bool:
+    def wants(self, one: Placed) -> bool:
         """Whether this item is one of them."""
         text = self.text.casefold()
         return (
-            self.kind in (None, item.kind)
-            and self.queue in ("", item.queue)
-            and self.agent in ("", item.agent)
-            and self.mine in ("", item.to)
-            and (not text or text in item.item.casefold() or text in item.asks.casefold())
+            self.kind in (None, one.kind)
+            and self.queue in ("", one.queue)
+            and self.agent in ("", one.agent)
+            and self.mine in ("", one.to)
+            and (not text or text in one.item.casefold() or text in one.asks.casefold())
         )
 
 
@@ -61,24 +60,19 @@ class Listed(msgspec.Struct, frozen=True):
     agents: dict[str, int]
 
 
-async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callable[[Item], bool]) -> Listed:
+async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callable[[Placed], bool]) -> Listed:
     """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
-    found = [one for one in await items(looking, now_ms=now_ms) if may_see(one)]
+    found = [one for one in await placed(looking, now_ms=now_ms) if may_see(one)]
     start = _read(asking.after) if asking.after else None
     wanted = [one for one in found if asking.wants(one)]
     before = 0 if start is None else sum(place_of(one) <= start for one in wanted)
     page = wanted[before : before + asking.limit]
     more = before + len(page) < len(wanted)
     return Listed(
-        page, len(wanted), before, _written(place_of(page[-1])) if more else "",
+        [worded(one) for one in page], len(wanted), before, _written(place_of(page[-1])) if more else "",
         _counted([one.kind for one in found]), _counted([one.queue for one in found if one.queue]),
         _counted([one.agent for one in found]),
     )  # fmt: skip
-
-
-def place_of(one: Item) -> Place:
-    """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
-    return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
 
 
 def _counted(names: list[str]) -> dict[str, int]:

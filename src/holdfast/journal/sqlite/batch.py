@@ -8,9 +8,9 @@ entries, large bodies, claims) runs in an explicit transaction.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +19,9 @@ from holdfast.journal.port import Row, RunChange, Write
 from holdfast.journal.rules import check_size
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
+
+if TYPE_CHECKING:
+    import asyncio
 
 LARGEST_INLINE = 8 << 10
 """Bytes of a body that stands in its row; a larger one lies beside it, once for equal ones."""

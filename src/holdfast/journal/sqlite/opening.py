@@ -6,7 +6,6 @@ The caller holds the file lock, so nobody else creates, recovers or switches at 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,7 @@ class Parts:
     commits: Way = "auto"
     connect: Connect = StandardDatabase
     here: Here = field(default_factory=this_host)
-    entropy: Callable[[int], str] = secrets.token_hex
+    entropy: Callable[[int], str] = lambda size: os.urandom(size).hex()
     migrations: Sequence[Migration] = field(default_factory=schema.shipped)
     behind: MakeBehind | None = None
 

@@ -1,8 +1,10 @@
-"""Looking at a journal file that cannot be written: on a read-only mount, in a read-only directory, or read-only.
+"""Looking at a journal, without an event loop and without a thread: nothing here waits for a commit.
 
-Nothing is changed, created or locked for others. SQLite reads a file in WAL mode together with its log where it
-finds (or may make) the log's index. Where it does not, the file is read alone: it is whole as of its last
-checkpoint, and what was written after that is not seen. The identity's notices say which of the two it was.
+A file that can be written is opened as by everybody, which brings it up to date and heals what a crash left. One that
+cannot (on a read-only mount, in a read-only directory, or read-only) is taken as it is: nothing is changed, created or
+locked for others. SQLite reads a file in WAL mode together with its log where it finds (or may make) the log's index.
+Where it does not, the file is read alone: it is whole as of its last checkpoint, and what was written after that is not
+seen. The identity's notices say which of the two it was.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from holdfast.journal.sqlite import anchor, hints, ledger, opening, runs, schema
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase
 from holdfast.journal.sqlite.failures import explain
 from holdfast.journal.sqlite.runs import Query, Roll
+from holdfast.journal.sqlite.store import Store
 
 T = TypeVar("T")
 _COMPANIONS: Final = ("", "-lock", "-wal", "-shm", ".anchor")
@@ -91,30 +94,49 @@ def _is_begun(log: Path) -> bool:
 
 
 class ReadingJournal:
-    """A journal that is only looked at. Whatever would write raises `JournalUnavailable`."""
+    """A journal that is only looked at. Whatever would write raises `JournalUnavailable`.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, untouched: bool = False) -> None:
         self.path = Path(path).absolute()
+        self.untouched = untouched
         self._settings = opening.Settings(self.path, anchor.beside(self.path))
         self._here = self._settings.parts.here
         self._roll = Roll(self._here, lambda: self._identity.incarnation)
+        self._store = Store(self._settings)
         self._identity = Identity("", b"", "")
-        self._view: View | None = None
+        self._database: Database | None = None
 
     async def open(self) -> Identity:
         """Open it as far as it can be read. Raises `JournalError`."""
-        opening.check_place(self._settings)
-        try:
-            self._view = view = view_of(self.path)
-            self._identity = self._identify(view)
-        except DatabaseFailure as failure:
-            raise explain(failure, self.path) from failure
+        if not self.untouched:
+            try:
+                self._identity = self._store.open()
+                self._database = self._store.reader
+            except JournalUnavailable:
+                if not is_unwritable(self.path):
+                    raise
+                self.untouched = True
+        if self.untouched:
+            self._identity = self._take_as_it_is()
         return self._identity
 
     async def close(self) -> None:
-        view, self._view = self._view, None
-        if view is not None:
-            view.database.close()
+        database, self._database = self._database, None
+        if database is not None and self.untouched:
+            database.close()
+        self._store.close()
+
+    def _take_as_it_is(self) -> Identity:
+        opening.check_place(self._settings)
+        try:
+            view = view_of(self.path)
+            self._database = view.database
+            return self._identify(view)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
 
     def _identify(self, view: View) -> Identity:
         schema.check_is_journal(view.database, self.path)
@@ -163,10 +185,10 @@ class ReadingJournal:
         return self._read(lambda database: hints.get(database, name))
 
     def _read(self, query: Callable[[Database], T]) -> T:
-        if self._view is None:
+        if self._database is None:
             raise JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")
         try:
-            return query(self._view.database)
+            return query(self._database)
         except DatabaseFailure as failure:
             raise explain(failure, self.path) from failure
 

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
+from pkgutil import get_data
 
 from holdfast.errors import JournalError
 from holdfast.journal.sqlite.driver import Database
@@ -40,8 +40,9 @@ class Migration:
 
 def shipped() -> tuple[Migration, ...]:
     """The migrations of this release, oldest first."""
-    sql = files("holdfast.journal").joinpath("sql", "sqlite.sql").read_text(encoding="utf-8")
-    return (Migration(1, "sqlite.sql", sql),)
+    sql = get_data("holdfast.journal", "sql/sqlite.sql")  # importlib.resources takes longer to import than all of this
+    assert sql is not None
+    return (Migration(1, "sqlite.sql", sql.decode()),)
 
 
 def is_blank(database: Database) -> bool:

@@ -1,0 +1,114 @@
+"""The inbox is put in order before it is put into words: what is shown is what the whole list would begin with."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.interfaces import looking as looking_module
+from holdfast.interfaces.looking import Looking, Waiting
+from holdfast.interfaces.people.handing import Handing, hand
+from holdfast.interfaces.people.items import Item, Wanted, items, placed, worded
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import Claimed, Post, RunChange, RunStatus, Write
+from holdfast.model.looks import Traits
+from holdfast.model.shadow import Left, shadow_item, shadow_stream
+from holdfast.model.system import PLANTED, PREFIX
+from holdfast.model.waits import PEOPLE
+
+NOW_MS = 1000
+WAIT = st.builds(
+    Waiting,
+    st.sampled_from([*PEOPLE, "timer", "answer", "message"]),
+    st.sampled_from(["pay#1", "pay#2", "trip/", "trip/book#1"]),
+    st.sampled_from(["may it be sent?", "asks: how much?", "run r1 asks: so?"]),
+    st.none() | st.integers(0, 5),
+    st.integers(0, 3),
+    st.sampled_from(["", "money", "travel"]),
+    st.sampled_from(["", "pay"]),
+)
+AGENTS = st.sampled_from(["desk", f"{PLANTED}desk", f"{PREFIX}webhooks"])
+STATES = st.sampled_from(["suspended", "stopped"])
+RUNS = st.lists(st.tuples(AGENTS, STATES, st.lists(WAIT, max_size=3, unique_by=lambda wait: wait.step)), max_size=7)
+HANDINGS = st.lists(
+    st.tuples(
+        st.integers(0, 6),
+        st.sampled_from(["pay#1", "pay#2"]),
+        st.sampled_from([
+            Handing("delegate", "ann", to="bea"),
+            Handing("delegate", "ann", queue="travel"),
+            Handing("snooze", "ann", until_ms=NOW_MS + 5),
+            Handing("snooze", "ann", until_ms=NOW_MS - 5),
+            Handing("escalate", "ann"),
+        ]),
+    ),
+    max_size=6,
+)  # fmt: skip
+Runs = Sequence[tuple[str, RunStatus, list[Waiting]]]
+
+
+async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shadows: int) -> Looking:
+    journal = MemoryJournal(lambda: NOW_MS)
+    identity = await journal.open()
+    for number, (agent, status, waits) in enumerate(runs):
+        claimed = await journal.claim(f"r{number}", "w", agent)
+        assert isinstance(claimed, Claimed)
+        change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
+        await journal.append(Write(claimed.lease, change=change))
+    for number, step, one in handings:
+        await hand(journal, f"r{number}", step, one)
+    for number in range(shadows):
+        left = Left(f"s{number}", "pay#1", "was it right?", Traits("pay", agent="desk"))
+        await journal.post(Post(shadow_stream(left.run, left.step), "", msgspec.json.encode(left)))
+    return Looking(journal, identity)
+
+
+def place(one: Item) -> tuple[object, ...]:
+    """The order, read off what is shown."""
+    return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
+
+
+def names(runs: Runs, shadows: int) -> list[str]:
+    """Everything that people are asked: the notices of the system itself are no question to them."""
+    asked = [
+        f"r{number}/{wait.step}".rstrip("/")
+        for number, (agent, _, waits) in enumerate(runs)
+        for wait in waits
+        if wait.kind in PEOPLE and agent != f"{PREFIX}webhooks"
+    ]
+    return sorted([*asked, *(shadow_item(f"s{number}", "pay#1") for number in range(shadows))])
+
+
+@settings(max_examples=150, deadline=None)
+@given(RUNS, HANDINGS, st.integers(0, 2), st.sampled_from([Wanted(), Wanted("bea"), Wanted("bea", "travel")]))
+def test_what_is_shown_is_what_the_whole_list_begins_with(
+    runs: Runs, handings: list[tuple[int, str, Handing]], shadows: int, wanted: Wanted
+):
+    async def main() -> None:
+        looking = await filled(runs, handings, shadows)
+        whole = await items(looking, now_ms=NOW_MS)
+        assert sorted(one.item for one in whole) == names(runs, shadows)
+        assert whole == sorted(whole, key=place)
+        mine = [one for one in whole if _is_wanted(one, wanted)]
+        cut = await placed(looking, wanted, now_ms=NOW_MS)
+        assert len(cut) == len(mine), "the count is that of all"
+        for limit in range(len(mine) + 1):
+            assert [worded(one) for one in cut[:limit]] == mine[:limit]
+
+    asyncio.run(main())
+
+
+def _is_wanted(one: Item, wanted: Wanted) -> bool:
+    return wanted == Wanted() or one.to == wanted.mine or bool(wanted.queue and one.queue == wanted.queue)
+
+
+def test_a_listing_is_read_to_its_end_whatever_fits_a_page(monkeypatch):
+    async def read(count: int) -> list[str]:
+        looking = await filled([("desk", "suspended", [])] * count, [], 0)
+        return [row.run async for row in looking.every_run(status="suspended")]
+
+    monkeypatch.setattr(looking_module, "WHOLE", 3)
+    for count in range(8):
+        assert asyncio.run(read(count)) == [f"r{number}" for number in range(count)]
