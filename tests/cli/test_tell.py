@@ -78,3 +78,53 @@ def test_a_message_that_nobody_heard_is_shown(holdfast: Lab):
     shown = holdfast("show", "trip-ann").words
     assert "heard ann: hello" in shown
     assert "stopped error: Interrupted: ann told run trip-ann: hello" in shown
+
+
+HEART = '''
+import asyncio
+import sys
+from pathlib import Path
+from holdfast import Run, agent, tool
+from holdfast.errors import Interrupted
+
+
+@tool
+async def beat() -> None:
+    """Say so to the world."""
+    with Path("world.txt").open("a") as world:
+        world.write("beat\\n")
+    print("beat", file=sys.stderr, flush=True)
+
+
+@agent(run_id="heart-{name}", tools=[beat])
+async def heart(run: Run, name: str) -> str:
+    """Beat until somebody says stop."""
+    while True:
+        try:
+            await beat()
+        except Interrupted as told:
+            return f"{told.by} said {told.said}"
+        await asyncio.sleep(0.01)
+'''
+
+
+def _beats(holdfast: Lab) -> int:
+    """How many beats were sent; the one that hears the message is not."""
+    entries = holdfast("show", "heart-ann", "--json").json["entries"]
+    return sum(one.get("step", "").startswith("beat#") and one["status"] != "cancelled" for one in entries)
+
+
+def test_when_the_command_returns_a_run_in_another_process_begins_nothing_more(holdfast: Lab):
+    holdfast.write("heart.py", HEART)
+    running = holdfast.start("run", "heart.py:heart", '"ann"')
+    assert running.stderr is not None
+    assert running.stderr.readline() == "beat\n"
+    said = holdfast("tell", "heart-ann", "enough", "--stop", "--by", "bea")
+    begun = _beats(holdfast)
+    assert said.lines == [
+        "heart-ann is told.",
+        "Its process has taken it: nothing new begins before its code has heard it.",
+    ]
+    out, err = running.communicate(timeout=30)
+    assert (out, running.returncode) == ('"bea said enough"\n', 0), err
+    assert begun == _beats(holdfast) == len(holdfast.world)

@@ -26,7 +26,7 @@ from holdfast.model.transactions import WHOLE_RUN
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of an order: applied at once, or left for the process that drives the run.
+    """What became of an order: applied at once, or left for the process that drives the run (`elsewhere`).
 
     `lacks` is the tool whose code has to check the order first, where it is not here.
     """
@@ -35,6 +35,7 @@ class Applied(msgspec.Struct, frozen=True):
     at_once: bool
     note: str = ""
     lacks: str = ""
+    elsewhere: bool = False
 
 
 class Sink(Protocol):
@@ -113,7 +114,8 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
                 note = await note_on(engine, run)
             return Applied(run, at_once=not lacking, note=note, lacks=lacking)
         if found is None or await knock(engine.journal, run, found.row.token):
-            return Applied(run, at_once=ours, note="" if ours else "the process that drives the run applies it")
+            note = "" if ours else "the process that drives the run applies it"
+            return Applied(run, at_once=ours, note=note, elsewhere=not ours)
 
 
 async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> str:

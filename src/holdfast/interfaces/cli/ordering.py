@@ -11,6 +11,8 @@ from holdfast.interfaces.cli.apps import tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
+from holdfast.interfaces.cli.words import sentence
+from holdfast.interfaces.heeding import until_taken
 from holdfast.interfaces.people.answers import (
     Abandon,
     Answer,
@@ -64,7 +66,7 @@ async def resolve(
     run, _ = split_operation_id(operation)
     tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await answer(service, operation, given, by=by)
+        applied = await until_taken(service.engine, await answer(service, operation, given, by=by))
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast resume {run}", operation=operation, phase=state.phase)
@@ -73,7 +75,7 @@ async def resolve(
 def _recorded(applied: Applied) -> str:
     if applied.lacks:
         return f"Recorded. It is checked and applied where the code of {applied.lacks} is."
-    return "Recorded. The process that drives the run applies it within a moment."
+    return "Recorded."
 
 
 def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer:
@@ -132,7 +134,7 @@ async def cancel(call: Call, run: str, why: str, by: str) -> None:
     """Call RUN off: nothing more is sent; what may have landed is still found out."""
     async with call.serving() as service:
         await _still_under_way(service, run, "call off")
-        applied = await service.cancel(run, by=by, why=why)
+        applied = await until_taken(service.engine, await service.cancel(run, by=by, why=why))
     _tell(
         call.screen,
         applied,
@@ -150,7 +152,11 @@ async def cancel(call: Call, run: str, why: str, by: str) -> None:
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
 async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str) -> None:
-    """Let RUN rest before its next step; or let no run send through a tool."""
+    """Let RUN rest before its next step; or let no run send through a tool.
+
+    Processes at work hear of a paused tool when they look next: every 250 ms,
+    unless set otherwise.
+    """
     name = _one_of(run, tool)
     async with call.serving() as service:
         if tool is not None:
@@ -160,7 +166,7 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
                 call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
         else:
             await _still_under_way(service, name, "pause")
-            applied = await service.pause(name, by=by, why=why)
+            applied = await until_taken(service.engine, await service.pause(name, by=by, why=why))
             note = f"{name} rests." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
 
@@ -177,7 +183,7 @@ async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> Non
             await service.unpause_tool(tool, by=by)
             applied = Applied(tool, at_once=True)
         else:
-            applied = await service.unpause(name, by=by)
+            applied = await until_taken(service.engine, await service.unpause(name, by=by))
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
     _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
 
@@ -202,5 +208,7 @@ def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: o
         screen.document({**name, **rest, "applied": applied.at_once, "note": note, "next_step": next_step})
         return
     screen.line(note)
-    if applied.at_once or applied.lacks:
+    if applied.elsewhere:
+        screen.line(sentence(applied.note))
+    else:
         screen.line(("Next: ", "dim"), next_step)

@@ -7,7 +7,8 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
-from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.cli.words import safe, sentence
+from holdfast.interfaces.heeding import until_taken
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -47,10 +48,15 @@ async def tell(call: Call, run: str, text: str, facts: tuple[str, ...], stop: bo
     """
     known = dict(map(_fact, facts))
     async with call.serving() as service:
-        applied = await service.tell(run, text, facts=known, stop=stop, **said)
+        applied = await until_taken(service.engine, await service.tell(run, text, facts=known, stop=stop, **said))
     done = Given(run, text, known, stop, said["by"], applied.at_once, f"holdfast resume {run}")
     if call.screen.as_json:
         call.screen.document(done)
+        return
+    if applied.elsewhere:
+        what = f"{applied.note}: nothing new begins before its code has heard it" if applied.at_once else applied.note
+        call.screen.line(f"{safe(run)} is told.")
+        call.screen.line(sentence(what))
         return
     call.screen.line(f"{safe(run)} is told. Its code hears it before its next write.")
     if applied.at_once:

@@ -49,6 +49,11 @@ def ago(ms: int, now_ms: int) -> str:
     return f"{duration(gap)} ago" if gap > 0 else f"in {duration(-gap)}"
 
 
+def sentence(text: str) -> str:
+    """A remark on a line of its own."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """`3 runs`, `1 run`."""
     return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,39 @@
+"""Waiting until the process that drives a run has taken an order: only from then on it holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.engine.commands import command_stream
+from holdfast.engine.engine import Engine
+from holdfast.engine.loading import load
+from holdfast.interfaces.applying import Applied
+from holdfast.journal.codec import decode
+
+LOOKS: Final = 40
+BETWEEN_S: Final = 0.05
+TAKEN: Final = "its process has taken it"
+NOT_TAKEN: Final = "its process has not taken it yet: until it does, a write may begin"
+
+
+async def until_taken(engine: Engine, applied: Applied) -> Applied:
+    """What became of an order that was left for another process, once that has it on record: for up to two seconds.
+
+    A process at work looks for orders every `poll_ms`. One that is stopped, or busy for long, takes it when it can.
+    """
+    if not applied.elsewhere:
+        return applied
+    journal = engine.journal
+    orders = await journal.entries(command_stream(applied.run))
+    history = await load(engine, applied.run)
+    for _ in range(LOOKS):
+        if orders and history.entry_seen >= orders[-1].id:
+            return replace(applied, at_once=True, note=TAKEN)
+        if history.completed is not None:
+            return replace(applied, note="the run ended before it was taken")
+        await engine.seams.clock.sleep(BETWEEN_S)
+        for row in await journal.read(applied.run, history.records):
+            history.add(decode(row.body))
+    return replace(applied, note=NOT_TAKEN)
