@@ -1,5 +1,7 @@
 """`tools`: contracts in words, the most dangerous tool first."""
 
+import pytest
+
 from tests.cli.lab import DESK, Lab
 
 
@@ -44,14 +46,14 @@ def test_tools_of_nobody(holdfast: Lab):
     assert "holdfast tools desk.py:refund_desk" in said.err
 
 
-def test_it_is_said_when_a_repeat_is_one_in_the_same_words_only(holdfast: Lab):
-    def promises(once: str) -> list[str]:
-        guarded = f"from holdfast import Once\n{DESK}".replace("@tool\n", f"@tool(once={once})\n", 1)
-        holdfast.write("desk.py", guarded)
-        found = holdfast("tools", "desk.py:desk", "--json").json["tools"]
-        return next(one["promises"] for one in found if one["tool"] == "restock")
-
-    assert "a model that asks for exactly the same call again meets: replay" in promises('Once("sku")')
-    assert "a model that asks for the same sku again meets: block" in promises(
-        'Once("sku", reworded=True, then="block")'
-    )
+@pytest.mark.parametrize(
+    ("once", "promise"),
+    [
+        ('Once("sku")', "a model that asks for exactly the same call again meets: replay"),
+        ('Once("sku", reworded=True, then="block")', "a model that asks for the same sku again meets: block"),
+    ],
+)
+def test_it_is_said_when_a_repeat_is_one_in_the_same_words_only(holdfast: Lab, once: str, promise: str):
+    holdfast.write("desk.py", f"from holdfast import Once\n{DESK}".replace("@tool\n", f"@tool(once={once})\n", 1))
+    found = holdfast("tools", "desk.py:desk", "--json").json["tools"]
+    assert promise in next(one["promises"] for one in found if one["tool"] == "restock")
