@@ -31,9 +31,11 @@ def asked(holdfast: Lab) -> Lab:
 
 
 def test_an_approval_is_listed_given_and_used(asked: Lab):
-    assert asked("inbox").lines == [
-        "approval refund-9/refund#1",
+    first, *rest = asked("inbox").lines
+    assert first.startswith("approval refund-9/refund#1  until 20")
+    assert rest == [
         '  may refund {"cents":9000,"customer":"9"} be sent? the contract asks for a person: cents > 5000',
+        "  then it is refused, and nothing is sent",
         "  holdfast why refund-9/refund#1",
         "  holdfast answer refund-9/refund#1 yes | no --by NAME",
         "1 approval",

@@ -16,7 +16,7 @@ from holdfast.policies import milliseconds
 
 
 class Limit(NamedTuple):
-    """How long an answer is waited for, and what then stands in for it."""
+    """How long an answer is waited for (not said: as a setting says), and what then stands in for it."""
 
     timeout: timedelta | None = None
     default: Scalar | None = None
@@ -27,7 +27,7 @@ async def ask(
 ) -> Scalar:
     """The answer, or the default at the deadline. Raises `TimeoutError` where there is no default."""
     timeout, default = limit
-    if default is not None and timeout is None:
+    if default is not None and timeout is None and not scope.instance.engine.settings.answer_within_ms:
         raise UsageError(
             f"the question {question.text!r} has a default that nothing leads to", next_step="give it a timeout too"
         )
@@ -35,7 +35,9 @@ async def ask(
     ms = None if timeout is None else milliseconds(timeout)
     answer = await questions.ask(scope, question, Wanted(ms, kept), step, handoff)
     if answer.value is None:
-        raise TimeoutError(f"nobody answered {question.text!r} within {timeout}")
+        raise TimeoutError(
+            f"nobody answered {question.text!r} " + ("in time" if timeout is None else f"within {timeout}")
+        )
     return question.checked(answer.value)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
@@ -46,7 +46,6 @@ T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 A = TypeVar("A", bound=Scalar)
-WEEK: Final = timedelta(days=7)
 
 
 class Run:
@@ -186,7 +185,8 @@ class Run:
         """Ask a person, and wait without holding a process: `holdfast answer RUN/STEP VALUE --by NAME`.
 
         The answer is one of `choices`, or any value of `returns` (str, int, float or bool); the first is final. At
-        the end of `timeout` the default stands in for it. Raises `TimeoutError` where there is no default.
+        the end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default stands in for it.
+        Raises `TimeoutError` where there is no default.
         """
         return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
 
@@ -195,11 +195,11 @@ class Run:
     @overload
     def hand_off(
         self, to: str, *, why: str, state: Mapping[str, Any] | None = None, returns: type[A],
-        within: timedelta = WEEK, default: A | None = None,
+        within: timedelta | None = None, default: A | None = None,
     ) -> Coroutine[Any, Any, A]: ...  # fmt: skip
     @overload
     def hand_off(
-        self, to: str, *, why: str, state: Mapping[str, Any] | None = None, within: timedelta = WEEK,
+        self, to: str, *, why: str, state: Mapping[str, Any] | None = None, within: timedelta | None = None,
         default: str | None = None,
     ) -> Coroutine[Any, Any, str]: ...  # fmt: skip
     def hand_off(
@@ -209,7 +209,7 @@ class Run:
         why: str = "",
         state: Any = None,
         returns: type[Any] = str,
-        within: timedelta = WEEK,
+        within: timedelta | None = None,
         default: Any = None,
     ) -> Coroutine[Any, Any, Any]:
         """Hand this run over. It keeps its id, its operations, what it waits for, and its deadline.
@@ -217,7 +217,8 @@ class Run:
         To an agent: its code goes on with `state` as its input, and what it returns is returned. It has no tools but
         those that the run has, too. To `"person"`, or any other name as a queue: people see the run with what it
         knows and has done; what one of them answers comes back (a value of `returns`), or one takes the run over,
-        and it ends. At the end of `within` the default stands in; without one `TimeoutError` is raised.
+        and it ends. At the end of `within` (a week, unless `Settings.answer_within_ms` says otherwise) the default
+        stands in; without one `TimeoutError` is raised.
         """
         if isinstance(to, str):
             return to_people(self.scope(), to, question_of(why, (), returns), state, Limit(within, default))

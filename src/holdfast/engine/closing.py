@@ -133,13 +133,13 @@ async def _reopen(instance: Instance) -> None:
     for boundary in reopened(instance.history):
         if instance.sealed is not None:
             return
-        name, history = boundary.name, instance.history
+        name, history, stamp = boundary.name, instance.history, instance.stamp()
         history.recall(whole, partial(encloses, name))
         late = tuple(step for step in sorted(history.raised) if encloses(name, step))
         why = f"after it was called off, news came about {', '.join(late)}"
         parked = r.TransactionParked(
             transaction=name, why=why, stuck=late, undone=boundary.undone, still_standing=boundary.still_standing,
-            **instance.stamp(),
+            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
         )  # fmt: skip
         _note(instance, parked)
         start_closing(instance, name)
@@ -262,16 +262,19 @@ async def _reread(instance: Instance, step: str) -> Reading:
 async def _park(instance: Instance, boundary: Transaction, move: Stop, members: list[Member]) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
     if boundary.phase != "parked" or (boundary.why, boundary.stuck) != (move.why, move.stuck):
-        undone, still = standing(members)
+        (undone, still), stamp = standing(members), instance.stamp()
         parked = r.TransactionParked(
             transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,
-            **instance.stamp(),
+            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
         )  # fmt: skip
         await _record(instance, parked)
         return
     what = "partly committed" if not boundary.backward else "partly undone"
     asks = f"{instance.run}/{boundary.name} is {what}: {move.why}"
-    await _rest(instance, boundary, Pause("person", exit_of(boundary.name), None, asks, at=boundary.parked_at))
+    pause = Pause(
+        "person", exit_of(boundary.name), None, asks, at=boundary.parked_at, until=boundary.asks_until, then="hold"
+    )
+    await _rest(instance, boundary, pause)
 
 
 async def _end(instance: Instance, boundary: Transaction, move: Finish) -> None:

@@ -310,6 +310,8 @@ async def _record_outcome(
         at=now.wall,
         up=now.up,
     )
+    if move.status == "unknown":
+        record = msgspec.structs.replace(record, until=flight.instance.engine.settings.answer_by(now.wall))
     posts: tuple[Post, ...] = ()
     if operation.intent.meets_others:
         settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.instance import Stamp
+from holdfast.engine.settings import Settings
 from holdfast.journal.port import RunChange
 from holdfast.model import records as r
 from holdfast.model.handoff import HALTED, TAKE_OVER, why_ended
@@ -19,9 +20,17 @@ _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cance
 
 def stopped_change(stopped: r.RunStopped, due_ms: int | None) -> RunChange:
     """How the listing stands for a run that stopped like this. `due_ms`: when to look again at what is in doubt."""
-    asks = {"kind": HALT, "step": "", "asks": f"{stopped.reason}: {stopped.error}", "due": None, "at": stopped.at}
+    asks = {
+        "kind": HALT, "step": "", "asks": f"{stopped.reason}: {stopped.error}", "due": stopped.until or None,
+        "at": stopped.at, "then": "hold",
+    }  # fmt: skip
     waits = msgspec.json.encode([asks] if stopped.reason in HALTED else [])
     return RunChange("stopped", f"{stopped.reason}: {stopped.error}"[:500], due_ms, waits, release=True)
+
+
+def asks_until(reason: str, now_ms: int, settings: Settings) -> int:
+    """By when a person is to say how a run goes on that stops now; 0 where nobody is asked, or whenever they like."""
+    return settings.answer_by(now_ms) if reason in HALTED else 0
 
 
 def word_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) -> tuple[r.Record, ...]:

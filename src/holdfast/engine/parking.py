@@ -29,7 +29,8 @@ def what_is_asked(flight: Flight, move: m.Gate) -> str:
 async def ask(flight: Flight, move: m.Gate) -> None:
     """Ask people to approve it, on the terms of the tool's gate and of the policy."""
     operation, stamp = flight.operation, flight.instance.stamp()
-    on = terms(flight.contract().gate, operation.ruling, escalated=move.escalated)
+    otherwise_ms = flight.instance.engine.settings.answer_within_ms
+    on = terms(flight.contract().gate, operation.ruling, otherwise_ms, escalated=move.escalated)
     record = r.OperationParked(
         step=flight.step,
         why=what_is_asked(flight, move),
@@ -45,8 +46,10 @@ async def ask(flight: Flight, move: m.Gate) -> None:
 
 
 async def park(flight: Flight, why: str, rule: str) -> None:
-    """Leave it to a person, who looks at what is there."""
-    await _note(flight, r.OperationParked(step=flight.step, why=why, rule=rule, **flight.instance.stamp()))
+    """Leave it to a person, who looks at what is there. Silence says nothing: it is waited for beyond its time."""
+    stamp = flight.instance.stamp()
+    until = flight.instance.engine.settings.answer_by(stamp["at"])
+    await _note(flight, r.OperationParked(step=flight.step, why=why, rule=rule, until=until, on_expiry="hold", **stamp))
 
 
 async def _note(flight: Flight, record: r.OperationParked) -> None:

@@ -24,14 +24,14 @@ from holdfast.model import records as r
 from holdfast.model.handoff import TAKE_OVER, Handoff, why_ended
 from holdfast.model.ids import stream
 from holdfast.model.question import Answered, Question, Scalar
-from holdfast.model.waits import answer_with
+from holdfast.model.waits import answer_with, then_of
 
 ANSWER: Final = "answer"
 _FIRST: Final = "first"
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """How long an answer is waited for, and what stands in for one that does not come."""
+    """How long an answer is waited for, and what stands in for one that does not come. Without `ms` a setting says."""
 
     ms: int | None = None
     default: Scalar | None = None
@@ -84,7 +84,8 @@ def _put(instance: Instance, name: str, asked: r.QuestionAsked, wanted: Wanted) 
         instance.begun.discard(name)
         return
     stamp = instance.stamp()
-    instance.ride(replace(asked, until=0 if wanted.ms is None else stamp["at"] + wanted.ms, **stamp))
+    by = instance.engine.settings.answer_by(stamp["at"]) if wanted.ms is None else stamp["at"] + wanted.ms
+    instance.ride(replace(asked, until=by, **stamp))
 
 
 def _same(instance: Instance, name: str, question: Question) -> None:
@@ -145,6 +146,16 @@ async def _pause(scope: Scope, name: str) -> None:
     asks = f"run {instance.run} {verb}: {asked.question.text} ({asked.question.expected}; {command})"
     try:
         queue = "" if asked.handoff is None else asked.handoff.queue
-        await instance.wait_for(scope, future, Pause(kind, name, asked.until or None, asks, at=asked.at, queue=queue))
+        pause = Pause(
+            kind,
+            name,
+            asked.until or None,
+            asks,
+            at=asked.at,
+            queue=queue,
+            until=asked.until,
+            then=then_of(asked.default),
+        )
+        await instance.wait_for(scope, future, pause)
     finally:
         handle.cancel()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.model.waits import Then
+
 if TYPE_CHECKING:
     from holdfast.engine.instance import Instance
 
@@ -25,6 +27,8 @@ class Pause(msgspec.Struct, frozen=True):
     at: int = 0
     queue: str = ""  # where the question is put
     tool: str = ""  # of what a person is asked about
+    until: int = 0  # the wall clock by which an answer is wanted, whether or not the wait ends then; 0: there is none
+    then: Then = ""  # and what happens at that moment
 
 
 class Ending(msgspec.Struct, frozen=True):

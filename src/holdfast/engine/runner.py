@@ -24,7 +24,7 @@ from holdfast.engine.finishing import (
     unproven_claims,
     unwind,
 )
-from holdfast.engine.halting import stopped_change
+from holdfast.engine.halting import asks_until, stopped_change
 from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.loading import load
@@ -257,9 +257,10 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
     detail = storable(getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:])
     instance.seal(f"it stopped: {reason}")
+    stamp = instance.stamp()
     record = r.RunStopped(
         reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
-        **instance.stamp(),
+        until=asks_until(reason, stamp["at"], instance.engine.settings), **stamp,
     )  # fmt: skip
     await _stop(instance, record)
     return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
@@ -325,15 +326,18 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
     reason: Literal["cancelled", "quarantined", "handed_over"] = (
         "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
     )
-    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), **instance.stamp())
+    stamp = instance.stamp()
+    until = asks_until(reason, stamp["at"], instance.engine.settings)
+    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), until=until, **stamp)
     await _stop(instance, record)
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
 def _listed(pause: Pause) -> dict[str, object]:
     """What somebody waits for, as the listing has it."""
-    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool)) if text}
-    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": pause.due, "at": pause.at, **place}
+    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool), ("then", pause.then)) if text}
+    due = pause.until or pause.due
+    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 
 
 async def _suspended(instance: Instance, ending: Ending) -> Conclusion:

@@ -20,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True):
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
     `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
+    `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
     `recover_every_ms`: how often to look for abandoned runs and those that are due. `private_webhooks`:
     whether outgoing webhooks may go to loopback and private addresses, and without encryption.
 
@@ -38,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True):
     claims_allowed: int = 5
     slow_verify_ms: int = 15 * 60_000
     watch_stopped_ms: int = 30 * 86_400_000
+    answer_within_ms: int = 7 * 86_400_000
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000
@@ -55,3 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
                 known="a worker that stops trusting its lease before it has one drives nothing",
                 next_step="let margin_ms be smaller than lease_ms",
             )
+
+    def answer_by(self, asked_ms: int) -> int:
+        """The deadline of a question that was asked at this wall clock and has none of its own; 0: there is none."""
+        return asked_ms + self.answer_within_ms if self.answer_within_ms else 0

@@ -11,7 +11,6 @@ from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.operation import OperationState
 from holdfast.model.waits import question_of
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
@@ -36,13 +35,21 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         operation = flight.operation
         kind = "approval" if operation.wants_approval else "person"
-        due = _asked_until(operation, instance.engine.seams.clock.wall_ms()) or (
-            operation.wait.until if operation.wait else None
-        )
+        ends = operation.wants_approval and operation.on_expiry != "hold"
+        due = (operation.asks_until if ends else 0) or (operation.wait.until if operation.wait else None)
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
         queue = operation.asks_queue if operation.wants_approval else ""
         pause = Pause(
-            kind, flight.step, due, asks, bool(operation.attempts), operation.asked_at, queue, operation.intent.tool
+            kind,
+            flight.step,
+            due,
+            asks,
+            bool(operation.attempts),
+            operation.asked_at,
+            queue,
+            operation.intent.tool,
+            operation.asks_until,
+            operation.on_expiry,
         )
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
@@ -51,12 +58,6 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
-
-
-def _asked_until(operation: OperationState, now_ms: int) -> int:
-    """When something happens if nobody answers; 0 where nothing does, or people are waited for beyond their time."""
-    until = operation.asks_until if operation.wants_approval else 0
-    return until if operation.on_expiry != "hold" or until > now_ms else 0
 
 
 async def schedule(flight: Flight, move: m.Wait) -> None:

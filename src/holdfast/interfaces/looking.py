@@ -11,7 +11,7 @@ from holdfast.errors import JournalError, UnknownRun, UsageError
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Which
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
-from holdfast.model.waits import HALT, PEOPLE, question_of
+from holdfast.model.waits import HALT, PEOPLE, Then, question_of
 
 if TYPE_CHECKING:
     from holdfast.model import records as r
@@ -27,7 +27,10 @@ Told: TypeAlias = "tuple[Row, Record]"
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """One thing that a suspended run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds."""
+    """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
+
+    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment.
+    """
 
     kind: str
     step: str = ""
@@ -36,6 +39,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     at: int = 0
     queue: str = ""
     tool: str = ""
+    then: Then = ""
 
 
 class Looking:

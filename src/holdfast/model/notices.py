@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.waits import Item as Kind
+from holdfast.model.waits import Then
 from holdfast.policies import milliseconds
 
 AGENT: Final = "holdfast:notice"  # the agent of the runs that reach people
@@ -32,7 +33,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """What a notice is about: one thing that a person is asked. Moments are wall clocks in milliseconds.
 
     `asked_ms` is when it was asked, as the records say; `rests_ms` until when somebody lets it rest; `urgent` how
-    often somebody made it urgent.
+    often somebody made it urgent; `then` what happens at its deadline.
     """
 
     item: str
@@ -44,6 +45,7 @@ class Waiting(msgspec.Struct, frozen=True):
     to: str = ""
     rests_ms: int = 0
     urgent: int = 0
+    then: Then = ""
 
     @property
     def identity(self) -> str:
@@ -174,13 +176,16 @@ def planned(only: Only, pace: Pace, told: Told, waiting: Iterable[Waiting], now_
 
 def _word(one: Waiting, pace: Pace, told: Told, now_ms: int) -> Word | None:
     """Why the channel is told about it now, if it is."""
-    if one.due_ms is not None and one.due_ms <= now_ms:
+    over = one.due_ms is not None and one.due_ms <= now_ms
+    if over and one.then != "hold":
         return None  # it ends by itself before anybody could answer
     last = told.last_of.get(one.identity)
     if last is None:
         if now_ms < one.asked_ms + milliseconds(pace.after):
             return None
         return "escalated" if pace.after else "new"
+    if over and one.due_ms is not None and last < one.due_ms:
+        return "escalated"  # nobody's silence ends it: everybody whom it concerns is told again
     if one.due_ms is not None and last < one.due_ms - milliseconds(pace.remind_before) <= now_ms:
         return "reminder"
     missed_at, times = told.missed.get(one.identity, (0, 0))

@@ -70,8 +70,6 @@ def _problems(rule: Rule) -> Iterator[str]:
         yield f"people: {rule.people} is not how many people `{rule.then}` asks"
     if rule.within is not None and rule.within <= timedelta(0):
         yield f"within: {rule.within} is no time: people need some"
-    if rule.on_expiry != "refuse" and rule.within is None:
-        yield "on_expiry: it says what happens after within, and there is none"
     if (rule.on_expiry == "escalate") != bool(rule.escalates_to):
         yield "escalates_to: it names the queue for on_expiry: escalate, and both belong together"
 

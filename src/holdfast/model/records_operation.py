@@ -265,8 +265,8 @@ class OperationDeferred(Stamped, frozen=True):
 class OperationParked(Stamped, frozen=True):
     """No rule can decide: a person is asked. Nothing may have been sent yet.
 
-    `asks` is the digest of exactly what is to be approved, by that many `people` and `until` that wall clock
-    (milliseconds; 0: for ever); empty where it is no approval. `on_expiry` says what happens then.
+    `asks` is the digest of exactly what is to be approved, by that many `people`; empty where it is no approval. An
+    answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
     """
 
     step: str
@@ -280,7 +280,10 @@ class OperationParked(Stamped, frozen=True):
 
 
 class OperationSettled(Stamped, frozen=True):
-    """The outcome. `number` and `end` fold the end of the last attempt into the same record."""
+    """The outcome. `number` and `end` fold the end of the last attempt into the same record.
+
+    What is unknown is a question to people: an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
+    """
 
     step: str
     status: Literal["succeeded", "failed", "unknown", "cancelled"] = "succeeded"
@@ -294,6 +297,7 @@ class OperationSettled(Stamped, frozen=True):
     missing: tuple[str, ...] = ()
     number: int = 1
     end: End | None = None
+    until: int = 0
 
 
 class Resolved(Stamped, frozen=True):

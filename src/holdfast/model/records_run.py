@@ -180,13 +180,17 @@ class RunCompleted(Stamped, frozen=True):
 
 
 class RunStopped(Stamped, frozen=True):
-    """The run ended before its end. `open` lists the operations that are not settled."""
+    """The run ended before its end. `open` lists the operations that are not settled.
+
+    Where a person is asked how it goes on, an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
+    """
 
     reason: Literal["error", "diverged", "quarantined", "budget", "cancelled", "handed_over"]
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()
     renews: tuple[str, ...] = ()  # transactions called off on the way here: after a reopening they begin anew
+    until: int = 0
 
 
 class RunUndone(Stamped, frozen=True):

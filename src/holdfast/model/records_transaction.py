@@ -46,13 +46,17 @@ class TransactionAborted(Stamped, frozen=True):
 
 
 class TransactionParked(Stamped, frozen=True):
-    """No rule gets further: the exact partial outcome, for a person. `stuck` are the steps in the way."""
+    """No rule gets further: the exact partial outcome, for a person. `stuck` are the steps in the way.
+
+    An answer is wanted `until` that wall clock (milliseconds; 0: whenever); it is waited for beyond it.
+    """
 
     transaction: str
     why: str
     stuck: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
     still_standing: tuple[str, ...] = ()
+    until: int = 0
 
 
 class TransactionResolved(Stamped, frozen=True):

@@ -201,18 +201,19 @@ class Terms(msgspec.Struct, frozen=True):
     on_expiry: OnExpiry = "refuse"
 
 
-def terms(gate: Gate | None, ruling: Ruling | None, *, escalated: bool = False) -> Terms:
+def terms(gate: Gate | None, ruling: Ruling | None, otherwise_ms: int = 0, *, escalated: bool = False) -> Terms:
     """The stricter of what a tool's own gate and a policy say; a gate that gave people a time refuses after it.
 
-    Once it is `escalated` the question waits in its other queue for as long as it takes.
+    Where neither gives a time, people have `otherwise_ms` (0: for ever). Once it is `escalated` the question waits in
+    its other queue, beyond its time as well.
     """
     spans = [milliseconds(gate.within)] if gate is not None and gate.within is not None else []
     people = [gate.people] if gate is not None else []
     if ruling is None or not ruling.asks:
-        return Terms(max(people, default=1), min(spans, default=0))
+        return Terms(max(people, default=1), min(spans, default=otherwise_ms))
     if escalated:
-        return Terms(max([ruling.people, *people]), 0, ruling.escalates_to, "hold")
+        return Terms(max([ruling.people, *people]), otherwise_ms, ruling.escalates_to, "hold")
     on_expiry: OnExpiry = "refuse" if spans else ruling.on_expiry
     if ruling.within_ms:
         spans.append(ruling.within_ms)
-    return Terms(max([ruling.people, *people]), min(spans, default=0), ruling.queue, on_expiry)
+    return Terms(max([ruling.people, *people]), min(spans, default=otherwise_ms), ruling.queue, on_expiry)

@@ -60,6 +60,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     accepted: tuple[str, ...] = ()
     tries: int = 1
     parked_at: int = 0
+    asks_until: int = 0
 
     @property
     def over(self) -> bool:
@@ -86,7 +87,7 @@ def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -
         case r.TransactionParked():
             return replace(
                 after, why=record.why, stuck=record.stuck, undone=record.undone, still_standing=record.still_standing,
-                parked_at=record.at,
+                parked_at=record.at, asks_until=record.until,
             )  # fmt: skip
         case r.TransactionResolved():
             if record.word == "retry":

@@ -244,7 +244,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         attempts = _with_end(operation, record, record.end, _Over(boot, record.up))
     if not _may_settle(operation, attempts, record.status):
         raise IllegalTransition(operation.phase, record)
-    return replace(
+    settled = replace(
         operation,
         attempts=attempts,
         phase=record.status,
@@ -259,11 +259,13 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         settled_at=record.at,
         overtaken=operation.compensated_by if record.status == "succeeded" else operation.overtaken,
         asked=operation.asked or record.status == "unknown",
-        asked_at=record.at if record.status == "unknown" else operation.asked_at,
         one_more=False,
         wait=None,
         waits_for="a person" if record.status == "unknown" else "",
     )
+    if record.status != "unknown":
+        return settled
+    return replace(settled, asked_at=record.at, asks_until=record.until, on_expiry="hold")
 
 
 def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status: Status) -> bool:

@@ -7,12 +7,34 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from holdfast.model.operation import OperationState
 
+Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
+"""What happens at a deadline: see `after_deadline`."""
 Item = Literal["approval", "question", "review", "handoff", "shadow"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
                                  "handoff": "handoff", "halted": "handoff"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
+
+
+_AFTER: Final[dict[Then, str]] = {
+    "": "it waits for as long as the run has",
+    "refuse": "it is refused, and nothing is sent",
+    "escalate": "others are asked",
+    "hold": "it goes on waiting, first in the list",
+    "default": "its default is the answer",
+    "timeout": "the agent is told that nobody answered",
+}
+
+
+def after_deadline(then: Then) -> str:
+    """What happens if nobody answers in time, in words."""
+    return _AFTER[then]
+
+
+def then_of(default: object) -> Then:
+    """What happens at the deadline of a question with this default."""
+    return "timeout" if default is None else "default"
 
 
 def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:

@@ -17,6 +17,7 @@ from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.policies import Gate
+from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds
 
@@ -334,7 +335,7 @@ async def test_what_was_approved_and_is_unknown_now_is_asked_about_as_such(lab: 
         with pytest.raises(RunSuspended, match="holdfast resolve r-ann/pay#1 --happened"):
             await app.run(desk, "ann")
         (item,) = await items(app.service.looking)
-        assert (item.kind, item.due_ms) == ("review", None)
+        assert (item.kind, item.due_ms, item.then) == ("review", EPOCH_MS + 7 * 24 * 3_600_000, "hold")
         assert "people" not in item.asks
         await app.service.resolve("r-ann/pay#1", "happened", by="eve", result="paid")
         assert await app.run(desk, "ann") == "paid"

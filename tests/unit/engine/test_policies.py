@@ -166,7 +166,7 @@ async def test_a_question_that_nobody_answers_goes_on_to_others(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
         (item,) = await items(app.service.looking)
-        assert (item.queue, item.due_ms) == ("heads", None)
+        assert (item.queue, item.due_ms, item.then) == ("heads", lab.clock.wall_ms() + 7 * 24 * 3_600_000, "hold")
         await app.service.approve(REFUND, by="cid")
         assert await app.run(desk, "ann") == "paid 9000"
     assert [one.queue for one in lab.of("r-ann", r.OperationParked)] == ["money", "heads"]

@@ -141,7 +141,7 @@ async def test_questions_that_nobody_can_answer_are_refused_before_they_are_aske
         )
     ):
         desk = asking(**settings)
-        async with lab.app(desk) as app:
+        async with lab.app(desk, answer_within_ms=0) as app:
             with pytest.raises(UsageError, match=problem):
                 await app.run(desk, str(number))
         assert not lab.of(f"r-{number}", r.QuestionAsked)

@@ -57,7 +57,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         (item,) = await items(app.service.looking)
-        assert (item.kind, item.item, item.due_ms) == ("handoff", "trip-ann", None)
+        assert (item.kind, item.item, item.due_ms) == ("handoff", "trip-ann", lab.clock.wall_ms() + 7 * 24 * 3_600_000)
         assert item.asks.startswith("diverged: ")
         assert item.answers == (
             "holdfast take-over trip-ann --look",
@@ -74,7 +74,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert about.state is not None
         assert [one.tool for one in about.state.done] == ["book"]
         assert about.recommended.startswith("resume, once its code goes the recorded way again")
-        assert about.default == "it stays as it is, and nothing more is sent"
+        assert about.default == "it goes on waiting, first in the list; nothing more is sent"
         assert a.words_for(about.kind, about.item) == ("resume", "take_over", "abandon")
         counted = await watch(app.service.looking, app.engine.seams.clock.wall_ms())
         assert counted.health.depth == 1

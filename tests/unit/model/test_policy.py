@@ -26,7 +26,6 @@ HOUR = timedelta(hours=1)
         ({"people": -1}, "people: -1 is not how many people `ask` asks"),
         ({"then": "two", "people": 1}, "people: 1 is not how many people `two` asks"),
         ({"within": timedelta(0)}, "within: 0:00:00 is no time"),
-        ({"on_expiry": "hold"}, "on_expiry: it says what happens after within"),
         ({"within": HOUR, "on_expiry": "escalate"}, "escalates_to: it names the queue"),
         ({"within": HOUR, "escalates_to": "heads"}, "escalates_to: it names the queue"),
     ],

@@ -15,6 +15,7 @@ from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.items import Item, Placed, Wanted, placed, worded
 from holdfast.journal.host import wall_ms
+from holdfast.model.waits import after_deadline
 
 
 @command(
@@ -99,6 +100,8 @@ def _show(screen: Screen, one: Item, now_ms: int) -> None:
     if whose := _whose(one):
         screen.line((f"  {safe(whose)}", "yellow"))
     screen.line(f"  {safe(one.asks)}")
+    if one.then and one.due_ms is not None:
+        screen.line((f"  then {after_deadline(one.then)}", "dim"))
     for line in one.answers:
         screen.line(("  " + line, "dim"))
 

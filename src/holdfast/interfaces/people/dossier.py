@@ -33,7 +33,7 @@ from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.system import shown_agent
 from holdfast.model.transactions import Transaction, around
-from holdfast.model.waits import HALT, answer_with, question_of
+from holdfast.model.waits import HALT, after_deadline, answer_with, question_of, then_of
 from holdfast.model.waits import Item as Kind
 
 SEEN: Final = 2000
@@ -303,29 +303,32 @@ def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -
 
 
 def _due(about: Asked) -> int | None:
+    """By when an answer is wanted. What has left waits for nobody."""
+    if about.kind == "shadow":
+        return None
     match about.subject:
-        case OperationState() as operation:
-            return operation.asks_until or None if about.kind == "approval" else None
-        case r.QuestionAsked() as question:
-            return question.until or None
-        case Transaction() | r.RunStopped():
-            return None
+        case OperationState() | Transaction() as subject:
+            return subject.asks_until or None
+        case r.QuestionAsked() | r.RunStopped() as subject:
+            return subject.until or None
 
 
 def _default(about: Asked) -> str:
     """What happens if nobody answers."""
-    if isinstance(about.subject, r.QuestionAsked):
-        if not about.subject.until:
-            return "it waits for as long as the run has"
-        default = about.subject.default
-        return "the agent is told that nobody answered" if default is None else f"the answer is {default}"
     if about.kind == "shadow":
         return "nothing: it has left"
-    if isinstance(about.subject, r.RunStopped):
-        return "it stays as it is, and nothing more is sent"
-    if about.kind == "approval":
-        return "it is refused, and nothing is sent" if _due(about) else "it waits for as long as the run has"
-    return "it waits: only evidence or a person's word ends it"
+    timed = _due(about) is not None
+    match about.subject:
+        case r.QuestionAsked() as asked:
+            then = then_of(asked.default) if timed else ""
+            return after_deadline(then) if then != "default" else f"the answer is {asked.default}"
+        case r.RunStopped():
+            return f"{after_deadline('hold')}; nothing more is sent" if timed else "it stays, and nothing more is sent"
+        case OperationState() as operation if about.kind == "approval":
+            return after_deadline(operation.on_expiry if timed else "")
+        case _:
+            waits = after_deadline("hold") if timed else "it waits"
+            return f"{waits}: only evidence or a person's word ends it"
 
 
 def _commands(about: Asked, listed: str) -> tuple[str, ...]:

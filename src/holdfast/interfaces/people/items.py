@@ -17,7 +17,7 @@ from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
 from holdfast.journal.port import Entry, RunRow, Which
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
-from holdfast.model.waits import HALT, PEOPLE, answer_with
+from holdfast.model.waits import HALT, PEOPLE, Then, answer_with
 from holdfast.model.waits import Item as Kind
 
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
@@ -26,7 +26,7 @@ WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One thing that a person is asked. `due_ms`: the wall clock at which it ends by itself, if it does.
+    """One thing that a person is asked. `due_ms`: the wall clock by which an answer is wanted, and `then` what happens.
 
     `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
     look at it, `rests_ms` until which wall clock somebody lets it rest, and `escalated` how often somebody made it
@@ -47,6 +47,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     escalated: int = 0
     asked_ms: int = 0
     tool: str = ""
+    then: Then = ""
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +71,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def due_ms(self) -> int | None:
-        """The wall clock at which it ends by itself."""
+        """The wall clock by which an answer is wanted."""
         return self.wait.due
 
     @property
@@ -82,6 +83,11 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     def tool(self) -> str:
         """What would be called, or was."""
         return self.wait.tool
+
+    @property
+    def then(self) -> Then:
+        """What happens at its deadline."""
+        return self.wait.then
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -132,7 +138,7 @@ def worded(one: Placed) -> Item:
         answers = answers_to(one.run, one.wait)
     return Item(
         one.kind, one.item, one.run, one.agent, one.asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
-        one.rests_ms, one.escalated, one.asked_ms, one.tool,
+        one.rests_ms, one.escalated, one.asked_ms, one.tool, one.then,
     )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
     asks, queue = f"{operation_id(run, step)}: {question}", model.parked.queue
-    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool)
+    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, model.parked.on_expiry)
     records = _records(engine, case, model, question, (run, until), stamp)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     try:

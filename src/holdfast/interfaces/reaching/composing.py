@@ -8,13 +8,13 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.asked import ENDED, Asked, asked_in, split_item
+from holdfast.interfaces.people.asked import ENDED, Asked, Subject, asked_in, split_item
 from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.reaching.words import Letter, Line, harmless, moment
+from holdfast.interfaces.reaching.words import Letter, Line, harmless
 from holdfast.interfaces.telling import plain_input, stored
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
-from holdfast.model.records import RunStopped
+from holdfast.model.records import QuestionAsked, RunStopped
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import Transaction
 from holdfast.model.waits import HALT, answer_with, question_of
@@ -83,16 +83,16 @@ async def line_of(looking: Looking, about: About) -> Line | None:
 def _line(history: RunHistory, now: Asked, about: About) -> Line:
     match now.subject:
         case OperationState() as operation:
-            asks, facts, due = question_of(operation), _of_operation(operation), _due(operation)
+            asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
             kind = "approval" if operation.wants_approval else "person"
             answer = answer_with(now.run, kind, now.step, sent=bool(operation.attempts))
             asked_ms = operation.asked_at
         case Transaction() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
-            facts, due, asked_ms = _of_transaction(one), 0, one.parked_at
+            facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
             answer = answer_with(now.run, "person", f"{now.step}/")
         case RunStopped() as stopped:
-            asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), 0, stopped.at
+            asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), stopped.until, stopped.at
             answer = answer_with(now.run, HALT, "").split(" | ")[0]
         case _ as asked:
             asks, facts, due, asked_ms = (
@@ -101,26 +101,24 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
             answer = answer_with(now.run, now.kind, now.step)
     return Line(
         about.item, now.kind, about.word, asks, now.digest, (*facts, *_of_run(history)), asked_ms, due or None,
-        _answer(answer, about.item),
+        _answer(answer, about.item), _waits_on(now.subject),
     )  # fmt: skip
 
 
+def _waits_on(subject: Subject) -> bool:
+    """Whether somebody can still answer when its deadline is over."""
+    if isinstance(subject, OperationState):
+        return subject.on_expiry != "refuse"
+    return not isinstance(subject, QuestionAsked)
+
+
 def _of_operation(operation: OperationState) -> Facts:
-    by = operation.asks_until if operation.wants_approval and operation.on_expiry != "refuse" else 0
     return (
         ("Tool", operation.intent.tool),
         ("Arguments", stored(operation.intent.arguments, 600)),
-        *((("Answer wanted by", moment(by)),) if by else ()),
         *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
         *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
     )
-
-
-def _due(operation: OperationState) -> int:
-    """When it is over without an answer; 0 where nobody's silence ends it."""
-    if operation.wants_approval:
-        return operation.asks_until if operation.on_expiry == "refuse" else 0
-    return operation.wait.until if operation.wait is not None else 0
 
 
 def _of_transaction(one: Transaction) -> Facts:

@@ -106,4 +106,6 @@ class Planner:
 
 def waiting_of(one: Placed, tool: str) -> Waiting:
     """An item of the inbox, as notices are planned."""
-    return Waiting(one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated)
+    return Waiting(
+        one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
+    )

@@ -91,7 +91,7 @@ class Sender:
         def link(line: Line) -> str:
             if not self.web.base_url:
                 return ""
-            until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None else line.due_ms
+            until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None or line.waits_on else line.due_ms
             link = Link(line.item, line.digest, channel.receiver, until, link_id(notice, line.item))
             return make_link(self.web.base_url, self.web.keys, link)
 

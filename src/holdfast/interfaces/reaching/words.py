@@ -40,7 +40,7 @@ _ASKED: Final[dict[Kind, str]] = {
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that is asked. `facts` are names and values; `answer` is the command that answers it.
 
-    `digest` is of exactly what is asked: the link in the notice is bound to it.
+    `digest` is of exactly what is asked: the link in the notice is bound to it. `waits_on`: also after its deadline.
     """
 
     item: str
@@ -52,6 +52,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     asked_ms: int = 0
     due_ms: int | None = None
     answer: str = ""
+    waits_on: bool = False
 
 
 class Letter(msgspec.Struct, frozen=True, omit_defaults=True):

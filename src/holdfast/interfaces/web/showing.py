@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from holdfast.interfaces.web.assets import Assets
 from holdfast.interfaces.web.text import visible
 from holdfast.interfaces.web.values import arguments, pretty, written
+from holdfast.model.waits import after_deadline
 
 _FURTHEST_MS: Final = 253_402_300_799_000  # the last second of the year 9999: no calendar of ours goes further
 _SOON_MS: Final = 3_600_000
@@ -31,7 +32,7 @@ class Templates:
         )
         filters: dict[str, Callable[..., Any]] = {
             "visible": visible, "pretty": pretty, "iso": iso, "clock": clock, "ago": ago, "span": span,
-            "urgency": urgency, "written": written,
+            "urgency": urgency, "written": written, "after_deadline": after_deadline,
         }  # fmt: skip
         known: dict[str, Any] = {"asset": assets.address, "arguments": arguments}
         for name, function in filters.items():

@@ -289,10 +289,11 @@ def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:
 
 PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
 """A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
+ANSWER_MS: Final = 30 * 60_000
 LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
 AGENTS = {newer: _make(newer) for newer in (False, True)}
 
 
 def settings_from(changes: dict[str, int]) -> Settings:
-    """Settings of the product with what the plan changes."""
-    return Settings(**changes)  # type: ignore[arg-type]  # what is changed here are numbers
+    """Settings of the product with what the plan changes. A simulated day is short, and so is people's time."""
+    return Settings(**{"answer_within_ms": ANSWER_MS, **changes})  # type: ignore[arg-type]  # what is changed here are numbers

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +47,16 @@ def test_what_is_asked_shortly_before_its_deadline_is_told_and_not_reminded_of_a
 def test_what_rests_or_is_over_is_not_told():
     assert [at for at, _ in days(Pace(), [asked(1, rests_ms=2 * HOUR)], until=4 * HOUR)] == [2 * HOUR]
     assert days(Pace(after=timedelta(hours=2)), [asked(1, due_ms=HOUR)], until=4 * HOUR) == []
+
+
+def test_of_what_waits_on_after_its_deadline_everybody_is_told_that_nobody_answered_once():
+    overdue = msgspec.structs.replace(asked(1, due_ms=8 * HOUR), then="hold")
+    sent = days(Pace(), [overdue], until=72 * HOUR)
+    assert [(at // HOUR, one.abouts[0].word) for at, one in sent] == [(0, "new"), (7, "reminder"), (8, "escalated")]
+    late = days(Pace(after=timedelta(hours=9)), [overdue], until=72 * HOUR)
+    assert [(at // HOUR, one.abouts[0].word) for at, one in late] == [(9, "escalated")]
+    every = days(Pace(remind_every=timedelta(days=1)), [overdue], until=72 * HOUR)
+    assert [at // HOUR for at, _ in every] == [0, 7, 8, 32, 56]
 
 
 def test_a_pause_is_not_kept_where_something_would_be_over_before_its_end():

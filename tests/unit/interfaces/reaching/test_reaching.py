@@ -96,7 +96,7 @@ async def test_people_are_told_of_a_run_that_cannot_go_on_and_not_once_somebody_
     text = plain(message)
     assert "it cannot go on: ReplayDiverged" in text
     assert "holdfast resume x-ann" in text
-    assert "If nobody answers: it stays as it is, and nothing more is sent" in text
+    assert "If nobody answers: it goes on waiting, first in the list; nothing more is sent" in text
 
 
 @virtual

@@ -82,4 +82,4 @@ async def test_what_a_policy_hands_to_another_queue_is_told_to_those_who_look_th
             assert [message["To"] for message in office.box] == ["money@example.com"]
             await lab.pass_time(hours=2)
     assert [message["To"] for message in office.box] == ["money@example.com", "heads@example.com"]
-    assert "Deadline: none" in plain(office.box[1])
+    assert "If nobody answers: it goes on waiting, first in the list" in plain(office.box[1])

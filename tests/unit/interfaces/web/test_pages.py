@@ -34,7 +34,7 @@ async def test_the_inbox_is_a_list_of_links_without_scripts(lab: Lab):
         assert page.status_code == 200
         assert "4 items wait for a person" in page.text
         assert 'href="/inbox/refund-ann/refund%231"' in page.text
-        assert "ends in 3 h" in page.text
+        assert "due in 3 h" in page.text
         assert not re.search(r"<script(?! src=)|\son\w+=|style=", page.text), "nothing inline"
         assert "script-src 'self'" in page.headers["content-security-policy"]
         for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):

@@ -16,7 +16,7 @@ function tick() {
   const now = Date.now();
   for (const time of document.querySelectorAll("time[data-due]")) {
     const left = Date.parse(time.dateTime) - now;
-    time.textContent = left > 0 ? "ends in " + span(left) : "over for " + span(-left);
+    time.textContent = left > 0 ? "due in " + span(left) : "overdue for " + span(-left);
     time.classList.toggle("over", left <= 0);
     time.classList.toggle("soon", left > 0 && left <= 3600000);
   }
