@@ -1,4 +1,4 @@
-"""`ProductionLoop`: observe, ask or infer, think, gate, act with recovery, verify, record."""
+"""`ProductionLoop`: observe, ask or infer, think, gate, act with recovery, verify, record; else hand over."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 from holdfast.agent.course import PlanResult
 from holdfast.agent.run import Run
 from holdfast.agent.thinking import Thinker, thinker
-from holdfast.errors import PlanError, PlanRefused, TransactionAborted, UsageError
+from holdfast.errors import Interrupted, OperationFailed, PlanError, PlanRefused, TransactionAborted
 from holdfast.model.facts import Guess, Stakes
+from holdfast.model.handoff import ANYBODY
 from holdfast.model.plan import Plan
 from holdfast.model.question import Scalar
 
@@ -32,38 +33,52 @@ class ProductionLoop(Generic[G]):
 
     - `observe(run, goal, trouble)` learns what it can, and gives what is needed besides.
     - `think` makes the plan, journaled by `run.decide`: any callable of (goal, facts, trouble) that gives a `Plan` or a
-      `Thought`, or an agent of Pydantic AI, which is asked in a text. `trouble` lists why earlier plans failed.
+      `Thought`, or an agent of Pydantic AI, which is asked in a text. `trouble` lists why earlier plans failed, and
+      what people said meanwhile.
     - `gate(plan, facts)` says whether a person has to approve the plan first.
     - `verify(run, result)` records what came of it in `run.facts`, and says whether the goal is reached.
+    - `queue` is who the run is handed to when `rounds` did not reach the goal; what they say is heard in as many more.
     """
 
     def __init__(
         self, observe: Callable[[Run, G, list[str]], Awaitable[Iterable[Need]]], think: Thinker,
         verify: Callable[[Run, PlanResult], Awaitable[bool]],
         gate: Callable[[Plan, dict[str, Any]], bool] = lambda _plan, _facts: False, rounds: int = 12,
+        queue: str = ANYBODY,
     ) -> None:  # fmt: skip
         self._observe, self._think, self._verify = observe, thinker(think), verify
-        self._gate, self._rounds = gate, rounds
+        self._gate, self._rounds, self._queue = gate, rounds, queue
 
     async def __call__(self, run: Run, goal: G) -> PlanResult:
-        """What the plan that reached the goal gave. Raises `UsageError` after too many rounds."""
+        """What the plan that reached the goal gave. Raises `TimeoutError` where nobody answered in time."""
         trouble: list[str] = []
-        for number in range(1, self._rounds + 1):
-            with run.branch(f"round-{number}"):
-                await self._see(run, goal, trouble)
-                facts = run.facts.values()
-                thought = await run.decide(self._think, goal, facts, trouble)
-                approve = self._gate(thought.plan, facts)
-                try:
-                    result = await run.execute(thought.plan, facts, approve=approve, relies_on=facts)
-                except (PlanError, PlanRefused, TransactionAborted) as problem:
-                    trouble = [*trouble, str(problem)]
-                    continue
-                if await self._verify(run, result):
+        number, left = 0, self._rounds
+        while True:
+            try:
+                if left == 0:
+                    left, why = self._rounds, f"the goal is not reached (rounds so far: {number})"
+                    said = await run.hand_off(self._queue, why=why, state={"trouble": trouble})
+                    trouble = [*trouble, f"a person says: {said}"]
+                number, left = number + 1, left - 1
+                with run.branch(f"round-{number}"):
+                    result = await self._round(run, goal, trouble)
+                if result is not None:
                     return result
-        raise UsageError(
-            f"run {run.id} did not reach its goal in {self._rounds} rounds", known="; ".join(dict.fromkeys(trouble))
-        )
+            except Interrupted as told:
+                if told.stop:
+                    raise
+                trouble = [*trouble, f"{told.by or 'somebody'} says: {told.said}"]
+            except (PlanError, PlanRefused, TransactionAborted, OperationFailed) as problem:
+                trouble = [*trouble, str(problem)]
+
+    async def _round(self, run: Run, goal: G, trouble: list[str]) -> PlanResult | None:
+        """Once through everything: what the plan gave, or None where that is not the goal yet."""
+        await self._see(run, goal, trouble)
+        facts = run.facts.values()
+        thought = await run.decide(self._think, goal, facts, trouble)
+        approve = self._gate(thought.plan, facts)
+        result = await run.execute(thought.plan, facts, approve=approve, relies_on=facts)
+        return result if await self._verify(run, result) else None
 
     async def _see(self, run: Run, goal: G, trouble: list[str]) -> None:
         """Observe, and settle what is missing: ask, or infer."""

@@ -14,7 +14,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from holdfast import Holdfast, Key, Natural, Operation, Rejected, Run, RunSuspended, agent, current_operation, tool
-from holdfast.errors import UsageError
+from holdfast.errors import Interrupted
+from holdfast.interfaces.people.items import items
+from holdfast.interfaces.people.state import state_of
 from holdfast.model import records as r
 from holdfast.observation import Need, ProductionLoop, Thought, Usage
 from holdfast.patterns import for_operator
@@ -147,8 +149,10 @@ def test_what_a_test_model_makes_up_from_the_schema_is_a_plan(tmp_path: Path):
 
     async def tried() -> None:
         async with Holdfast(tmp_path / "journal.db", agents=[flying]) as app:
-            with pytest.raises(UsageError, match="no fact 'a'; known are: airport"):
+            with pytest.raises(RunSuspended, match="rounds so far: 12"):
                 await app.run(flying, "go")
+            state = await state_of(app.service.looking, "f-go", "hand_off#1")
+            assert "no fact 'a'; known are: airport" in bytes(state.given).decode()
 
     asyncio.run(tried())
 
@@ -164,6 +168,98 @@ def test_nonsense_is_asked_for_again(world: World):
     assert ran.result is not None
     assert ran.result[0] == {"seat": "JFK 8am"}
     assert len(asked) == 2
+
+
+# --- when it does not get there --------------------------------------------------------------------------------------
+
+
+def travel(think: Any, *tools: Any, rounds: int = 2) -> Any:
+    @agent(run_id="f-{goal}", tools=[*TOOLS, *tools])
+    async def flying(run: Run, goal: str) -> Any:
+        loop = ProductionLoop(observe, think, reached, rounds=rounds, queue="travel")
+        return (await loop(run, goal)).results["seat"]
+
+    return flying
+
+
+@virtual
+async def test_when_its_rounds_are_over_people_have_the_run_and_what_they_say_is_heard(lab: Lab):
+    async def think(goal: str, facts: dict[str, Any], trouble: list[str]) -> Plan:
+        return fly(one("seat", "9am" if trouble[-1:] == ["a person says: take the one at nine"] else "never"))
+
+    flying = travel(think)
+    async with lab.app(flying) as app:
+        with pytest.raises(RunSuspended, match="rounds so far: 2"):
+            await app.run(flying, "go")
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.queue) == ("handoff", "travel")
+        state = await state_of(app.service.looking, "f-go", "hand_off#1")
+        assert bytes(state.given).decode().count("there is no such flight") == 2
+        await app.service.answer("f-go/hand_off#1", "take the one at nine", by="bea")
+        assert await app.run(flying, "go") == "JFK 9am"
+
+
+@virtual
+async def test_what_the_run_is_told_while_people_have_it_is_heard_as_well(lab: Lab):
+    async def think(goal: str, facts: dict[str, Any], trouble: list[str]) -> Plan:
+        return fly(one("seat", "9am" if trouble[-1:] == ["ann says: nine will do"] else "never"))
+
+    flying = travel(think, rounds=1)
+    async with lab.app(flying) as app:
+        with pytest.raises(RunSuspended, match="rounds so far: 1"):
+            await app.run(flying, "go")
+        await app.service.tell("f-go", "nine will do", by="ann")
+        assert await app.run(flying, "go") == "JFK 9am"
+
+
+@virtual
+async def test_a_model_that_gives_no_answer_is_trouble_and_people_are_asked_in_the_end(lab: Lab):
+    async def think(goal: str, facts: dict[str, Any], trouble: list[str]) -> Plan:
+        if trouble[-1:] == ["a person says: it is up again"]:
+            return fly(one("seat"))
+        raise ConnectionError("the model is down")
+
+    flying = travel(think)
+    async with lab.app(flying) as app:
+        with pytest.raises(RunSuspended, match="rounds so far: 2"):
+            await app.run(flying, "go")
+        await app.service.answer("f-go/hand_off#1", "it is up again", by="bea")
+        assert await app.run(flying, "go") == "JFK 8am"
+
+
+@tool(idempotency=Key.forever(stores="all"), gate="true")
+async def buy(hour: str) -> str:
+    _ = current_operation().key
+    return f"bought {hour}"
+
+
+async def buying(goal: str, facts: dict[str, Any], trouble: list[str]) -> Plan:
+    hour = "9am" if trouble == ["ann says: not so early"] else "8am"
+    return fly(PlanStep(id="seat", primary=Call("buy", {"hour": hour})))
+
+
+@virtual
+async def test_what_somebody_says_meanwhile_is_thought_about(lab: Lab):
+    flying = travel(buying, buy)
+    async with lab.app(flying) as app:
+        with pytest.raises(RunSuspended, match="8am"):
+            await app.run(flying, "go")
+        await app.service.tell("f-go", "not so early", by="ann")
+        with pytest.raises(RunSuspended, match="9am"):
+            await app.run(flying, "go")
+        await app.service.approve("f-go/round-2/fly/seat/buy#1", by="bea")
+        assert await app.run(flying, "go") == "bought 9am"
+
+
+@virtual
+async def test_a_word_to_stop_ends_it(lab: Lab):
+    flying = travel(buying, buy)
+    async with lab.app(flying) as app:
+        with pytest.raises(RunSuspended, match="8am"):
+            await app.run(flying, "go")
+        await app.service.tell("f-go", "we stay", by="ann", stop=True)
+        with pytest.raises(Interrupted, match="ann told run f-go: we stay"):
+            await app.run(flying, "go")
 
 
 # --- what it says was executed -----------------------------------------------------------------------------------------
