@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.testing.simulator import story
-from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.plan import Fault, Permit, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.world import Journal, Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
 
-def of(*steps: Step, faults: tuple[Fault, ...] = ()) -> Plan:
-    return Plan(11, (Script("run", steps),), WORKERS, faults)
+def of(*steps: Step, faults: tuple[Fault, ...] = (), permits: tuple[Permit, ...] = ()) -> Plan:
+    return Plan(11, (Script("run", steps),), WORKERS, faults, permits=permits)
 
 
 def checked(told: Plan, journal: Journal = "memory") -> Report:
@@ -121,3 +121,26 @@ def test_what_nobody_says_yes_to_is_never_sent(what: str, ending: str):
     for report in struck_everywhere(plan, "kill"):
         assert f"approval: {ending}" in report.reach.endings
         assert not ended(report) & {"grant succeeded", "grant unknown"}
+
+
+@pytest.mark.parametrize("step", [Step("spend", "it", cents=900), Step("adjust", "it"), Step("wire", "great thing")])
+def test_what_a_person_wrote_is_sent_wherever_its_process_dies(step: Step):
+    plan = of(step, faults=(Fault("edit", 1, "people", 500),))
+    for report in struck_everywhere(plan, "kill"):
+        assert report.reach.records["ArgumentsEdited"] == 1
+        assert f"{step.kind} succeeded" in ended(report)
+
+
+def test_where_a_person_answers_as_the_tool_would_nothing_is_sent():
+    for report in struck_everywhere(of(Step("grant", "it"), faults=(Fault("stand_in", 1, "people"),)), "kill"):
+        assert report.reach.records["ResultGiven"] == 1
+        assert not report.reach.records["AttemptStarted"]
+
+
+def test_a_permission_is_used_once_wherever_its_process_dies():
+    """Whoever dies while it is given has told nobody: then it is given again, and there are two."""
+    steps = (Step("pay", "first"), Step("spend", "one", 1, cents=900), Step("spend", "two", 1, cents=900))
+    plan = of(*steps, faults=(Fault("busy", 1, "pay", 5_000),), permits=(Permit("spend", "bea", times=1),))
+    used = [report.reach.endings["permission: used"] for report in struck_everywhere(plan, "kill")]
+    assert set(used) == {1, 2}
+    assert used.count(2) == 1

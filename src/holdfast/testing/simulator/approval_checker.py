@@ -5,16 +5,16 @@ As the checker, it reads the world, the durable records, and what people said; i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from holdfast.engine.approvals import Verdict
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import DECLINED, EXPIRED, Outcome
 from holdfast.testing.simulator.gates import GATED, asks
-from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.people import HARDLY_MS, Word
 from holdfast.testing.simulator.services import Request
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
 LIVE: Final = 9
+STOOD_IN: Final = "answered by a person"
 EARLY_MS: Final = HARDLY_MS // 2
 """An approval closes early by the error of the clocks; half of that is for what lies between a look and the record."""
 
@@ -29,7 +30,21 @@ EARLY_MS: Final = HARDLY_MS // 2
 class _Asked:
     """An operation that needs a yes, and what the records say about that."""
 
-    __slots__ = ("asks", "consumed", "ended", "newer", "observed", "people", "rounds", "shown", "until", "yes")
+    __slots__ = (
+        "allowed",
+        "asks",
+        "consumed",
+        "edited",
+        "ended",
+        "given",
+        "newer",
+        "observed",
+        "people",
+        "rounds",
+        "shown",
+        "until",
+        "yes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.asks = ""
@@ -45,7 +60,12 @@ class _Asked:
         self.yes: dict[str, int] = {}
         """Who said yes to this question, and until when that holds."""
         self.consumed = False
+        self.allowed = ""
+        """The standing permission that the first attempt used, where nobody was asked."""
+        self.edited = False
         self.ended = ""
+        self.given: object = None
+        """What a person answered in the place of the tool."""
 
 
 class Approvals:
@@ -55,7 +75,8 @@ class Approvals:
         self._world = world
         self._broken = broken
         self._known: dict[str, _Asked] = {}
-        self._things: dict[str, tuple[str, str]] = {}
+        self._calls: dict[str, tuple[str, Mapping[str, str]]] = {}
+        """The tool and the arguments of each operation of such a tool."""
         self._used: dict[str, str] = {}
         self._newer: dict[str, bool] = {}
         """Whether the owner of a run has newer code."""
@@ -64,7 +85,7 @@ class Approvals:
     def restored(self) -> None:
         """The records say less than they did: what people said since is forgotten, and they are asked anew."""
         self._known.clear()
-        self._things.clear()
+        self._calls.clear()
         self._used.clear()
         self._acknowledged.clear()
         self._world.people.restored()
@@ -78,10 +99,8 @@ class Approvals:
                 self._planned(operation_id(run, step), intent)
             case r.OperationParked(step=step, asks=digest) if digest:
                 self._asked(operation_id(run, step), record)
-            case r.ApprovalGranted(step=step):
-                self._granted(operation_id(run, step), record)
-            case r.ApprovalRefused(step=step):
-                self._refused(operation_id(run, step), record)
+            case r.ApprovalGranted() | r.ApprovalRefused() | r.ArgumentsEdited() | r.ResultGiven():
+                self._word(operation_id(run, record.step), record)
             case r.Reobserved(step=step, reading="changed", observed=observed):
                 self._seen(operation_id(run, step), observed)
             case r.AttemptStarted(step=step, intent=intent):
@@ -98,10 +117,22 @@ class Approvals:
             case _:
                 return
 
+    def _word(self, name: str, record: Verdict) -> None:
+        """A person's word is on record."""
+        match record:
+            case r.ApprovalGranted():
+                self._granted(name, record)
+            case r.ApprovalRefused():
+                self._refused(name, record)
+            case r.ArgumentsEdited():
+                self._edited(name, record)
+            case r.ResultGiven():
+                self._stood_in(name, record)
+
     def _planned(self, name: str, intent: r.Intent) -> None:
-        thing = msgspec.json.decode(intent.arguments, type=dict[str, Any])["thing"]
-        self._things[name] = intent.tool, thing
-        if asks(intent.tool, thing):
+        arguments = arguments_in(intent)
+        self._calls[name] = intent.tool, arguments
+        if asks(intent.tool, arguments):
             self._known.setdefault(name, _Asked())
             self._seen(name, intent.observed)
 
@@ -118,21 +149,22 @@ class Approvals:
         known.asks, known.people, known.until = record.asks, record.people, record.until
         changed = bool(known.shown) and known.observed != known.shown
         known.shown, known.newer, known.yes, known.consumed = known.observed, self._newer[_run(name)], {}, False
+        known.allowed = ""
         known.rounds += 1
-        again = "asked about what has changed" if changed else "asked again"
+        again = "asked about an edit" if known.edited else "asked about what has changed" if changed else "asked again"
         self._reached("asked" if known.rounds == 1 else again)
-        self._world.people.asked(name, *self._things[name], record)
+        known.edited = False
+        self._world.people.asked(name, *self._calls[name], record)
 
     def _granted(self, name: str, record: r.ApprovalGranted) -> None:
         known = self._known.get(name)
         if known is None or record.approval != known.asks:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} that was not asked for")
             return
-        said = [
-            one.said_ms for one in self._world.people.said if one.yes and (one.operation, one.by) == (name, record.by)
-        ]
+        _, arguments = self._calls[name]
+        said = [one.said_ms for one in self._said(name, record.by) if one.stands_for(arguments)]
         if not said:
-            self._broken(LIVE, f"{record.by} is on record with a yes to {name}, and never said so")
+            self._broken(LIVE, f"{record.by} is on record with a yes to {name} with {arguments}, and never said so")
         elif known.until and min(said) >= known.until:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name}, and said so after the time for it")
         if known.ended:
@@ -144,12 +176,42 @@ class Approvals:
 
     def _refused(self, name: str, record: r.ApprovalRefused) -> None:
         known = self._known[name]
-        if not any(not one.yes and one.by == record.by and one.operation == name for one in self._world.people.said):
+        if not any(one.says == "no" for one in self._said(name, record.by)):
             self._broken(LIVE, f"{record.by} is on record with a no to {name}, and never said so")
         if known.consumed:
             self._broken(LIVE, f"{name} was declined after it was sent with a yes")
         known.ended = "declined"
         self._reached("declined")
+
+    def _edited(self, name: str, record: r.ArgumentsEdited) -> None:
+        """Other arguments stand on record: those of the person who is named, and nobody else's yes is left."""
+        known, changes = self._known[name], msgspec.json.decode(record.changes)
+        said = [one for one in self._said(name, record.by) if one.says == "edit" and one.changes == changes]
+        if not said or record.approval != known.asks:
+            self._broken(LIVE, f"{record.by} is on record with changes to {name}, and never said so")
+        if known.ended or known.consumed:
+            self._broken(LIVE, f"{name} was changed after it was {known.ended or 'sent'}")
+        assert record.intent is not None, record
+        self._calls[name] = tool, arguments = record.intent.tool, arguments_in(record.intent)
+        if not any(one.stands_for(arguments) for one in said):
+            self._broken(LIVE, f"{name} would be sent with {arguments}, which is not what {record.by} wrote")
+        known.asks, known.yes, known.edited = "", {}, True
+        if not asks(tool, arguments):
+            del self._known[name]
+        self._reached("edited")
+
+    def _stood_in(self, name: str, record: r.ResultGiven) -> None:
+        known, result = self._known[name], msgspec.json.decode(record.result)
+        if not any(one.says == "stand_in" and one.result == result for one in self._said(name, record.by)):
+            self._broken(LIVE, f"{record.by} is on record with an answer to {name}, and never gave it")
+        if known.consumed or known.ended:
+            self._broken(LIVE, f"{name} was answered by a person after it was {known.ended or 'sent'}")
+        known.ended, known.given = STOOD_IN, result
+        self._reached(STOOD_IN)
+
+    def _said(self, name: str, by: str) -> list[Word]:
+        """What that person said about an operation."""
+        return [one for one in self._world.people.said if (one.operation, one.by) == (name, by)]
 
     def _expired(self, name: str, record: r.OperationSettled) -> None:
         known = self._known[name]
@@ -163,19 +225,28 @@ class Approvals:
         known = self._known.get(name)
         if known is None:
             return
-        if (why := self._lacks(name, known, record)) != "":
+        if record.standing:
+            self._allowed(name, known, record)
+        elif (why := self._lacks(name, known, record)) != "":
             self._broken(LIVE, f"{name} attempt {record.number} begins {why}")
         if not known.consumed:
             known.consumed = True
             self._used[known.asks] = name
         known.shown = known.observed
 
+    def _allowed(self, name: str, known: _Asked, record: r.AttemptStarted) -> None:
+        """Somebody allowed it beforehand; whether that covers it is looked at by `Permits`."""
+        if known.people > 1 or self._calls[name][0] == "wire" or known.ended:
+            self._broken(LIVE, f"{name} leaves on the permission {record.standing}, and two people have to say yes")
+        known.asks, known.allowed, known.yes = record.approval, record.standing, {}
+        self._reached("allowed beforehand")
+
     def _lacks(self, name: str, known: _Asked, record: r.AttemptStarted) -> str:
         if known.ended:
             return f"after it was {known.ended}"
         if not known.asks:
             return "and nobody was asked"
-        if len(known.yes) < known.people:
+        if len(known.yes) < known.people and not known.allowed:
             return f"with a yes of {', '.join(known.yes) or 'nobody'}, and {known.people} are needed"
         if record.approval != known.asks:
             return "under another approval than was given"
@@ -185,14 +256,14 @@ class Approvals:
             return f"with an approval of what was {known.shown.decode()} and is {known.observed.decode()}"
         if known.consumed:
             return ""
-        if self._things[name][0] == "adjust" and known.newer is not self._newer[_run(name)]:
+        if self._calls[name][0] == "adjust" and known.newer is not self._newer[_run(name)]:
             return "with an approval of other code"
         ends = min((until for until in known.yes.values() if until), default=0)
         return "after its approval ended" if ends and record.at >= ends - EARLY_MS else ""
 
     def arrived(self, request: Request) -> None:
         """A request is at its service."""
-        if not asks(request.service, request.thing):
+        if request.service not in GATED or not asks(request.service, request.arguments):
             return
         known = self._known.get(request.operation)
         if known is None or not known.consumed:
@@ -200,19 +271,21 @@ class Approvals:
         elif known.ended:
             self._broken(LIVE, f"{request.operation} was sent after it was {known.ended}")
 
-    def acknowledged(self, actor: Actor, word: Word) -> None:
+    def acknowledged(self, word: Word, *, refused: bool) -> None:
         """A person heard that the word was taken down, or why it was not."""
-        what = "yes" if word.yes else "no"
-        self._world.tell(actor, f"{'refuses' if word.refused else 'takes down'} the {what} of {word.by}")
-        self._reached("a word refused" if word.refused else "a word taken down")
-        if not word.refused:
+        self._reached("a word refused" if refused else "a word taken down")
+        if not refused:
             self._acknowledged.append(word)
 
     def told(self, outcome: Outcome[Any]) -> None:
-        """Agent code heard an outcome: that people said no, or nothing, has to be true."""
+        """Agent code heard an outcome: that people said no, or nothing, or answered themselves, has to be true."""
+        known = self._known.get(outcome.operation)
+        if known is not None and known.ended == STOOD_IN and outcome.value != known.given:
+            self._broken(
+                12, f"the agent heard {outcome.value!r} from {outcome.operation}, and was told {known.given!r}"
+            )
         if outcome.tool not in GATED or outcome.code not in {DECLINED, EXPIRED}:
             return
-        known = self._known.get(outcome.operation)
         if known is None or known.ended != outcome.code:
             self._broken(12, f"the agent heard that {outcome.operation} was {outcome.code}, which is not on record")
 
@@ -224,13 +297,19 @@ class Approvals:
         set_aside = {row.run for row in rows if row.reason.startswith("quarantined")}
         for word in self._acknowledged:
             known = self._known.get(word.operation)
-            if word.yes or known is None or _run(word.operation) in set_aside:
+            if word.says != "no" or known is None or _run(word.operation) in set_aside:
                 continue
             if not known.ended and len(known.yes) < known.people:
                 self._broken(LIVE, f"the no of {word.by} to {word.operation} was taken down, and decided nothing")
 
     def _reached(self, what: str) -> None:
         self._world.reach.endings[f"approval: {what}"] += 1
+
+
+def arguments_in(intent: r.Intent) -> dict[str, str]:
+    """The arguments on record, as they look on the way to a service."""
+    arguments = msgspec.json.decode(intent.arguments, type=dict[str, Any])
+    return {name: str(value) for name, value in arguments.items() if isinstance(value, str | int)}
 
 
 def _run(name: str) -> str:

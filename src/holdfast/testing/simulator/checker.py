@@ -18,10 +18,11 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
 from holdfast.model.run import RunHistory
 from holdfast.testing.simulator.answer_checker import Answers
-from holdfast.testing.simulator.approval_checker import Approvals
+from holdfast.testing.simulator.approval_checker import Approvals, arguments_in
 from holdfast.testing.simulator.disk import Backup
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.network import LIE
+from holdfast.testing.simulator.permits import Permits
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.proposal_checker import Plans
 from holdfast.testing.simulator.services import Effect, Request
@@ -57,6 +58,7 @@ class Checker:
         self.answers: Final = Answers(world, self.broken, self._effects)
         self.plans: Final = Plans(world, self.broken, self._effects)
         self.approvals: Final = Approvals(world, self.broken)
+        self.permits: Final = Permits(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -95,7 +97,7 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        for part in (self.trips, self.answers, self.plans, self.approvals):
+        for part in (self.trips, self.answers, self.plans, self.approvals, self.permits):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -129,8 +131,7 @@ class Checker:
             self.broken(1, f"{request.operation} attempt {request.attempt} arrived and is not on record")
             return
         assert operation.intent is not None, request
-        arguments = msgspec.json.decode(operation.intent.arguments, type=dict[str, Any])
-        recorded = {name: value for name, value in arguments.items() if isinstance(value, str)}
+        recorded = arguments_in(operation.intent)
         sent = {name: value for name, value in request.arguments.items() if name in recorded}
         if request.service == "sign" and request.arguments["password"] != self._world.canary:
             self.broken(8, f"{request.operation} was sent without its secret")
@@ -139,7 +140,7 @@ class Checker:
         self.trips.arrived(request)
         self.plans.arrived(request)
         self.approvals.arrived(request)
-        if operation.settled is not None and not isinstance(operation.settled, r.Resolved):
+        if isinstance(operation.settled, r.OperationSettled):
             late = request.attempt in operation.ended
             if not late and operation.settled.status != "unknown" and request.service not in NATURAL:
                 self._world.tell(None, f"{request.operation} attempt {request.attempt} arrives after the outcome")
@@ -220,10 +221,8 @@ class Checker:
                 self._believed(name, known)
             case r.OperationSettled():
                 self._settled(name, known, record)
-            case r.Resolved(word=word):
-                known.person = True
-                known.retries += word == "retry"
-                known.settled = None if word == "retry" else record
+            case r.ArgumentsEdited() | r.ResultGiven() | r.Resolved():
+                known.said(record)
             case _:
                 return
 
@@ -243,6 +242,8 @@ class Checker:
         if record.number in known.attempts:
             self.broken(6, f"{name}: attempt {record.number} was started twice")
         known.attempts[record.number] = record
+        if record.standing:
+            self.permits.used(name, record, known.intent)
         if known.settled is not None and getattr(known.settled, "status", "") != "unknown":
             self.broken(6, f"{name}: attempt {record.number} was started after a final outcome")
         if known.unknown and not known.retries:
@@ -330,6 +331,7 @@ class Checker:
         self._at_the_end_of_operations()
         await self.answers.at_the_end()
         await self.approvals.at_the_end()
+        await self.permits.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             await self.plans.at_the_end()

@@ -7,8 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from holdfast.testing.simulator.answers import TOOLS_OF
-from holdfast.testing.simulator.gates import GATED, GREAT
-from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.gates import GATED, GREAT, PETTY
+from holdfast.testing.simulator.people import HARDLY_MS, LONG_MS, NAMES
+from holdfast.testing.simulator.plan import (
+    EXTRAS,
+    KINDS,
+    LATER,
+    PARTS,
+    Act,
+    Fault,
+    Permit,
+    Plan,
+    Script,
+    Step,
+    WorkerPlan,
+)
 from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
@@ -52,12 +65,14 @@ GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "wire": (*_COMMON, "duplicate"),
     "grant": _COMMON,
     "adjust": (*_COMMON, "duplicate", "overtaken"),
+    "spend": (*_COMMON, "duplicate"),
 }
 """The same for what people have to approve. What one of them relies on may be changed by somebody meanwhile."""
 
-PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "meanwhile")
-"""What people may do: say no, or yes and no at once; say yes twice; say it too late, or for moments only; or change
-meanwhile what they are asked about."""
+PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "meanwhile", "edit", "stand_in", "misfit")
+"""What people may do: say no, or yes and no at once; say yes twice; say it too late, or for moments only; change
+meanwhile what they are asked about; approve it with other arguments; answer in the place of the tool; or write what
+fits neither."""
 
 RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
@@ -81,6 +96,9 @@ def draw(seed: int) -> Plan:
     scripts = _with_plans(scripts, plans)
     people = random.Random(f"people/{seed}")  # noqa: S311 - as above
     scripts = _with_gates(scripts, people)
+    money = random.Random(f"money/{seed}")  # noqa: S311 - as above
+    permits = _permits(money)
+    scripts = _with_money(scripts, money) if permits else scripts
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
@@ -90,6 +108,7 @@ def draw(seed: int) -> Plan:
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
+        permits=permits,
     )  # fmt: skip
 
 
@@ -183,7 +202,45 @@ def _with_gates(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Scr
 
 def _gated(chance: random.Random, number: int, group: int) -> Step:
     thing = f"{'small' if chance.random() < 0.1 else GREAT} {number}"
-    return Step(chance.choice(GATED), thing, group, by_model=chance.random() < 0.3)
+    return Step(
+        chance.choice(GATED),
+        thing,
+        group,
+        by_model=chance.random() < 0.3,
+        cents=chance.randrange(PETTY // 2, 10 * PETTY),
+    )
+
+
+def _permits(chance: random.Random) -> tuple[Permit, ...]:
+    """Now and then somebody allows beforehand what people would be asked about: seldom more than once."""
+    return tuple(_permit(chance) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < 0.08 else ()
+
+
+def _permit(chance: random.Random) -> Permit:
+    tool = "spend" if chance.random() < 0.8 else chance.choice(("adjust", "grant"))
+    spends = tool == "spend"
+    return Permit(
+        tool, chance.choice(NAMES), chance.randrange(2_000),
+        lasts_ms=HARDLY_MS + chance.randrange(500, 30_000) if chance.random() < 0.2 else LONG_MS,
+        most=8 * PETTY if spends and chance.random() < 0.5 else 0,
+        times=chance.randrange(1, 5) if chance.random() < 0.7 else 0,
+        total=chance.randrange(5, 25) * PETTY if spends and chance.random() < 0.7 else 0,
+        revoked_ms=chance.randrange(200, 20_000) if chance.random() < 0.3 else 0,
+    )  # fmt: skip
+
+
+def _with_money(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Every agent begins with some of what was allowed, one after the other or at once."""
+    return tuple(
+        Script(script.id, (*_spends(chance, number), *script.steps[3:])) for number, script in enumerate(scripts)
+    )
+
+
+def _spends(chance: random.Random, number: int) -> tuple[Step, ...]:
+    together = number + 1 if chance.random() < 0.5 else 0
+    first = Step(chance.choice(("look", "pay", "ship")), f"m{number}")
+    amounts = [chance.randrange(PETTY // 2, 10 * PETTY) for _ in range(2)]
+    return (first, *(Step("spend", f"m{number}s{n}", together, cents=cents) for n, cents in enumerate(amounts)))
 
 
 def _worker(chance: random.Random, number: int) -> WorkerPlan:

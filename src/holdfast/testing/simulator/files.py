@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Fate, Identity, Lease, Row, RunRow, Worker, Write
+from holdfast.journal.port import Entry, Fate, Identity, Lease, Row, RunRow, Worker, Write
 from holdfast.journal.sqlite.batch import Item
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase, Value
@@ -134,6 +134,10 @@ class Files:
         """The records of one run."""
         self.observe()
         return await self._journal.read(run, limit=limit)
+
+    async def entries(self, stream: str) -> list[Entry]:
+        """The entries of one stream of the ledger."""
+        return await self._journal.entries(stream)
 
     def kill(self, worker: str) -> None:
         """That process is dead, and whoever sees it can prove it."""

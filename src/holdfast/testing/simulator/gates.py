@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,13 +13,15 @@ from holdfast.model.view import Operation
 from holdfast.policies import Gate
 from holdfast.testing.simulator.tools import ANSWERS, NETWORK, verdict, write
 
-GATED: Final = ("wire", "grant", "adjust")
+GATED: Final = ("wire", "grant", "adjust", "spend")
 GREAT: Final = "great"
 """How a thing begins about which nobody may decide alone: what is small is sent unasked."""
+PETTY: Final = 100
+"""So many cents are spent unasked."""
 
 
 def gate_tools(*, newer: bool) -> Iterable[Tool[Any, Any]]:
-    """Two people within a time, one person within a time, and one person about what somebody else may change.
+    """Two people within a time, one person within a time, one about what somebody else may change, one about money.
 
     A yes to older code is none to newer code that promises something else.
     """
@@ -48,10 +50,20 @@ def gate_tools(*, newer: bool) -> Iterable[Tool[Any, Any]]:
     async def adjusted(operation: Operation[str]) -> Verdict[str]:
         return verdict(await NETWORK.get().find("adjust", key=operation.key))
 
+    @tool(idempotency=Key.forever(), gate=f"cents > {PETTY}", **ANSWERS)
+    async def spend(thing: str, cents: int) -> str:
+        return await write("spend", keyed=True, thing=thing, cents=str(cents))
+
     del as_it_is, adjusted
-    return wire, grant, adjust
+    return wire, grant, adjust, spend
 
 
-def asks(service: str, thing: str) -> bool:
-    """Whether a person has to approve a call of that service about this thing."""
-    return service in GATED and (service != "wire" or thing.startswith(GREAT))
+def asks(service: str, arguments: Mapping[str, str]) -> bool:
+    """Whether a person has to approve a call of that service with these arguments."""
+    match service:
+        case "wire":
+            return arguments["thing"].startswith(GREAT)
+        case "spend":
+            return int(arguments["cents"]) > PETTY
+        case _:
+            return service in GATED

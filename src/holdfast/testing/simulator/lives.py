@@ -26,10 +26,10 @@ from holdfast.model.secret import Secret
 from holdfast.policies import Retry
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.simulator import answers, proposals
+from holdfast.testing.simulator.errands import Errand
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.offices import ANSWERED, Message
-from holdfast.testing.simulator.people import Word
 from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
 from holdfast.testing.simulator.tools import NETWORK, standard_tools
 from holdfast.testing.simulator.trips import make_trip
@@ -152,25 +152,10 @@ class Life:
         message.heard = True
         world.checker.answers.acknowledged(self.actor, message)
 
-    async def take_word(self, word: Word) -> None:
-        """A person says yes or no. It was heard once the product has taken it down, or said why it does not count."""
-        if self.hooks is None:
-            return
-        world = self.world
-        world.tell(self.actor, f"hears {word.by} say {'yes' if word.yes else 'no'} to {word.operation}")
-        try:
-            if word.yes:
-                lasts = timedelta(milliseconds=word.lasts_ms)
-                await self.hooks.approve(word.operation, by=word.by, lasts=lasts)
-            else:
-                await self.hooks.decline(word.operation, by=word.by, reason="I say so")
-        except UsageError:
-            word.refused = True
-        except HoldfastError as error:
-            world.tell(self.actor, f"cannot take down the word of {word.by}: {error.message}")
-            return
-        world.people.heard(word)
-        world.checker.approvals.acknowledged(self.actor, word)
+    async def hear_out(self, errand: Errand) -> None:
+        """Somebody has something to say."""
+        if self.hooks is not None:
+            await errand.run(self.actor, self.hooks)
 
     async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
         """A webhook came in. It is acknowledged with `heard` once it is durable."""
@@ -243,9 +228,9 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         LIFE.get().world.checker.told(LIFE.get().actor, signed)
         return f"sign {step.thing}: {signed.status}"
     if step.by_model:
-        outcome = await run.call(step.kind, {"thing": step.thing})
+        outcome = await run.call(step.kind, arguments_of(step))
     else:
-        outcome = await tools[step.kind].outcome(step.thing)
+        outcome = await tools[step.kind].outcome(**arguments_of(step))
     value = outcome.value if outcome.status == "succeeded" and not outcome.code else ""
     told = f"{step.kind} {step.thing}: {outcome.status} {value}".strip()
     life = LIFE.get()
@@ -254,6 +239,11 @@ async def _perform(run: Run, tools: Any, step: Step) -> str:
         event = await run.wait_for("settled", str(value))
         told += f", settled {event}"
     return told
+
+
+def arguments_of(step: Step) -> dict[str, Any]:
+    """What a tool is called with."""
+    return {"thing": step.thing, "cents": step.cents} if step.kind == "spend" else {"thing": step.thing}
 
 
 async def think(run: str, thing: str) -> str:

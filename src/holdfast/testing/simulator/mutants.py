@@ -1,7 +1,7 @@
 """Planted bugs: each takes one safeguard out of the product, and the simulator has to notice.
 
 `make mutants` plants them all, one process each. These are about single operations and runs; those about what belongs
-together, comes later or is planned stand in `mutants_together.py`.
+together, comes later or is planned stand in `mutants_together.py`, those about people in `mutants_people.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from holdfast.errors import KeyInProgress
 from holdfast.model.outcome import DidNotHappen
 from holdfast.testing.simulator import twists
 from holdfast.testing.simulator.mutant import Mutant
+from holdfast.testing.simulator.mutants_people import PEOPLE
 from holdfast.testing.simulator.mutants_together import TOGETHER
 
 MUTANTS: Final = (
@@ -240,5 +241,6 @@ MUTANTS: Final = (
         twists.asked_again,
     ),
     *TOGETHER,
+    *PEOPLE,
 )
 """The planted bugs, by the promise that they break."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.testing.simulator import answer_twists, approval_twists, proposal_twists, trip_twists, twists
+from holdfast.testing.simulator import answer_twists, proposal_twists, trip_twists, twists
 from holdfast.testing.simulator.mutant import Mutant
 
 TOGETHER: Final = (
@@ -100,43 +100,6 @@ TOGETHER: Final = (
         "a model may repeat what is only accepted",
         "engine.meetings:last_write",
         answer_twists.asked_twice,
-    ),
-    # What people approve.
-    Mutant("nobody asked", "gates are not looked at", "engine.flight:Flight._gated", twists.always(False)),
-    Mutant(
-        "approval unbound", "a yes to one thing is one to all", "model.ids:approval_digest", approval_twists.unbound
-    ),
-    Mutant(
-        "approval not compared",
-        "what was approved is not compared with what would be sent",
-        "model.sending:_approved",
-        approval_twists.whatever_was_asked,
-    ),
-    Mutant(
-        "approval for ever", "when a yes ends is not looked at", "model.sending:_approved", approval_twists.for_ever
-    ),
-    Mutant(
-        "approval for ever once begun",
-        "a yes that was asked for again after an attempt never ends",
-        "model.sending:_approved",
-        approval_twists.once_begun_for_ever,
-    ),
-    Mutant("one name is two", "who says yes counts twice", "model.transitions:_STEPS", approval_twists.one_name_is_two),
-    Mutant("a no means yes", "a decline lets it be sent", "engine.approvals:verdict_of", approval_twists.no_means_yes),
-    Mutant(
-        "a no is lost", "a decline is taken down and lost", "engine.approvals:verdict_of", approval_twists.no_is_lost
-    ),
-    Mutant(
-        "approval not consumed",
-        "the record of an attempt does not carry the yes",
-        "engine.executor:_started",
-        approval_twists.not_in_the_record,
-    ),
-    Mutant(
-        "too late is in time",
-        "a yes after the time counts",
-        "model.operation:OperationState.asked_too_long",
-        twists.always(False),
     ),
     # Restored journals.
     Mutant(

@@ -55,7 +55,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
-    the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not.
+    the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
+    `spend` spends `cents`.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     fails: bool = False
     acts: tuple[Act, ...] = ()
     together: bool = False
+    cents: int = 0
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -84,6 +86,22 @@ class WorkerPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     scripts: tuple[int, ...] = ()
 
 
+class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A yes that somebody gives beforehand, after `given_ms`, and takes back after `revoked_ms` more, if that is not 0.
+
+    It is for calls of `tool` of up to `most` cents each, so many `times`, of `total` cents together; 0 is no bound.
+    """
+
+    tool: str
+    by: str
+    given_ms: int = 0
+    lasts_ms: int = 24 * 3_600_000
+    most: int = 0
+    times: int = 0
+    total: int = 0
+    revoked_ms: int = 0
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One simulation, before it is run."""
 
@@ -95,3 +113,4 @@ class Plan(msgspec.Struct, frozen=True):
     settings: dict[str, int] = {}
     disk_ms: int = 2
     skew_ms: int = 0
+    permits: tuple[Permit, ...] = ()

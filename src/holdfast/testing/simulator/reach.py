@@ -47,7 +47,8 @@ EXPECTED_RECORDS: Final = (
     "WaitScheduled", "OperationSettled", "OutcomeReused", "TransactionOpened", "TransactionCommitting",
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
-    "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused",
+    "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
+    "ResultGiven",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -64,10 +65,15 @@ EXPECTED_ENDINGS: Final = (
             "approved",
             "declined",
             "expired",
+            "edited",
+            "asked about an edit",
+            "answered by a person",
+            "allowed beforehand",
             "a word taken down",
             "a word refused",
         )
     ),
+    *(f"permission: {what}" for what in ("given", "used", "used up", "revoked")),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

@@ -71,6 +71,7 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("wire", key=True, late_ms=5_000),
         Capabilities("grant"),
         Capabilities("adjust", key=True, read_back="key", lag_ms=5_000, late_ms=5_000),
+        Capabilities("spend", key=True, late_ms=5_000),
     )
 }
 

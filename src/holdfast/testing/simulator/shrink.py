@@ -54,10 +54,12 @@ def _fewer_faults(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
 
 
 def _simpler(plan: Plan) -> Iterator[Plan]:
-    """Plans with one thing less: a schedule in order, plain settings, a worker, a run, a step, a shorter delay."""
+    """Plans with one thing less: a schedule in order, plain settings, a permission, a step, a shorter delay..."""
     yield replace(plan, schedule="fifo")
     yield replace(plan, settings={})
     yield replace(plan, skew_ms=0, disk_ms=1)
+    for number in range(len(plan.permits)):
+        yield replace(plan, permits=plan.permits[:number] + plan.permits[number + 1 :])
     for number, script in enumerate(plan.scripts):
         for position in range(len(script.steps)):
             steps = script.steps[:position] + script.steps[position + 1 :]

@@ -30,7 +30,7 @@ class Standing:
         self.step = step
         self.intent: r.Intent | None = None
         self.attempts: dict[int, r.AttemptStarted] = {}
-        self.settled: r.OperationSettled | r.Resolved | None = None
+        self.settled: r.OperationSettled | r.Resolved | r.ResultGiven | None = None
         self.ended: set[int] = set()
         self.asked = False
         """A person is asked to approve it, or was."""
@@ -52,6 +52,17 @@ class Standing:
         if max(self.attempts) == self.deferred:
             return "awaiting"
         return "ended" if max(self.attempts) in self.ended else "running"
+
+    def said(self, record: r.ArgumentsEdited | r.ResultGiven | r.Resolved) -> None:
+        """A person said what is to be sent, or what came of it."""
+        match record:
+            case r.ArgumentsEdited(intent=intent):
+                self.intent = intent
+            case r.Resolved(word="retry"):
+                self.person, self.settled = True, None
+                self.retries += 1
+            case _:
+                self.person, self.settled = True, record
 
     def told(self, record: r.AttemptEnded | r.OperationDeferred | r.LateReport) -> None:
         """What came of an attempt, as far as somebody knows now."""

@@ -122,6 +122,7 @@ class World:
         await self.journal.open()
         for worker in self.plan.workers:
             self._start(worker)
+        self.checker.permits.begin()
         while not await self._at_rest():
             if self.now_ms() > BOUND_S * 1000:
                 self.checker.broken(19, f"after {BOUND_S / 3600:.0f} h not at rest: {await self._restless()}")

@@ -1,0 +1,105 @@
+"""Planted bugs in what people say: see `mutants.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.testing.simulator import approval_twists, permit_twists, twists
+from holdfast.testing.simulator.mutant import Mutant
+
+PEOPLE: Final = (
+    # What they approve.
+    Mutant("nobody asked", "gates are not looked at", "engine.flight:Flight._gated", twists.always(False)),
+    Mutant(
+        "approval unbound", "a yes to one thing is one to all", "model.ids:approval_digest", approval_twists.unbound
+    ),
+    Mutant(
+        "approval not compared",
+        "what was approved is not compared with what would be sent",
+        "model.sending:_approved",
+        approval_twists.whatever_was_asked,
+    ),
+    Mutant(
+        "approval for ever", "when a yes ends is not looked at", "model.sending:_approved", approval_twists.for_ever
+    ),
+    Mutant(
+        "approval for ever once begun",
+        "a yes that was asked for again after an attempt never ends",
+        "model.sending:_approved",
+        approval_twists.once_begun_for_ever,
+    ),
+    Mutant("one name is two", "who says yes counts twice", "model.transitions:_STEPS", approval_twists.one_name_is_two),
+    Mutant("a no means yes", "a decline lets it be sent", "engine.approvals:verdict_of", approval_twists.no_means_yes),
+    Mutant(
+        "a no is lost", "a decline is taken down and lost", "engine.approvals:verdict_of", approval_twists.no_is_lost
+    ),
+    Mutant(
+        "approval not consumed",
+        "the record of an attempt does not carry the yes",
+        "engine.executor:_started",
+        approval_twists.not_in_the_record,
+    ),
+    Mutant(
+        "too late is in time",
+        "a yes after the time counts",
+        "model.operation:OperationState.asked_too_long",
+        twists.always(False),
+    ),
+    # What they would rather send, and what they answer themselves.
+    Mutant(
+        "an edit is not sent",
+        "changes are taken down, and what code called with is sent",
+        "engine.approvals:edited_intent",
+        permit_twists.as_it_was_called,
+    ),
+    Mutant(
+        "edited and unasked",
+        "what was changed is sent without anybody's yes to it",
+        "engine.flight:Flight._gated",
+        permit_twists.edits_need_no_yes,
+    ),
+    Mutant(
+        "answered and sent",
+        "a person's answer is taken for a yes",
+        "model.transitions:_STEPS",
+        permit_twists.answered_and_sent,
+    ),
+    # What they allow beforehand.
+    Mutant(
+        "any call fits",
+        "what a permission is for is not looked at",
+        "engine.standing:_fitting",
+        permit_twists.any_call_fits,
+    ),
+    Mutant(
+        "uses not counted",
+        "a permission is used as often as one likes",
+        "engine.standing:use_post",
+        permit_twists.not_counted,
+    ),
+    Mutant(
+        "counted side by side",
+        "two uses of a permission see the same sum",
+        "engine.standing:use_post",
+        permit_twists.counted_side_by_side,
+    ),
+    Mutant(
+        "bounds not looked at",
+        "more is spent than a permission allows",
+        "engine.standing:why_not",
+        permit_twists.boundless,
+    ),
+    Mutant(
+        "permission for ever",
+        "when a permission ends is not looked at",
+        "engine.standing:why_not",
+        permit_twists.endless,
+    ),
+    Mutant(
+        "revoked in vain",
+        "what was taken back still lets calls leave",
+        "engine.standing:why_not",
+        permit_twists.irrevocable,
+    ),
+)
+"""By the promise that they break."""
