@@ -40,7 +40,9 @@ class Messages:
         self.heard: dict[str, tuple[int, ...]] = {}
         """What was told at which step."""
         self.called_off: dict[str, int] = {}
-        """Operations that were open, with nothing landed, when that message came."""
+        """Operations that a message called off, and the first one that came while they were open."""
+        self._came: dict[str, int] = {}
+        """The first message that came while an operation was open, whether that called it off or not."""
         self.stop = 0
         """The first message that said to stop."""
 
@@ -61,8 +63,10 @@ class Messages:
         if record.stop and not self.stop:
             self.stop = record.entry
         for operation in operations:
-            if _of_code(operation) and operation.phase not in FINAL and not operation.may_have_landed:
-                self.called_off.setdefault(operation.step, record.entry)
+            if _of_code(operation) and operation.phase not in FINAL:
+                first = self._came.setdefault(operation.step, record.entry)
+                if not operation.may_have_landed:
+                    self.called_off.setdefault(operation.step, first)
 
     def begin(self, operation: OperationState) -> None:
         """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either."""

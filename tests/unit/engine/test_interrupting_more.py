@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Run, TransactionAborted, agent
-from holdfast.errors import Interrupted, RunSuspended
-from tests.unit.engine.interruptions import agrees, heard, writer
-from tests.unit.engine.lab import Lab, virtual
+from holdfast import Run, TransactionAborted, agent, tool
+from holdfast.errors import Interrupted, NotSent, RunSuspended
+from holdfast.policies import Retry
+from tests.unit.engine.interruptions import STEADY, agrees, heard, writer
+from tests.unit.engine.lab import DAY, Lab, virtual
 
 HOUR = timedelta(hours=1)
 
@@ -214,3 +215,34 @@ async def test_a_run_that_ends_unheard_says_so(lab: Lab, caplog: pytest.LogCaptu
         told.set()
         assert await running == "done"
     assert "run trip-ann ended, and its code has not heard what ann said: too late" in caplog.text
+
+
+@virtual
+async def test_what_was_said_during_a_call_is_heard_with_what_calls_it_off_later(lab: Lab):
+    """The first message came while the call might land, so it was let go on; the second found that nothing had come."""
+    on_its_way, go = asyncio.Event(), asyncio.Event()
+
+    @tool(idempotency=STEADY, retry=Retry(attempts=50, elapsed=DAY))
+    async def book(city: str) -> str:
+        on_its_way.set()
+        await go.wait()
+        raise NotSent("too busy", retry_after=3600)
+
+    @agent(run_id="trip-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            return str(await book("JFK"))
+        except Interrupted as told:
+            return told.said
+
+    async with lab.app(desk) as app:
+        running = asyncio.ensure_future(app.run(desk, "ann"))
+        await on_its_way.wait()
+        await app.service.tell("trip-ann", "I wanted LaGuardia", by="ann")
+        go.set()
+        with pytest.raises(RunSuspended):
+            await running
+        await app.service.tell("trip-ann", "and a window", by="ann")
+        assert await app.run(desk, "ann") == "I wanted LaGuardia; and a window"
+    assert heard(lab, "trip-ann") == [("book#1", 2)]
+    await agrees(lab, desk)

@@ -163,3 +163,9 @@ def test_what_a_message_called_off_is_told_as_the_message():
     refused = Outcome[str]("failed", "trip/book#1", "book", Basis("returned"), "closed", code="stopped")
     assert isinstance(refused.error(), Rejected)
     assert refused.as_text() == "Failed [stopped]: closed. Nothing was changed."
+
+
+def test_what_came_while_it_might_have_landed_is_told_with_what_calls_it_off():
+    started, unsent = ended("not_sent")
+    told = history(planned(), started, came(7), unsent, came(9))
+    assert messages(told).called_off == {"charge#1": 7}
