@@ -6,14 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.testing.simulator import story
-from holdfast.testing.simulator.plan import Fault, Permit, Plan, Script, Step, WorkerPlan
+from holdfast.testing.simulator.plan import Fault, Permit, Plan, Script, Step, Telling, WorkerPlan
 from holdfast.testing.simulator.world import Journal, Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
 
-def of(*steps: Step, faults: tuple[Fault, ...] = (), permits: tuple[Permit, ...] = ()) -> Plan:
-    return Plan(11, (Script("run", steps),), WORKERS, faults, permits=permits)
+def of(
+    *steps: Step,
+    faults: tuple[Fault, ...] = (),
+    permits: tuple[Permit, ...] = (),
+    tellings: tuple[Telling, ...] = (),
+) -> Plan:
+    return Plan(11, (Script("run", steps),), WORKERS, faults, permits=permits, tellings=tellings)
 
 
 def checked(told: Plan, journal: Journal = "memory") -> Report:
@@ -123,7 +128,7 @@ def test_what_nobody_says_yes_to_is_never_sent(what: str, ending: str):
         assert not ended(report) & {"grant succeeded", "grant unknown"}
 
 
-@pytest.mark.parametrize("step", [Step("spend", "it", cents=900), Step("adjust", "it"), Step("wire", "great thing")])
+@pytest.mark.parametrize("step", [Step("spend", "it", cents=900), Step("adjust", "it")])
 def test_what_a_person_wrote_is_sent_wherever_its_process_dies(step: Step):
     plan = of(step, faults=(Fault("edit", 1, "people", 500),))
     for report in struck_everywhere(plan, "kill"):
@@ -144,3 +149,27 @@ def test_a_permission_is_used_once_wherever_its_process_dies():
     used = [report.reach.endings["permission: used"] for report in struck_everywhere(plan, "kill")]
     assert set(used) == {1, 2}
     assert used.count(2) == 1
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_message_is_heard_before_the_next_write_wherever_its_process_dies(*, stop: bool):
+    steps = (Step("pay", "first"), Step("rest", "a while", ms=20_000), Step("ship", "box"), Step("mail", "letter"))
+    plan = of(*steps, tellings=(Telling("run", 3_000, stop=stop),))
+    for report in struck_everywhere(plan, "kill"):
+        heard = [line for line in report.log if "run run hears message 1" in line]
+        assert heard
+        assert bool(ended(report) & {"ship succeeded", "ship unknown"}) is not stop
+
+
+@pytest.mark.parametrize(("kind", "word"), [("order", "two"), ("note", "refuse"), ("pay", "sample")])
+def test_a_write_is_judged_once_wherever_its_process_dies(kind: str, word: str):
+    for report in struck_everywhere(replace(of(Step(kind, "it")), policy=True), "kill"):
+        assert report.reach.records["Ruled"] == 1
+        assert report.reach.endings[f"ruling: {word}"] == 1
+        assert bool(report.reach.records["AttemptStarted"]) is (word != "refuse")
+
+
+def test_newer_code_with_another_policy_asks_again_and_withdraws_no_question():
+    for report in struck_everywhere(replace(of(Step("charge", "card"), Step("switch", "it")), policy=True), "deploy"):
+        assert report.reach.endings["approval: approved"]
+        assert ended(report) >= {"charge succeeded", "switch succeeded"}

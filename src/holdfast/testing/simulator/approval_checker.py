@@ -37,6 +37,8 @@ class _Asked:
         "edited",
         "ended",
         "given",
+        "held",
+        "least",
         "newer",
         "observed",
         "people",
@@ -63,6 +65,10 @@ class _Asked:
         self.allowed = ""
         """The standing permission that the first attempt used, where nobody was asked."""
         self.edited = False
+        self.least = 1
+        """How many a policy wants to be asked."""
+        self.held = False
+        """The question stays open although its time is over."""
         self.ended = ""
         self.given: object = None
         """What a person answered in the place of the tool."""
@@ -95,21 +101,23 @@ class Approvals:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         match record:
-            case r.OperationPlanned(step=step, intent=intent) if intent.tool in GATED:
+            case r.OperationPlanned(step=step, intent=intent):
                 self._planned(operation_id(run, step), intent)
+            case r.Ruled(step=step):
+                self._ruled(operation_id(run, step), record)
             case r.OperationParked(step=step, asks=digest) if digest:
                 self._asked(operation_id(run, step), record)
             case r.ApprovalGranted() | r.ApprovalRefused() | r.ArgumentsEdited() | r.ResultGiven():
                 self._word(operation_id(run, record.step), record)
-            case r.Reobserved(step=step, reading="changed", observed=observed):
+            case r.Reobserved(step=step, observed=observed):
                 self._seen(operation_id(run, step), observed)
             case r.AttemptStarted(step=step, intent=intent):
-                if intent is not None and intent.tool in GATED:
+                if intent is not None:
                     self._planned(operation_id(run, step), intent)
                 self._seen(operation_id(run, step), record.observed)
                 self._started(operation_id(run, step), record)
-            case r.OperationSettled(step=step, code=code) if code == EXPIRED:
-                self._expired(operation_id(run, step), record)
+            case r.OperationSettled(step=step):
+                self._settled(operation_id(run, step), record)
             case r.Claimed(worker=worker):
                 self._newer[run] = any(
                     life.newer and worker in life.disk.workers for life in self._world.lives.values()
@@ -130,11 +138,21 @@ class Approvals:
                 self._stood_in(name, record)
 
     def _planned(self, name: str, intent: r.Intent) -> None:
+        if intent.tool not in GATED and not self._world.plan.policy:
+            return
         arguments = arguments_in(intent)
         self._calls[name] = intent.tool, arguments
         if asks(intent.tool, arguments):
             self._known.setdefault(name, _Asked())
             self._seen(name, intent.observed)
+
+    def _ruled(self, name: str, record: r.Ruled) -> None:
+        """A policy has judged it: what it asks about needs a yes, whatever the tool itself says."""
+        if record.ruling.asks:
+            known = self._known.setdefault(name, _Asked())
+            known.least = max(known.least, record.ruling.people)
+        elif name in self._known and not asks(*self._calls[name]):
+            del self._known[name]
 
     def _seen(self, name: str, observed: r.Raw) -> None:
         known = self._known.get(name)
@@ -146,7 +164,10 @@ class Approvals:
         if known is None:
             self._broken(LIVE, f"a person is asked about {name}, which needs no approval")
             return
+        if record.people < known.least:
+            self._broken(LIVE, f"{record.people} are asked about {name}, and {known.least} have to be")
         known.asks, known.people, known.until = record.asks, record.people, record.until
+        known.held = record.on_expiry == "hold"
         changed = bool(known.shown) and known.observed != known.shown
         known.shown, known.newer, known.yes, known.consumed = known.observed, self._newer[_run(name)], {}, False
         known.allowed = ""
@@ -162,10 +183,11 @@ class Approvals:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} that was not asked for")
             return
         _, arguments = self._calls[name]
-        said = [one.said_ms for one in self._said(name, record.by) if one.stands_for(arguments)]
+        said = [one for one in self._said(name, record.by) if one.stands_for(arguments)]
+        late = said and all(one.says == "yes" and one.said_ms >= known.until for one in said)  # an edit came before it
         if not said:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} with {arguments}, and never said so")
-        elif known.until and min(said) >= known.until:
+        elif known.until and late and not known.held:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name}, and said so after the time for it")
         if known.ended:
             self._broken(LIVE, f"{name} was approved after it was {known.ended}")
@@ -213,12 +235,16 @@ class Approvals:
         """What that person said about an operation."""
         return [one for one in self._world.people.said if (one.operation, one.by) == (name, by)]
 
-    def _expired(self, name: str, record: r.OperationSettled) -> None:
-        known = self._known[name]
-        if not known.until or record.at < known.until:
-            self._broken(LIVE, f"{name} is called expired, and people have time until {known.until}")
-        known.ended = "expired"
-        self._reached("expired")
+    def _settled(self, name: str, record: r.OperationSettled) -> None:
+        """It is over, with a yes or without one."""
+        known = self._known.get(name)
+        if known is None or known.consumed:
+            return
+        if record.code == EXPIRED:
+            if not known.until or record.at < known.until or known.held:
+                self._broken(LIVE, f"{name} is called expired, and people have time until {known.until}")
+            self._reached("expired")
+        known.ended = record.code or record.status
 
     def _started(self, name: str, record: r.AttemptStarted) -> None:
         """An attempt is on record: from here on it may be sent, so a yes has to stand that is about exactly this."""
@@ -256,16 +282,17 @@ class Approvals:
             return f"with an approval of what was {known.shown.decode()} and is {known.observed.decode()}"
         if known.consumed:
             return ""
-        if self._calls[name][0] == "adjust" and known.newer is not self._newer[_run(name)]:
+        bound = self._calls[name][0] == "adjust" or self._world.plan.policy
+        if bound and known.newer is not self._newer[_run(name)]:
             return "with an approval of other code"
         ends = min((until for until in known.yes.values() if until), default=0)
         return "after its approval ended" if ends and record.at >= ends - EARLY_MS else ""
 
     def arrived(self, request: Request) -> None:
         """A request is at its service."""
-        if request.service not in GATED or not asks(request.service, request.arguments):
-            return
         known = self._known.get(request.operation)
+        if known is None and not asks(request.service, request.arguments):
+            return
         if known is None or not known.consumed:
             self._broken(LIVE, f"{request.operation} was sent, and no approval went into the record of an attempt")
         elif known.ended:
@@ -284,9 +311,7 @@ class Approvals:
             self._broken(
                 12, f"the agent heard {outcome.value!r} from {outcome.operation}, and was told {known.given!r}"
             )
-        if outcome.tool not in GATED or outcome.code not in {DECLINED, EXPIRED}:
-            return
-        if known is None or known.ended != outcome.code:
+        if outcome.code in {DECLINED, EXPIRED} and (known is None or known.ended != outcome.code):
             self._broken(12, f"the agent heard that {outcome.operation} was {outcome.code}, which is not on record")
 
     # --- at the end of time ----------------------------------------------------------------------------------

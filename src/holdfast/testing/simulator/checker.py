@@ -21,10 +21,13 @@ from holdfast.testing.simulator.answer_checker import Answers
 from holdfast.testing.simulator.approval_checker import Approvals, arguments_in
 from holdfast.testing.simulator.disk import Backup
 from holdfast.testing.simulator.loop import Actor
+from holdfast.testing.simulator.messages import Messages
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.permits import Permits
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.proposal_checker import Plans
+from holdfast.testing.simulator.replay_checker import Replays
+from holdfast.testing.simulator.rulings import Rulings
 from holdfast.testing.simulator.services import Effect, Request
 from holdfast.testing.simulator.standing import Standing
 from holdfast.testing.simulator.trip_checker import Trips
@@ -59,6 +62,9 @@ class Checker:
         self.plans: Final = Plans(world, self.broken, self._effects)
         self.approvals: Final = Approvals(world, self.broken)
         self.permits: Final = Permits(world, self.broken)
+        self.messages: Final = Messages(world, self.broken)
+        self.rulings: Final = Rulings(world, self.broken)
+        self.replays: Final = Replays(self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -97,7 +103,8 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        for part in (self.trips, self.answers, self.plans, self.approvals, self.permits):
+        people = self.approvals, self.permits, self.messages, self.rulings
+        for part in (self.trips, self.answers, self.plans, *people, self.replays):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -113,6 +120,7 @@ class Checker:
         started = operation.attempts.get(request.attempt) if operation else None
         if started is not None and started.send_by and self._world.now_ms() > started.up + started.send_by:
             self.broken(10, f"{request.operation} attempt {request.attempt} is sent after its send-by deadline")
+        self.replays.sent()
 
     def paused_before_the_first_byte(self, request: Request) -> None:
         """Between the last check and the first byte nothing but a key can help: the documented limit of any runtime."""
@@ -199,11 +207,16 @@ class Checker:
         self.answers.heard(run, record)
         self.plans.heard(run, record)
         self.approvals.heard(run, record)
+        self.rulings.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
-        if not step:
+        if step:
+            self._of_operation(run, step, record)
+        else:
             self._of_run(run, record)
-            return
+        self.messages.heard(run, record)
+
+    def _of_operation(self, run: str, step: str, record: r.Record) -> None:
         name = operation_id(run, step)
         known = self.operations.get(name)
         if known is None:
@@ -284,6 +297,7 @@ class Checker:
             return
         self._told.append((outcome, self._world.now_ms()))
         self.approvals.told(outcome)
+        self.rulings.told(outcome)
         source = outcome.reused or outcome.operation
         person = outcome.basis is not None and outcome.basis.by == "person"
         if outcome.tool == "look" or person:
@@ -332,6 +346,7 @@ class Checker:
         await self.answers.at_the_end()
         await self.approvals.at_the_end()
         await self.permits.at_the_end()
+        await self.messages.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             await self.plans.at_the_end()
@@ -355,7 +370,11 @@ class Checker:
 
     def _remembered(self, name: str) -> list[Effect]:
         """What an operation did. Where an old copy stands in the place of the journal, only since then."""
-        return [effect for effect in self._effects.get(name, ()) if effect.at_ms > self._world.restored_ms]
+        done, since = self._effects.get(name, []), self._world.restored_ms
+        if since < 0:
+            return done
+        known = self.operations.get(name)
+        return [one for one in done if one.at_ms > since and known is not None and one.attempt in known.attempts]
 
     async def _at_the_end_of_records(self) -> None:
         store = self._world.journal

@@ -20,6 +20,7 @@ from holdfast.testing.simulator.plan import (
     Plan,
     Script,
     Step,
+    Telling,
     WorkerPlan,
 )
 from holdfast.testing.simulator.services import CATALOGUE
@@ -98,17 +99,21 @@ def draw(seed: int) -> Plan:
     scripts = _with_gates(scripts, people)
     money = random.Random(f"money/{seed}")  # noqa: S311 - as above
     permits = _permits(money)
+    said = random.Random(f"messages/{seed}")  # noqa: S311 - as above
     scripts = _with_money(scripts, money) if permits else scripts
+    tellings = _tellings(said, scripts)
+    scripts = _with_rests(scripts, said) if tellings else scripts
+    policy = random.Random(f"policy/{seed}").random() < 0.06  # noqa: S311 - as above
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
-        + _of_people(people, scripts) + _restore(restores),
+        + _of_people(people, scripts, policy=policy) + _restore(restores),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
-        permits=permits,
+        permits=permits, tellings=tellings, policy=policy,
     )  # fmt: skip
 
 
@@ -229,6 +234,30 @@ def _permit(chance: random.Random) -> Permit:
     )  # fmt: skip
 
 
+def _tellings(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Telling, ...]:
+    """Now and then people have something to say to the runs, mostly while these are under way."""
+    if chance.random() >= 0.1:
+        return ()
+    return tuple(
+        Telling(chance.choice(scripts).id, round(50 * 2_000 ** chance.random()), stop=chance.random() < 0.25)
+        for _ in range(chance.randrange(1, 5))
+    )
+
+
+def _with_rests(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents rest before their last step, so that there is something to be woken from."""
+    return tuple(
+        Script(script.id, (*script.steps[:-1], _rest(chance, number), script.steps[-1]))
+        if chance.random() < 0.5
+        else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _rest(chance: random.Random, number: int) -> Step:
+    return Step("rest", f"n{number}", ms=chance.randrange(500, 120_000))
+
+
 def _with_money(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
     """Every agent begins with some of what was allowed, one after the other or at once."""
     return tuple(
@@ -284,11 +313,11 @@ def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault
     return tuple(faults)
 
 
-def _of_people(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+def _of_people(chance: random.Random, scripts: tuple[Script, ...], *, policy: bool) -> tuple[Fault, ...]:
     """What people do otherwise than one hopes, and what goes wrong on the way to what they approve."""
     services = sorted({step.kind for script in scripts for step in script.steps if step.kind in GATED})
     faults = [fault for service in services for fault in _of_calls(chance, service, GATE_FAULTS[service])]
-    faults += _of_calls(chance, "people", PEOPLE_FAULTS) if services else []
+    faults += _of_calls(chance, "people", PEOPLE_FAULTS) if services or policy else []
     return (*faults, *(_contested(chance) if "adjust" in services and chance.random() < 0.5 else ()))
 
 

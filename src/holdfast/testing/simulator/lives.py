@@ -6,14 +6,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from contextvars import ContextVar
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.agent.agent import Agent, agent
-from holdfast.agent.run import Run
 from holdfast.app import Holdfast
 from holdfast.engine.awaiting import Arrival
 from holdfast.engine.seams import Seams
@@ -22,22 +18,18 @@ from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopp
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Worker
 from holdfast.model.records import NOTHING, Raw
-from holdfast.model.secret import Secret
-from holdfast.policies import Retry
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
-from holdfast.testing.simulator import answers, proposals
 from holdfast.testing.simulator.errands import Errand
 from holdfast.testing.simulator.loop import Actor, Died
 from holdfast.testing.simulator.network import Traffic
 from holdfast.testing.simulator.offices import ANSWERED, Message
-from holdfast.testing.simulator.plan import Script, Step, WorkerPlan
-from holdfast.testing.simulator.tools import NETWORK, standard_tools
-from holdfast.testing.simulator.trips import make_trip
+from holdfast.testing.simulator.plan import Script, WorkerPlan
+from holdfast.testing.simulator.rulings import POLICIES
+from holdfast.testing.simulator.scripted import LIFE, agent_of
+from holdfast.testing.simulator.tools import NETWORK
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
-
-TOOLS = {newer: standard_tools(newer=newer) for newer in (False, True)}
 
 
 class _Clock:
@@ -88,8 +80,9 @@ class Life:
         chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
         seams = Seams(_Clock(world), chance, InlineThreads(), _Points(world, self.actor))
         app = Holdfast(
-            self.disk, agents=[agent_of(self.newer)], seams=seams, settings=world.settings, worker=self._worker
-        )
+            self.disk, agents=[agent_of(self.newer)], seams=seams, settings=world.settings, worker=self._worker,
+            policy=POLICIES[self.newer] if world.plan.policy else None,
+        )  # fmt: skip
         try:
             async with app:
                 app.engine.resolver = world.secret
@@ -181,107 +174,7 @@ class Life:
         self.world.restart(self)
 
 
-def agent_of(newer: bool) -> Agent[Script, list[str]]:
-    """The agent of one version of the code."""
-    return AGENTS[newer]
-
-
-def _make(newer: bool) -> Agent[Script, list[str]]:
-    tools = TOOLS[newer]
-
-    @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
-    async def scripted(run: Run, script: Script) -> list[str]:
-        """Perform the script. What it is told about each step is noted, and returned."""
-        told: list[str] = []
-        for group in _groups(script.steps):
-            if len(group) == 1:
-                told.append(await _perform(run, tools, group[0]))
-            else:
-                told.extend(await run.gather(*(_perform(run, tools, step) for step in group)))
-        return told
-
-    return scripted
-
-
-async def _perform(run: Run, tools: Any, step: Step) -> str:
-    if step.kind == "trip":
-        text, gone = await make_trip(run, tools, step)
-        LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
-        return text
-    if step.kind == "think":
-        asking = run.options(step=f"think {step.thing}", retry=PATIENT)
-        return await asking.decide(think, run.id, step.thing)
-    if step.kind == "plan":
-        text, done, gone = await proposals.carry_out(run, step)
-        LIFE.get().world.checker.trips.told(LIFE.get().actor, text, gone)
-        LIFE.get().world.checker.plans.told(run.id, step, done)
-        return text
-    if step.kind == "nag":
-        heard = await answers.nag(run, step)
-        for outcome in heard:
-            LIFE.get().world.checker.told(LIFE.get().actor, outcome)
-        return f"nag {step.thing}: {answers.told(heard)}"
-    if step.kind == "hurry":
-        return await _hurry(run, tools, step)
-    if step.kind == "sign":
-        signed = await tools["sign"].outcome(step.thing, Secret("vault"))
-        LIFE.get().world.checker.told(LIFE.get().actor, signed)
-        return f"sign {step.thing}: {signed.status}"
-    if step.by_model:
-        outcome = await run.call(step.kind, arguments_of(step))
-    else:
-        outcome = await tools[step.kind].outcome(**arguments_of(step))
-    value = outcome.value if outcome.status == "succeeded" and not outcome.code else ""
-    told = f"{step.kind} {step.thing}: {outcome.status} {value}".strip()
-    life = LIFE.get()
-    life.world.checker.told(life.actor, outcome)
-    if step.kind == "transfer" and outcome.status == "succeeded":
-        event = await run.wait_for("settled", str(value))
-        told += f", settled {event}"
-    return told
-
-
-def arguments_of(step: Step) -> dict[str, Any]:
-    """What a tool is called with."""
-    return {"thing": step.thing, "cents": step.cents} if step.kind == "spend" else {"thing": step.thing}
-
-
-async def think(run: str, thing: str) -> str:
-    """A model that never says the same twice."""
-    life = LIFE.get()
-    life.world.checker.asked(run, f"think {thing}", life.disk.workers)
-    life.world.point(life.actor, "ask the model")
-    await life.world.travel()
-    return f"about {thing}: {life.world.chance.getrandbits(32):x}"
-
-
-async def _hurry(run: Run, tools: Any, step: Step) -> str:
-    """A mail under a time limit: where that ends first, the call goes on without its caller."""
-    try:
-        async with run.timeout(timedelta(seconds=3)):
-            outcome = await tools["mail"].outcome(step.thing)
-    except TimeoutError:
-        LIFE.get().world.tell(LIFE.get().actor, f"waits no longer for mail {step.thing}")
-        return f"hurry {step.thing}: gave up"
-    LIFE.get().world.checker.told(LIFE.get().actor, outcome)
-    return f"hurry {step.thing}: {outcome.status}"
-
-
-def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:
-    groups: list[list[Step]] = []
-    for step in steps:
-        if step.group and groups and groups[-1][0].group == step.group:
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
-
-
-PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
-"""A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
 ANSWER_MS: Final = 30 * 60_000
-LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
-AGENTS = {newer: _make(newer) for newer in (False, True)}
 
 
 def settings_from(changes: dict[str, int]) -> Settings:

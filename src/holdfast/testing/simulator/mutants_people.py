@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.testing.simulator import approval_twists, permit_twists, twists
+from holdfast.testing.simulator import approval_twists, message_twists, permit_twists, ruling_twists, twists
 from holdfast.testing.simulator.mutant import Mutant
 
 PEOPLE: Final = (
@@ -100,6 +100,72 @@ PEOPLE: Final = (
         "what was taken back still lets calls leave",
         "engine.standing:why_not",
         permit_twists.irrevocable,
+    ),
+    # What they tell a run.
+    Mutant(
+        "told in vain", "writes begin although somebody said something", "engine.flight:Flight._told", twists.always("")
+    ),
+    Mutant(
+        "told again",
+        "a branch hears the same message again",
+        "engine.interrupting:hear",
+        message_twists.forgotten_at_once,
+    ),
+    Mutant(
+        "one ear for all",
+        "what one branch heard no other has to hear",
+        "engine.flight:news_for",
+        message_twists.one_ear,
+    ),
+    Mutant(
+        "stopped once",
+        "after it was told to stop, code begins the next write",
+        "engine.flight:news_for",
+        message_twists.stops_once,
+    ),
+    Mutant(
+        "what waits goes on",
+        "a message does not call off what was not sent yet",
+        "model.messages:Messages.receive",
+        message_twists.calls_nothing_off,
+    ),
+    Mutant(
+        "told twice",
+        "a message that is given again is another one",
+        "interfaces.service:Service.tell",
+        message_twists.without_its_name,
+    ),
+    Mutant(
+        "only the last is told",
+        "of several messages code hears one",
+        "model.messages:Messages.told_at",
+        message_twists.only_the_last,
+    ),
+    # What a policy says.
+    Mutant(
+        "nothing is judged", "writes leave that no policy has seen", "engine.flight:Flight._policy", twists.always("")
+    ),
+    Mutant(
+        "refused and sent",
+        "what a policy refuses is sent",
+        "model.sending:_BEFORE_FIRST",
+        twists.replaced("ruled", ruling_twists.refused_in_vain),
+    ),
+    Mutant(
+        "ruled and not asked",
+        "what a policy asks about is sent",
+        "model.sending:_BEFORE_FIRST",
+        twists.replaced("_gate", ruling_twists.asked_in_vain),
+    ),
+    Mutant("one is enough", "one person says yes where two have to", "model.ruling:terms", ruling_twists.one_is_enough),
+    Mutant(
+        "a policy overrules a gate",
+        "what a tool asks about leaves by a policy",
+        "engine.flight:Flight._gated",
+        ruling_twists.overruled,
+    ),
+    Mutant(
+        "drawn anew", "a sample is another one when it is drawn again", "model.ruling:chance", ruling_twists.drawn_anew
     ),
 )
 """By the promise that they break."""

@@ -16,7 +16,7 @@ from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.simulator.errands import Errand
-from holdfast.testing.simulator.gates import PETTY
+from holdfast.testing.simulator.gates import GATED, PETTY
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.plan import Fault
 
@@ -118,7 +118,7 @@ class People:
                 first.lasts_ms = HARDLY_MS + ms // 10
                 self._say(soon, first)
                 self._say(soon + 2 * ms + HARDLY_MS, *voices[1:])
-            case "meanwhile":
+            case "meanwhile" if tool in GATED:
                 world.later(soon // 2, lambda: world.services[tool].by_somebody(shown["thing"], f"somebody's {ms}"))
                 self._say(soon, *voices)
             case "edit":

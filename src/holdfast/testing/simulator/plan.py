@@ -56,7 +56,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
-    `spend` spends `cents`.
+    `spend` spends `cents`, one of the kind `rest` sleeps for `ms`.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     acts: tuple[Act, ...] = ()
     together: bool = False
     cents: int = 0
+    ms: int = 0
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -102,6 +103,14 @@ class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
     revoked_ms: int = 0
 
 
+class Telling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that somebody has for a run, after `at_ms`."""
+
+    run: str
+    at_ms: int
+    stop: bool = False
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One simulation, before it is run."""
 
@@ -114,3 +123,6 @@ class Plan(msgspec.Struct, frozen=True):
     disk_ms: int = 2
     skew_ms: int = 0
     permits: tuple[Permit, ...] = ()
+    tellings: tuple[Telling, ...] = ()
+    policy: bool = False
+    """Whether a policy says what is asked about: see `rulings.py`."""

@@ -67,6 +67,10 @@ class Plans:
         match record:
             case r.OperationSettled(status=status):
                 self._status[operation_id(run, record.step)] = status
+            case r.ApprovalRefused():
+                self._status[operation_id(run, record.step)] = "failed"
+            case r.ResultGiven():
+                self._status[operation_id(run, record.step)] = "succeeded"
             case r.ValueRecorded(what="chose", value=value):
                 chosen = msgspec.json.decode(msgspec.json.decode(value, type=str), type=Chosen)
                 step = operation_id(run, record.step.rpartition("/")[0])
@@ -124,11 +128,13 @@ class Plans:
     # --- at the end of time ------------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
-        """Every choice of a run that has ended well is on record."""
+        """Every choice of a run that has ended well is on record; what a message called off was left before it."""
         ended = {row.run for row in await self._world.journal.runs(limit=10_000) if row.status == "completed"}
         for name, place in self._places.items():
             step = f"{place.plan}/s{place.number}"
-            if name.partition("/")[0] in ended and self._status.get(name) and step not in self._chosen:
+            run = name.partition("/")[0]
+            known = step in self._chosen or self._world.checker.messages.interrupted(run)
+            if run in ended and self._status.get(name) and not known:
                 self._broken(14, f"{name} is {self._status[name]}, and why it was chosen is on no record")
 
 

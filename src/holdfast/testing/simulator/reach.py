@@ -48,7 +48,7 @@ EXPECTED_RECORDS: Final = (
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
     "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
-    "ResultGiven",
+    "ResultGiven", "MessageReceived", "MessageHeard", "Ruled",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -74,6 +74,11 @@ EXPECTED_ENDINGS: Final = (
         )
     ),
     *(f"permission: {what}" for what in ("given", "used", "used up", "revoked")),
+    *(f"message: {what}" for what in ("taken down", "refused", "received", "heard", "called something off")),
+    *(
+        f"ruling: {what}"
+        for what in ("auto", "sample", "ask", "two", "refuse", "drawn", "not drawn", "asked as before")
+    ),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

@@ -58,6 +58,9 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     yield replace(plan, schedule="fifo")
     yield replace(plan, settings={})
     yield replace(plan, skew_ms=0, disk_ms=1)
+    yield replace(plan, policy=False)
+    for number in range(len(plan.tellings)):
+        yield replace(plan, tellings=plan.tellings[:number] + plan.tellings[number + 1 :])
     for number in range(len(plan.permits)):
         yield replace(plan, permits=plan.permits[:number] + plan.permits[number + 1 :])
     for number, script in enumerate(plan.scripts):

@@ -123,6 +123,7 @@ class World:
         for worker in self.plan.workers:
             self._start(worker)
         self.checker.permits.begin()
+        self.checker.messages.begin()
         while not await self._at_rest():
             if self.now_ms() > BOUND_S * 1000:
                 self.checker.broken(19, f"after {BOUND_S / 3600:.0f} h not at rest: {await self._restless()}")
