@@ -173,3 +173,10 @@ def test_newer_code_with_another_policy_asks_again_and_withdraws_no_question():
     for report in struck_everywhere(replace(of(Step("charge", "card"), Step("switch", "it")), policy=True), "deploy"):
         assert report.reach.endings["approval: approved"]
         assert ended(report) >= {"charge succeeded", "switch succeeded"}
+
+
+def test_what_a_late_owner_knows_of_a_call_that_a_message_called_off_is_known_to_the_next_one():
+    """It woke up, was told the message, and let go of the call whose end it had not been able to record."""
+    plan = of(Step("ticket", "bug"), faults=(Fault("refused", 1, "ticket"),), tellings=(Telling("run", 60_000),))
+    for report in struck_everywhere(plan, "pause", 120_000):
+        assert report.reach.records["RunCompleted"] == 1

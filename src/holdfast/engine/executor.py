@@ -332,7 +332,8 @@ def _rides(flight: Flight, move: m.Settle, operation: OperationState, end: r.End
     """Whether losing this record costs no more than asking the system again."""
     contract = flight.contract(operation)
     if move.code == INTERRUPTED and move.status == "cancelled":
-        return True  # nothing was sent, and the message calls it off again
+        # The message calls it off again. But how its calls ended only we may know, and what is told is let go of.
+        return not operation.attempts
     if move.status != "succeeded" or not contract.rides:
         return False
     return contract.verifies or not (operation.key_unread or (end is not None and not end.key_read))

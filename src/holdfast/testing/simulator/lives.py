@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,6 +30,9 @@ from holdfast.testing.simulator.tools import NETWORK
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
+
+
+ANSWER_MS: Final = 30 * 60_000
 
 
 class _Clock:
@@ -172,9 +175,6 @@ class Life:
         for worker in self.disk.workers:
             self.world.journal.kill(worker)
         self.world.restart(self)
-
-
-ANSWER_MS: Final = 30 * 60_000
 
 
 def settings_from(changes: dict[str, int]) -> Settings:
