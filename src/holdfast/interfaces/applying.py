@@ -20,6 +20,7 @@ from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow
+from holdfast.model.records import CommandApplied
 from holdfast.model.run import RunHistory
 from holdfast.model.system import is_planted
 from holdfast.model.transactions import WHOLE_RUN
@@ -28,13 +29,15 @@ from holdfast.model.transactions import WHOLE_RUN
 class Applied(msgspec.Struct, frozen=True):
     """What became of an order: applied at once, or left for the process that drives the run (`elsewhere`).
 
-    `lacks` is the tool whose code has to check the order first, where it is not here.
+    `lacks` is the tool whose code has to check the order first, where it is not here. `alert`: the note is what whoever
+    gave it has to know, such as that it was refused after all.
     """
 
     run: str
     at_once: bool
     note: str = ""
     lacks: str = ""
+    alert: bool = False
     elsewhere: bool = False
 
 
@@ -108,17 +111,17 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
             await engine.look(everything=False)
         found = await engine.leases.claim(run)
         if isinstance(found, Claimed):
-            lacking = await _apply_claimed(engine, found, answered)
-            note = f"it is checked and applied where the code of {lacking} is" if lacking else ""
+            lacking, refused = await _apply_claimed(engine, found, answered)
             if is_planted(found.row.agent):
-                note = await note_on(engine, run)
-            return Applied(run, at_once=not lacking, note=note, lacks=lacking)
+                refused = await note_on(engine, run)
+            note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
+            return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
         if found is None or await knock(engine.journal, run, found.row.token):
             note = "" if ours else "the process that drives the run applies it"
             return Applied(run, at_once=ours, note=note, elsewhere=not ours)
 
 
-async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> str:
+async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> tuple[str, str]:
     try:
         return await _apply_to(engine, claimed, answered)
     except JournalError:
@@ -128,16 +131,17 @@ async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> str
         engine.leases.let_go(claimed.lease.run)
 
 
-async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> str:
-    """Apply the orders in turn, up to one that has to wait for a tool's code: the name of that tool."""
+async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> tuple[str, str]:
+    """Apply the orders in turn, up to one that has to wait for a tool's code: its name, and what was refused."""
     history, log = await _open(engine, claimed)
     if is_planted(claimed.row.agent):
         await end_planted(engine, claimed.row, history, log)
-        return ""
+        return "", ""
     entries = await engine.journal.entries(command_stream(claimed.lease.run), history.entry_seen)
     codes = Codes(engine.tools, engine.identity.secret)
     bodies: list[bytes] = []
     posts: list[Post] = []
+    refused: list[str] = []
     lacking = ""
     for entry in entries:
         if lacking := waits_for_code(history, entry, engine.tools):
@@ -148,8 +152,10 @@ async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> str:
         for record in records:
             history.add(record)
             bodies.append(encode(record))
+            if isinstance(record, CommandApplied) and record.note.startswith("refused"):
+                refused.append(f"what {record.by} said was {record.note}")
     await log.append(bodies, _after(engine, claimed.row, history, answered), tuple(posts))
-    return lacking
+    return lacking, "; ".join(refused)
 
 
 def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> RunChange:

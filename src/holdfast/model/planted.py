@@ -21,7 +21,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """A call that nobody should let through, and `why`, which is told afterwards.
 
     `run` names the run under which it is shown; empty: a name like that of another run. `confidence` and `thought` are
-    what a model would have said about it.
+    what a model would have said about it, and `seen` what it would have read: empty, what one read for a real question.
     """
 
     tool: str
@@ -30,6 +30,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     run: str = ""
     confidence: float | None = None
     thought: str = ""
+    seen: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Holdfast, Key, Run, agent, tool
@@ -166,3 +167,34 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
             await plant(app.service.engine, [])
         with pytest.raises(UsageError, match="there is a run r-1 already"):
             await plant(app.service.engine, [Case("refund", {}, why="x", run="r-1")], rate=1.0)
+
+
+@pytest.mark.parametrize(("seen", "shown"), [("", ""), ("a mail of ann", '"a mail of ann"')])
+@virtual
+async def test_what_a_model_read_is_that_of_a_real_question_or_of_the_case(lab: Lab, seen: str, shown: str):
+    @tool(gate="true", idempotency=Key.forever())
+    async def refund(cents: int) -> str:
+        return "paid"
+
+    async def judge(number: int) -> int:
+        return 9000
+
+    @agent(run_id="r-{number}", tools=[refund])
+    async def desk(run: Run, number: int) -> str:
+        return await refund(await run.decide(judge, number))
+
+    async with lab.app(desk) as app:
+        item = await planted_in(app, desk, msgspec.structs.replace(BAD, seen=seen))
+        (real,) = (await dossier(app.service, "r-17/refund#1")).thoughts
+        (planted,) = (await dossier(app.service, item)).thoughts
+        assert planted.seen == (shown if seen else real.seen)
+
+
+@virtual
+async def test_one_that_is_over_is_withdrawn_like_a_real_question_ends(lab: Lab):
+    desk = desk_of(lab)
+    async with lab.app(desk, answer_within_ms=3_600_000, poll_ms=7_200_000, recover_every_ms=7_200_000) as app:
+        item = await planted_in(app, desk)
+        assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == ()
+        await lab.pass_time(hours=1)
+        assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == (item.split("/")[0],)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -16,7 +17,7 @@ from holdfast.interfaces.cli.dossiers import show_dossier
 from holdfast.interfaces.cli.inputs import any_json, any_object
 from holdfast.interfaces.cli.standing import read_moment
 from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
+from holdfast.interfaces.people.asked import asked, split_item
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
@@ -37,6 +38,15 @@ class Given(msgspec.Struct, frozen=True):
     answer: str | int | float | bool
     by: str
     next_step: str
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer of several. `note`: what whoever gave it has to know, such as that it came too late."""
+
+    item: str
+    answer: a.Answer
+    shown: str
+    note: str = ""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -208,13 +218,19 @@ async def _several(
         ):
             call.screen.line("None was given.")
             return
-        await answer_all(service, words, by=by)
+        notes = {one.run: one.note for one in await answer_all(service, words, by=by) if one.alert}
     if call.screen.as_json:
-        call.screen.document(words)
+        call.screen.document([_taken(one, notes) for one in words])
         return
     said = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
     call.screen.line(f"{said} answered, on the word of {by}.")
+    for run, note in notes.items():
+        call.screen.line((f"{run}: {note}", "yellow"))
     call.screen.line(("Next: ", "dim"), "holdfast worker")
+
+
+def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
+    return Taken(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], ""))
 
 
 # --- handing over --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import UsageError
-from holdfast.interfaces.looking import Looking, Waiting
+from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow
@@ -51,8 +51,8 @@ class Planted(msgspec.Struct, frozen=True):
 async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS) -> Planted:
     """Bring the planted cases of the last week up to `rate` for each question that people were asked.
 
-    Cases are drawn by chance. What waits for longer than `kept_days` is withdrawn. Raises `UsageError` for a case about
-    a tool that people were never asked about: nothing would be like it.
+    Cases are drawn by chance. What waits for longer than `kept_days`, or beyond its deadline, is withdrawn. Raises
+    `UsageError` for a case about a tool that people were never asked about: nothing would be like it.
     """
     if not cases:
         raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
@@ -62,7 +62,7 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
         if is_planted(row.agent):
             planted += recent
-            if row.status == "suspended" and row.created_ms < now_ms - kept_days * _DAY_MS:
+            if row.status == "suspended" and _is_over(row, now_ms, kept_days):
                 old.append(row)
         elif not is_system(row.agent):
             asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
@@ -70,6 +70,12 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
     wanted = max(0, int(rate * asked + engine.seams.rng.uniform(0, 1)) - planted)
     items = [await plant_one(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
     return Planted(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
+
+
+def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
+    """Whether nobody is to answer it any more: a real question would have ended at its deadline, too."""
+    ends = [wait.due for wait in waits_of(row) if wait.due is not None and wait.then == "refuse"]
+    return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
 
 
 async def _learn(looking: Looking, row: RunRow, models: dict[str, Model]) -> int:
@@ -154,8 +160,9 @@ def _records(
         records.append(msgspec.structs.replace(model.contract, **stamp))
     if model.decision is not None:
         why, sure = case.thought, case.confidence
+        seen = r.Raw(msgspec.json.encode(case.seen)) if case.seen else model.decision.seen
         thought = msgspec.structs.replace(
-            model.decision, seen=r.NOTHING, result=arguments, why=why, confidence=sure, digest=digest, **stamp
+            model.decision, seen=seen, result=arguments, why=why, confidence=sure, digest=digest, **stamp
         )
         records.append(thought)
     return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]

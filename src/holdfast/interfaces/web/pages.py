@@ -124,9 +124,11 @@ class Pages:
                 given = forms.only_changed(given, await self._desk.dossier(_who(request), item))
             who, link = _who(request), fields.get("link", "")
             use = await self._links.use(link, item, shown, who) if link else None
-            await self._desk.answer(who, item, given, shown, also=use)
+            applied = await self._desk.answer(who, item, given, shown, also=use)
         except (UsageError, LinkRefused) as error:
             return await self._refused(request, item, problem_of(error))
+        if applied.alert:
+            return self._page(request, "told.html", told=[(item, applied.note)])
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
 
     async def _refused(self, request: Request, item: str, problem: Problem) -> Response:
@@ -151,11 +153,14 @@ class Pages:
         pairs = [(str(name), str(shown)) for name, shown in zip(names, digests, strict=True)]
         try:
             given, _ = forms.read({name: str(value) for name, value in form.items()})
-            await self._desk.answer_all(_who(request), pairs, given)
+            done = await self._desk.answer_all(_who(request), pairs, given)
         except UsageError as error:
             found = await self._dossiers(request, [name for name, _ in pairs])
             problem = problem_of(error)
             return self._page(request, "bulk.html", problem.status, found=found, problem=problem)
+        told = [(item, how.note) for (item, _), how in zip(pairs, done, strict=True) if how.alert]
+        if told:
+            return self._page(request, "told.html", told=told)
         return RedirectResponse("/inbox", HTTPStatus.SEE_OTHER)
 
     async def _dossiers(self, request: Request, names: list[str]) -> list[Dossier]:

@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -10,7 +11,9 @@ from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.planting import plant
 from holdfast.interfaces.web import forms
+from holdfast.model.planted import Case
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import standing
 
@@ -196,3 +199,20 @@ async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silen
         with pytest.raises(RunSuspended):
             await stand.app.resume("refund-ann")
     assert lab.sent == []
+
+
+@virtual
+async def test_who_answers_what_was_planted_is_told_on_the_page_also_of_one_among_several(lab: Lab):
+    case = Case("refund", {"cents": 900_000}, why="ten <b>times</b> the price")
+    async with standing(lab, begun=("ann", "ben")) as stand, await stand.client("bea") as client:
+        one, other = (await plant(stand.app.engine, [case], rate=0.5)).items
+        told = await fill(client, f"/inbox/{quote(one)}", "decline")
+        assert told.status_code == 200
+        assert "This one was planted, and you caught it: ten &lt;b&gt;times&lt;/b&gt; the price" in told.text
+        names = [other, "refund-ann/refund#1"]
+        digests = [shown_in(await client.get(f"/inbox/{quote(name)}")) for name in names]
+        several = await client.post(
+            "/bulk", data={"type": "approve", "note": "", "hours": "24", "item": names, "shown": digests}
+        )
+        assert "you let it through" in several.text
+        assert several.text.count('role="alert"') == 1, "only that one"

@@ -1,0 +1,39 @@
+"""Who answers several at once hears of each word that came too late, although all of them are on record."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.interfaces.applying import AtOnce
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.service import Service
+from holdfast.journal.port import Post
+from holdfast.policies import Gate
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.refunds import REFUND, asked, refunds
+
+
+class SlowDisk(AtOnce):
+    """Words that are in the ledger an hour after they were judged."""
+
+    def __init__(self, lab: Lab, app: Any) -> None:
+        super().__init__(app.engine)
+        self._lab = lab
+
+    async def post_all(self, posts: Sequence[Post]) -> None:
+        await self._lab.pass_time(hours=1)
+        await super().post_all(posts)
+
+
+@virtual
+async def test_who_says_yes_to_several_is_told_which_of_them_came_too_late(lab: Lab):
+    desk = refunds(lab, gate=Gate("true", within=timedelta(minutes=30)))
+    async with lab.app(desk, poll_ms=7_200_000, recover_every_ms=7_200_000) as app:
+        await asked(app, desk)
+        slow = Service(app.engine, SlowDisk(lab, app))
+        (applied,) = await answer_all(slow, [OneOf(REFUND, a.Approve())], by="bea")
+        assert (applied.at_once, applied.alert) == (True, True)
+        assert applied.note == "what bea said was refused: the time for an answer about refund#1 was over"
+        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
+    assert lab.sent == []
