@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from holdfast.errors import JournalError, UnknownRun, UsageError
-from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Which
+from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, PEOPLE, Then, question_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.model.run import RunHistory
 
 PAGE: Final = 1000
-WHOLE: Final = 16_384
+WHOLE: Final = 10_000
 """How many lines of the listing are read at once where all are wanted."""
 PAUSES: Final = "pause/"
 Told: TypeAlias = "tuple[Row, Record]"
@@ -63,16 +63,11 @@ class Looking:
 
     async def every_run(self, *, status: Which | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
-        async for rows in self.pages(status):
-            for row in rows:
-                yield row
-
-    async def pages(self, status: Which | None = None) -> AsyncIterator[list[RunRow]]:
-        """The whole listing, a page at a time."""
         after, more = "", True
         while more:
             rows = await self.journal.runs(status=status, limit=WHOLE, after=after)
-            yield rows
+            for row in rows:
+                yield row
             if more := len(rows) == WHOLE:  # a page that is not full is the last one
                 after = rows[-1].run
 
@@ -171,7 +166,7 @@ class Looking:
 _WAITS: Final = msgspec.json.Decoder(list[Waiting])
 
 
-def waits_of(row: RunRow) -> list[Waiting]:
+def waits_of(row: RunRow | Waits) -> list[Waiting]:
     """What the listing says that a run waits for."""
     return _WAITS.decode(row.waits)
 

@@ -24,6 +24,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     Trust,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -221,6 +222,10 @@ class MemoryJournal:
             return stands(line, status) and (not wakeable or wants(line, wall, self._gone))
 
         return page(listed, limit, wanted)
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        lines = await self.runs(status=status, limit=len(self._runs))
+        return [Waits(line.run, line.agent, line.waits, line.updated_ms) for line in lines]
 
     async def post(self, post: Post) -> Entry:
         after = self._call("post")

@@ -131,6 +131,15 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     updated_ms: int
 
 
+class Waits(msgspec.Struct, frozen=True, gc=False):
+    """What one run waits for: the part of its line that an inbox is made of."""
+
+    run: str
+    agent: str
+    waits: bytes
+    updated_ms: int
+
+
 class Claimed(msgspec.Struct, frozen=True):
     """The run is ours. `last` is the newest stored row (None for a new run)."""
 
@@ -223,6 +232,10 @@ class Journal(Protocol):
         `newest` has those first that were begun last, and then takes no `after`.
         With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
         """
+        ...
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        """What all runs of that status wait for, in any order: less than half the work of whole lines in order."""
         ...
 
     async def post(self, post: Post) -> Entry:

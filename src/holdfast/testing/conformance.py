@@ -20,7 +20,7 @@ from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.log import RunLog, genesis, verify_chain
-from holdfast.journal.port import Busy, Claimed, Journal, Post, Row, RunChange, Worker, Write
+from holdfast.journal.port import Busy, Claimed, Journal, Post, Row, RunChange, RunStatus, Which, Worker, Write
 from holdfast.journal.rules import FOREVER_MS, MAX_BODY
 
 ALICE = Worker("alice")
@@ -247,6 +247,24 @@ class JournalConformance:
             (line,) = await journal.runs()
             assert (line.status, line.reason, line.due_ms, line.waits) == ("suspended", "approval", 17, b'["x"]')
             assert line.owner == "alice"
+
+        self._run(tmp_path, check)
+
+    def test_what_runs_wait_for_is_read_without_the_rest_of_their_lines(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            statuses: tuple[RunStatus, ...] = ("suspended", "suspended", "running", "stopped", "stopped", "completed")
+            for number, status in enumerate(statuses):
+                log = await _log(journal, run=f"r{number}")
+                waits = b"[]" if number == 4 else b'["x"]'
+                await log.append([body(1)], RunChange(status, waits=waits))
+            expected: dict[Which, int] = {"suspended": 2, "running": 1, "stopped": 2, "halted": 1}
+            for which, count in expected.items():
+                lines = await journal.runs(status=which)
+                found = await journal.waiting(which)
+                assert sorted((one.run, one.agent, one.waits, one.updated_ms) for one in found) == [
+                    (line.run, line.agent, line.waits, line.updated_ms) for line in lines
+                ]
+                assert len(found) == count
 
         self._run(tmp_path, check)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
-from holdfast.journal.port import Entry, RunRow, Which
+from holdfast.journal.port import Entry, Waits, Which
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.waits import HALT, PEOPLE, Then, answer_with
@@ -117,7 +117,7 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
 
 async def placed(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Placed]:
     """The same in the same order, not in words yet: `worded` says each that is shown."""
-    found = [one for status in WAITING async for rows in looking.pages(status) for one in _asked(rows)]
+    found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
     found += [_shadow(entry) for entry in await open_shadows(looking.journal)]
     if handed := await all_handed(looking.journal):
         found = [_given(one, handed, now_ms) for one in found]
@@ -142,8 +142,8 @@ def worded(one: Placed) -> Item:
     )  # fmt: skip
 
 
-def _asked(rows: Iterable[RunRow]) -> Iterator[Placed]:
-    """What these lines of the listing ask people, before anybody gave it to somebody."""
+def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
+    """What these runs ask people, before anybody gave it to somebody."""
     for row in rows:
         if is_system(row.agent) and not is_planted(row.agent):
             continue

@@ -20,6 +20,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     Trust,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -131,6 +132,9 @@ class SqliteJournal:
     ) -> list[RunRow]:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        return self._read(lambda database: runs.waiting(database, status))
 
     async def post(self, post: Post) -> Entry:
         return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))

@@ -28,6 +28,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     Trust,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -177,6 +178,9 @@ class ReadingJournal:
     ) -> list[RunRow]:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        return self._read(lambda database: runs.waiting(database, status))
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         return self._read(lambda database: ledger.entries(database, stream, after))

@@ -16,6 +16,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     RunStatus,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -28,6 +29,7 @@ from holdfast.journal.sqlite.here import Here
 _RUN = (
     "select name, id, agent, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms from run"
 )
+_WAITS = "select name, agent, cast(waits as blob), updated_ms from run"
 _OPEN = "status in ('running', 'suspended')"  # spelled as in the partial index, which is only used for what it knows
 _HALTED = "status = 'stopped' and waits <> '[]'"  # the same
 _WAKEABLE = (  # each part finds its runs in an index, so that those which only wait cost nothing
@@ -174,6 +176,13 @@ def find(database: Database, run: str) -> RunRow | None:
     """One line of the listing."""
     found = database.rows(f"{_RUN} where name = ?", (run,))
     return _run_row(found[0]) if found else None
+
+
+def waiting(database: Database, status: Which) -> list[Waits]:
+    """What all runs of that status wait for, as the index has them."""
+    where, values = Query(None, status, wakeable=False, limit=-1, after="", newest=False).where(0)
+    found = database.rows(f"{_WAITS} where {where}", values)
+    return [Waits(*row) for row in cast("list[tuple[str, str, bytes, int]]", found)]
 
 
 def read(database: Database, run: str, after: int, limit: int) -> list[Row]:

@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     Trust,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -208,6 +209,11 @@ class Disk:
         return await self._world.store.runs(
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        """See `Journal.waiting`."""
+        await self._reach("waiting")
+        return await self._world.store.waiting(status)
 
     async def post(self, post: Post) -> Entry:
         """See `Journal.post`."""

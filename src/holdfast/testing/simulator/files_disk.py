@@ -18,6 +18,7 @@ from holdfast.journal.port import (
     Row,
     RunRow,
     Trust,
+    Waits,
     Which,
     Worker,
     WorkerState,
@@ -134,6 +135,11 @@ class SqliteDisk:
         return await self._journal.runs(
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        """See `Journal.waiting`."""
+        self._begin("waiting")
+        return await self._journal.waiting(status)
 
     async def post(self, post: Post) -> Entry:
         """See `Journal.post`."""
