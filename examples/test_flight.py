@@ -50,10 +50,10 @@ def test_the_story(tmp_path: Path, airline: flight.Airline) -> None:
     assert result == "LGA 9am for $312"
     assert list(airline.sold.values()) == ["LGA 9am"]
     assert airline.searches == 4, "one timed out and was tried again; two cities' fares, and once more when sold out"
-    said = {entry.name: entry.text for entry in story}
-    assert '"chosen":"infer"' in said["weighed:origin"]
-    assert '"inferring":0.9' in said["weighed:airport"].replace("0.9000000000000001", "0.9")
-    corrected = [entry.text for entry in story if entry.name == "corrected:airport"]
-    assert len(corrected) == 1
-    assert '"invalidated":["fares"]' in corrected[0]
-    assert '"executed"' not in corrected[0], "to have searched is nothing that has to be undone"
+    said = {entry.name: (entry.text, {note.label: note.text for note in entry.notes}) for entry in story}
+    assert said["weighed:origin"][0] == "infer"
+    assert said["weighed:airport"] == ("infer", {"why": "a question costs 1, guessing 0.9"})
+    assert len([entry for entry in story if entry.name == "corrected:airport"]) == 1
+    _, corrected = said["corrected:airport"]
+    assert corrected["unknown now"] == "fares"
+    assert "was executed" not in corrected, "to have searched is nothing that has to be undone"

@@ -24,6 +24,7 @@ from holdfast.interfaces.telling import (
     verdict_text,
     written_text,
 )
+from holdfast.interfaces.telling_values import is_bookkeeping, said_value
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Answered
@@ -183,8 +184,7 @@ class _Teller:
                 if record.number > 1:
                     entry.notes.append(Note(record.at, f"attempt {record.number}", "asked again"))
             case r.ValueRecorded():
-                entry = self._entry(record.step, record.at, "value")
-                entry.name, entry.text, entry.result = record.what, stored(record.value), record.value
+                self._value(record)
             case r.TimerSet() | r.TimerFired() | r.EventReceived():
                 self._timer(record)
             case r.QuestionAsked():
@@ -203,6 +203,15 @@ class _Teller:
         entry.text = stored(record.result) if record.status == "succeeded" else record.reason
         entry.arguments = None if record.seen == r.NOTHING else record.seen
         entry.notes.extend(Note(record.at, label, text) for label, text in decision_notes(record))
+
+    def _value(self, record: r.ValueRecorded) -> None:
+        if is_bookkeeping(record):
+            return
+        said = said_value(record)
+        entry = self._entry(record.step, record.at, "value")
+        entry.name, entry.text, entry.result = record.what, said.text, said.value or record.value
+        entry.mark = "failed" if said.failed else "info"
+        entry.notes.extend(Note(record.at, label, text) for label, text in said.below)
 
     def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
         kind: Kind = "event" if getattr(record, "event", "") else "timer"

@@ -3,10 +3,13 @@
 import msgspec
 import pytest
 
+from holdfast.agent.course import Chosen
 from holdfast.interfaces.telling import end_text, plain_input, verdict_text
 from holdfast.interfaces.timeline import Timeline, timeline
 from holdfast.model import records as r
+from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.outcome import RETURNED, Basis
+from holdfast.model.plan import Call, Plan, PlanStep
 
 INTENT = r.Intent("pay", r.Raw(b'{"order":"1"}'), "d", "c")
 START = (
@@ -120,6 +123,47 @@ def test_reads_decisions_values_and_timers_have_lines_of_their_own():
         ("why", "policy"),
         ("model", "confidence 0.5, 9 + 1 tokens, cost 0.25"),
     ]
+
+
+def value(what: str, given: object) -> r.ValueRecorded:
+    return r.ValueRecorded(step=f"{what}#1", what=what, value=r.Raw(msgspec.json.encode(given)))
+
+
+def test_facts_and_what_was_chosen_in_a_plan_are_told_with_their_reasons():
+    trip = Plan(
+        goal="fly",
+        name="trip",
+        steps=(
+            PlanStep(id="look", primary=Call("search")),
+            PlanStep(id="seat", primary=Call("book"), fallbacks=(Call("wait"),)),
+        ),
+    )
+    told = story(
+        value("weighed:airport", Weighed("airport", "infer", 1, 0.9, 0.7)),
+        value("weighed:city", Weighed("city", "ask", 1, None)),
+        value("fact:airport", Fact("airport", "JFK", "two earlier trips", 5, 0.7, ("city",), True)),
+        value("corrected:city", Correction("city", ("airport",), ("seat",), ("look",))),
+        value("plan:trip", msgspec.json.encode(trip).decode()),
+        value("chose", msgspec.json.encode(Chosen("seat", "fallback 1", "wait", "book failed: sold out")).decode()),
+        value("chose:", msgspec.json.encode(Chosen("seat", "failed", why="nothing is left")).decode()),
+        value("grounds", {"corrected": ["airport"]}),
+    )
+    assert [(entry.mark, entry.text, [(note.label, note.text) for note in entry.notes]) for entry in told.entries] == [
+        ("info", "infer", [("why", "a question costs 1, guessing 0.9")]),
+        ("info", "ask", [("why", "there is nothing to infer it from")]),
+        ("info", '"JFK", inferred (70%)', [("source", "two earlier trips"), ("follows from", "city")]),
+        ("info", "corrected", [("unknown now", "airport"), ("dropped", "seat"), ("was executed", "look")]),
+        ("info", "look (search), seat (book or wait)", [("goal", "fly")]),
+        ("info", "fallback 1: wait", [("why", "book failed: sold out")]),
+        ("failed", "failed", [("why", "nothing is left")]),
+        ("info", "it rests on what was corrected: airport", []),
+    ]
+    assert bytes(told.entries[4].result or b"") == msgspec.json.encode(trip)
+
+
+def test_what_only_replay_needs_is_no_part_of_the_story():
+    told = story(value("over", "seat"), value("grounds", {"corrected": []}), value("now", 5))
+    assert [entry.text for entry in told.entries] == ["5"]
 
 
 def test_a_reuse_says_where_the_outcome_is_from():
