@@ -1,6 +1,7 @@
 """`holdfast run` and `holdfast resume`: one input, its result, its status, its errors."""
 
 import json
+import shlex
 
 import pytest
 
@@ -119,6 +120,20 @@ def test_a_file_that_is_given_as_an_input_is_told_how_it_is_given(holdfast: Lab,
     assert said.status == 2
     assert f"there is a file of that name: {name}" in said.err
     assert f"Next: {how}" in said.err
+
+
+@pytest.mark.parametrize("given", ["17", "anna", "O'Neil"])
+def test_a_text_that_is_not_quoted_for_json_is_told_how(holdfast: Lab, given: str):
+    holdfast.write(
+        "clerk.py",
+        'from holdfast import Run, agent\n\n\n@agent(run_id="c-{name}")\nasync def clerk(run: Run, name: str) -> str:\n'
+        "    return name\n",
+    )
+    said = holdfast("run", "clerk.py:clerk", given)
+    assert said.status == 2
+    quoted = said.err.partition("Next: it takes text, quoted for JSON and for the shell: ")[2].strip()
+    assert shlex.split(quoted) == [f'"{given}"']
+    assert holdfast("run", "clerk.py:clerk", f'"{given}"', "--run-id", "c").out == f'"{given}"\n'
 
 
 def test_changed_code_diverges_with_a_difference(asking: Lab):

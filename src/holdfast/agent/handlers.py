@@ -127,9 +127,10 @@ def checked_parameters(shape: Shape, tool: Shape, where: str, *, pure: bool = Fa
         names = names[1:]
     for name in names:
         if name not in tool.types and name in shape.required:
+            first = "it is made before there is an operation, and" if pure else "after the operation it"
             raise ContractError(
                 f"{where} asks for {name!r}, which {tool.name} does not have",
-                known=f"after the operation it may take any of: {', '.join(tool.types) or 'nothing'}",
+                known=f"{first} takes any of: {', '.join(tool.types) or 'nothing'}",
                 next_step="use those names",
             )
         _check_types(shape, tool, name, where)

@@ -51,8 +51,9 @@ def check_plan(
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
     faults = faults_of(plan, Given(known, facts, inside), steps_used)
     if faults:
-        listed = "\n".join(f"- {fault}" for fault in faults)
-        raise PlanRefused(f"the plan {plan.name!r} has {len(faults)} faults:\n{listed}", faults=tuple(map(str, faults)))
+        listed = tuple(map(str, faults))
+        reasons = "1 reason" if len(listed) == 1 else f"{len(listed)} reasons"
+        raise PlanRefused(f"the plan {plan.name!r} is refused for {reasons}: {'; '.join(listed)}", faults=listed)
 
 
 def known_of(tool: Tool[Any, Any]) -> Known:

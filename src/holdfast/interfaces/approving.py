@@ -98,7 +98,8 @@ def approval_of(operation: OperationState, granted: Granted) -> Command:
 
 def _checked_new(operation: OperationState, by: str) -> None:
     if is_among(by, operation.approvers):
-        raise UsageError(f"{by} approved it already", next_step="another person has to say yes, too")
+        more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
+        raise UsageError(f"{by} approved it already", next_step=more)
 
 
 def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: Codes) -> Command:

@@ -139,6 +139,7 @@ def test_handlers_are_given_back_and_take_what_they_name():
         ("verify", {"restores": True}, lambda operation: None, "does not take restores"),
         ("observe", {"settle_window": timedelta(1)}, lambda operation: None, "it takes timeout"),
         ("expect", {"timeout": timedelta(1)}, lambda: None, "it takes no settings"),
+        ("expect", {}, lambda operation, order: None, "made before there is an operation.*takes any of: order, cents"),
         ("verify", {"settle_window": timedelta(-1)}, lambda operation: None, "settle_window is negative"),
     ],
 )

@@ -150,6 +150,8 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
     )
     ran = world.run(planner, plan)
     assert isinstance(ran.error, PlanRefused)
+    assert f"is refused for {len(ran.error.faults)} reasons: " in ran.error.message
+    assert "\n" not in ran.error.message
     assert ran.effects == []
     listed = "\n".join(ran.error.faults)
     for part in (

@@ -256,6 +256,19 @@ async def test_two_who_say_yes_at_once_are_two(lab: Lab):
 
 
 @virtual
+async def test_a_second_yes_is_told_whether_another_person_is_needed(lab: Lab):
+    for people, told in ((1, "it waits for no further yes"), (2, "another person has to say yes, too")):
+        desk = refunds(lab, gate=Gate("cents > 5000", people=people))
+        async with lab.app(desk) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(desk, f"ann{people}")
+            refund = REFUND.replace("ann", f"ann{people}")
+            await app.service.approve(refund, by="bea")
+            with pytest.raises(UsageError, match=f"bea approved it already.*{told}"):
+                await app.service.approve(refund, by="bea")
+
+
+@virtual
 async def test_one_person_is_one_however_the_name_is_typed(lab: Lab):
     desk = refunds(lab, gate=Gate("true", people=2))
     async with lab.app(desk) as app:

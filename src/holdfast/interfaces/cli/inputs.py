@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,11 @@ def one_input(agent: AnyAgent, given: str | None) -> object:
         return parsed(agent, _bytes(given))
     except UsageError as error:
         if not _names_a_file(given):
-            raise
+            if agent.input_type is not str or given == "-" or given.startswith("@"):
+                raise
+            quoted = shlex.quote(msgspec.json.encode(given).decode())
+            how = f"it takes text, quoted for JSON and for the shell: {quoted}"
+            raise UsageError(error.message, next_step=how) from error
         how = f"--inputs {given}" if given.endswith(_LINES) else f"@{given}"
         raise UsageError(error.message, known=f"there is a file of that name: {given}", next_step=how) from error
 
