@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Fate, Journal, Worker

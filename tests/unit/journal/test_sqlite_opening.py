@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal import host

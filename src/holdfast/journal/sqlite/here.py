@@ -6,14 +6,14 @@ One value, so that tests can be another machine, another boot or another hour.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.journal import host
 from holdfast.journal.port import Fate, Worker
 
 
-@dataclass(frozen=True)
-class Here:
+class Here(msgspec.Struct, frozen=True):
     """`uptime_ms` runs on while the machine sleeps and is set by nobody; `wall_ms` is the calendar."""
 
     machine: str

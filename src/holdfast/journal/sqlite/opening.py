@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import field
 
 from holdfast.errors import JournalError
 from holdfast.journal import host
@@ -32,8 +34,7 @@ _FIXED_WAL_RESET = (3, 51, 3)
 _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """What a journal is made of. Tests put in another machine, another clock or a failing driver.
 
     `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk. `behind` makes
@@ -48,8 +49,7 @@ class Parts:
     behind: MakeBehind | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """Where a journal lies and how to open it. `namespace` names a new journal; else one is minted."""
 
     path: Path
@@ -60,8 +60,7 @@ class Settings:
     parts: Parts = field(default_factory=Parts)
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(msgspec.Struct, frozen=True):
     """An open journal: the one connection that writes, the one that only reads, and who it is."""
 
     writer: Database

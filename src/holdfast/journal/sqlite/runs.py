@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.port import (
@@ -41,8 +41,7 @@ _Line = tuple[str, int, str, RunStatus, str, int | None, bytes, int, str | None,
 _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """Which lines of the listing are asked for; see `Journal.runs`."""
 
     run: str | None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from pkgutil import get_data
+
+import msgspec
 
 from holdfast.errors import JournalError
 from holdfast.journal.sqlite.driver import Database
@@ -25,8 +26,7 @@ _HISTORY = (
 )
 
 
-@dataclass(frozen=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. The checksum covers every byte, comments included."""
 
     version: int

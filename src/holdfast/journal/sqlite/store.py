@@ -7,7 +7,6 @@ Nothing here knows of event loops. The caller holds a mutex, so one thread at a 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 from collections.abc import Sequence
@@ -288,7 +287,7 @@ class Store:
         if item.error is not None:
             raise item.error
         identity = replace(old, incarnation=fresh, trust=trust, reason=reason)
-        self._files = dataclasses.replace(self._files, identity=identity)
+        self._files = replace(self._files, identity=identity)
         if trust != "distrustful":
             mark = opening.measure(self._files.reader, self.settings, fresh)
             anchor.save(self.settings.anchor, mark)
