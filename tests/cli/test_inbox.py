@@ -27,6 +27,7 @@ def asked(holdfast: Lab) -> Lab:
     begun = holdfast("run", "desk.py:desk", '"9"')
     assert begun.status == 3
     assert "holdfast answer refund-9/refund#1 yes | no --by NAME" in begun.err
+    assert "UTC, then it is refused, and nothing is sent)" in begun.err
     return holdfast
 
 

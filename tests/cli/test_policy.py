@@ -128,3 +128,37 @@ async def pay(cents: int) -> None: ...
 async def desk(run: Run, name: str) -> None:
     await pay(9)
 """
+
+
+DESK = '''
+from holdfast import Key, Run, agent, current_operation, tool
+
+
+@tool(idempotency=Key.forever())
+def refund(cents: int) -> str:
+    """Pay it back."""
+    return f"paid {cents} under {len(current_operation().key)}"
+
+
+@agent(run_id="refund-{cents}", tools=[refund])
+async def desk(run: Run, cents: int) -> str:
+    return await refund(cents)
+'''
+
+
+def test_the_rule_that_ruled_is_shown_as_it_read_then(holdfast: Lab, rules: Path):
+    """The file has changed since: only its old version says why this was asked."""
+    holdfast.write("gated.py", DESK)
+    assert holdfast("run", "gated.py:desk", "40000", "--policy", "desk.yaml").status == 3
+    version = holdfast("policy", "check", "desk.yaml", "--json").json["version"]
+    rules.write_text(POLICY.replace("amount < 50,", "amount < 5000,").replace("default: two", "default: auto"))
+    assert holdfast("why", "refund-40000/refund#1", "--json").json["policy"]["read"]["when"] == "confidence < 0.5"
+    said = holdfast("why", "refund-40000/refund#1").words
+    assert "it read: if confidence < 0.5 then ask in money within 4 h, then it goes on waiting" in said
+    kept = holdfast("policy", "show", "--version", version)
+    assert kept.out.startswith(f"{version}\n")
+    assert "   if   amount < 50\n" in kept.out
+    assert "   then two\n" in kept.out
+    gone = holdfast("policy", "show", "--version", "desk@00000000")
+    assert (gone.status, f"the versions that ruled here: {version}" in gone.err) == (2, True)
+    assert holdfast("policy", "check", "--version", version).status == 2

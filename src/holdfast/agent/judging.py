@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
-from holdfast.model.policy import Policy, Rule, version_of
+from holdfast.model.policy import Policy, Rule, text_of, version_of
 from holdfast.model.ruling import MEMBERS, VARIABLES, Draw, Facts, Ruling, choose
 from holdfast.policies import milliseconds
 
@@ -42,6 +42,7 @@ class Judge:
             raise PolicyError(where or f"the policy {policy.name}", faults)
         self.policy: Final = policy
         self.version: Final = version_of(policy)
+        self.text: Final = text_of(policy)
         conditions = [*(rule.when for rule in policy.rules), policy.busy]
         self.asks_queue: Final = any(_QUEUE.search(text) for text in conditions)
         self.remembers_ms: Final = milliseconds(policy.remembers)

@@ -113,6 +113,8 @@ class Engine:
         self.resolver = resolver_from(os.environ)
         self.judge: PolicyCode | None = None
         """The policy of this app, if it has one. Set it before the engine is opened."""
+        self.policies_kept: Final[set[str]] = set()
+        """The versions whose text is in the journal, as far as this process knows."""
         self.crowd: Final = Crowd(self)
 
     # --- open and close ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Judging: the policy of the app says what becomes of an operation, and that is on record before anything is sent.
 
-The ruling rides with the attempt that it lets through, so a policy costs no sync of its own. Whoever goes on with the
-operation later, in whatever process, finds it there: nothing is judged again by other facts.
+The ruling rides with the attempt that it lets through, so a policy costs no sync of its own, but for its text, once.
+Whoever goes on with the operation later, in whatever process, finds it there: nothing is judged again by other facts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from holdfast.engine.keeping import keep_text
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
@@ -32,6 +33,11 @@ class PolicyCode(Protocol):
     @property
     def version(self) -> str:
         """The name of exactly these rules, in records and approvals."""
+        ...
+
+    @property
+    def text(self) -> bytes:
+        """Everything that they say: what the version is a digest of."""
         ...
 
     @property
@@ -68,6 +74,7 @@ async def judge(flight: Flight) -> None:
     if operation.asks:
         ruling = asked_before(ruling)
     first = () if flight.recorded else (flight.planned("its policy"),)
+    await keep_text(instance.engine, policy)
     record = r.Ruled(step=flight.step, policy=policy.version, ruling=ruling, facts=facts, **instance.stamp())
     await flight.note(*first, record, ride=True, posts=_looked_at(flight, ruling, facts))
 

@@ -10,6 +10,7 @@ from holdfast.engine.breaker import State as Breaker
 from holdfast.engine.breaker import wait_ms
 from holdfast.engine.flight import key_of
 from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
+from holdfast.interfaces.judging import kept_policy
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.earlier import words_about
@@ -20,6 +21,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.decide import decide
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import RETURNED
+from holdfast.model.policy import Rule
 from holdfast.model.ruling import Facts
 from holdfast.model.run import RunHistory
 from holdfast.model.situation import Now, Situation
@@ -50,7 +52,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Policing(msgspec.Struct, frozen=True):
-    """What a policy said about it: by which rule, over which facts, and what was drawn."""
+    """What a policy said about it: by which rule, over which facts, and what was drawn.
+
+    `read` is that rule as it read then, where the journal has kept it.
+    """
 
     version: str
     word: str
@@ -60,6 +65,7 @@ class Policing(msgspec.Struct, frozen=True):
     stratum: str
     sampled: bool
     shadow: bool
+    read: Rule | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -114,7 +120,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         landed=_landed(state, weight),
         retry=_retry(state, situation, weight, now),
         amends=_amends(state, contract),
-        policy=_policing(ruled[-1]) if ruled else None,
+        policy=await _policing(looking, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
         words=await words_about(looking, history.run, state.step, told),
         move=_MOVES[type(move).__name__],
@@ -164,10 +170,12 @@ async def _with_deaths(looking: Looking, history: RunHistory, state: OperationSt
 # --- the answers -----------------------------------------------------------------------------------------
 
 
-def _policing(record: r.Ruled) -> Policing:
+async def _policing(looking: Looking, record: r.Ruled) -> Policing:
+    kept = await kept_policy(looking, record.policy)
+    rules = {one.name: one for one in kept.rules} if kept is not None else {}
     ruling, says = record.ruling, ruling_text(record.ruling, record.policy)
     drawn = ruling.stratum, ruling.sampled, ruling.shadow
-    return Policing(record.policy, ruling.word, ruling.rule, says, record.facts, *drawn)
+    return Policing(record.policy, ruling.word, ruling.rule, says, record.facts, *drawn, rules.get(ruling.rule))
 
 
 def _attempt_text(attempt: Attempt) -> str:

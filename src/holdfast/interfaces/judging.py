@@ -1,4 +1,4 @@
-"""Looking at a policy without an app: cases that say what it should answer, and facts in a person's words."""
+"""Looking at a policy without an app: what one said when it ruled, what it should say, and facts in words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,29 @@ import msgspec
 
 from holdfast.agent.judging import Judge
 from holdfast.agent.policy_files import read_yaml
+from holdfast.engine.keeping import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import UsageError
-from holdfast.model.policy import Word
+from holdfast.interfaces.looking import Looking
+from holdfast.model.policy import Policy, Word
 from holdfast.model.ruling import VARIABLES, Facts
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
+
+
+async def kept_policy(looking: Looking, version: str) -> Policy | None:
+    """What this version said when it ruled here. None where no ruling of it kept it, or this release cannot read it."""
+    for entry in await looking.journal.entries(policy_stream(version)):
+        try:
+            return msgspec.json.decode(entry.body, type=Policy)
+        except msgspec.ValidationError:
+            return None
+    return None
+
+
+async def kept_versions(looking: Looking) -> list[str]:
+    """The versions that ruled in this journal, the first one first."""
+    entries = await looking.journal.entries(POLICIES)
+    return [version_of_stream(one.stream) for one in entries]
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -70,6 +70,11 @@ def stream(*parts: str) -> str:
     return "/".join(part.replace("%", "%25").replace("/", "%2F") or "%" for part in parts)
 
 
+def parts_of(name: str) -> list[str]:
+    """The parts of such a name."""
+    return ["" if part == "%" else part.replace("%2F", "/").replace("%25", "%") for part in name.split("/")]
+
+
 def idempotency_key(namespace: str, identity: str) -> str:
     """The stable outside name of one effect: 128 bits, safe in a header, a URL and a JSON string."""
     return "hf-" + hashlib.sha256(f"{namespace}\0{identity}".encode()).hexdigest()[:32]

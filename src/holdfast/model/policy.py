@@ -109,7 +109,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
             raise ValueError(f"rules: two rules are named {double!r}")
 
 
+def text_of(policy: Policy) -> bytes:
+    """Everything that a policy says, as JSON: what its version is a digest of."""
+    return msgspec.json.encode(policy, order="deterministic")
+
+
 def version_of(policy: Policy) -> str:
     """The name of a policy with a digest of everything that it says: `refunds@1f0c9a2b`."""
-    said = msgspec.json.encode(policy, order="deterministic")
-    return f"{policy.name}@{hashlib.sha256(said).hexdigest()[:8]}"
+    return f"{policy.name}@{hashlib.sha256(text_of(policy)).hexdigest()[:8]}"

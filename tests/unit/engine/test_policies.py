@@ -8,18 +8,21 @@ import pytest
 from holdfast import Holdfast, Run, TransactionAborted, agent, tool
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.explaining import explain
+from holdfast.interfaces.judging import kept_policy, kept_versions
+from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.standing import add_standing
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
+from holdfast.model.policy import version_of
 from holdfast.model.ruling import Ruling
 from holdfast.model.situation import Now
 from holdfast.model.standing import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.engine.refunds import REFUND, asked, refunds
+from tests.unit.engine.refunds import REFUND, asked, refunds, refunds_of_any
 
 HOUR = timedelta(hours=1)
 SMALL = Rule("small", "amount < 50", "auto")
@@ -186,6 +189,25 @@ async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
         assert found.rule == "a person is asked"
     notes = [note for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
     assert f"a person is asked, by the rule 'default' of {found.policy.version}" in [one.text for one in notes]
+
+
+@virtual
+async def test_the_rule_is_read_as_it_was_when_it_ruled(lab: Lab):
+    """Its name is on record with each ruling. What it said then is kept once for each version."""
+    desk = refunds_of_any(lab)
+    first, second = (policy(Rule("dear", f"amount >= {least}", "ask", queue="money")) for least in (50, 70))
+    for number, one in enumerate((first, first, second)):
+        async with lab.app(desk, policy=one) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(desk, 9000 + number)
+    looking = Looking(lab.journal, await lab.journal.open())
+    assert await kept_versions(looking) == [version_of(first), version_of(second)], "each of them once"
+    for run, least in (("r-9000", 50), ("r-9001", 50), ("r-9002", 70)):
+        found = await explain(looking, f"{run}/refund#1", Now("b", 0, EPOCH_MS))
+        assert found.policy is not None
+        assert found.policy.read == Rule("dear", f"amount >= {least}", "ask", queue="money")
+    assert await kept_policy(looking, version_of(second)) == second
+    assert await kept_policy(looking, "desk@00000000") is None
 
 
 @virtual

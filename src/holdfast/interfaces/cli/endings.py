@@ -16,6 +16,7 @@ from holdfast.interfaces.looking import Waiting, waits_of
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.items import answers_to
 from holdfast.model.records import NOTHING, Raw
+from holdfast.model.waits import after_deadline
 
 _STYLES: Final = {"completed": "bold green", "suspended": "bold yellow"}
 
@@ -109,7 +110,8 @@ def waiting_lines(ended: Ended) -> list[str]:
     """What a suspended run waits for, and the commands that answer."""
     lines: list[str] = []
     for wait in ended.waits:
-        lines.append(wait.asks + (f" (until {moment(wait.due)})" if wait.due else ""))
+        then = f", then {after_deadline(wait.then)}" if wait.then else ""
+        lines.append(wait.asks + (f" (until {moment(wait.due)}{then})" if wait.due else ""))
         lines += [f"  {line}" for line in answers_to(ended.run, wait) if wait.kind != "question"]
     if ended.status == "suspended" and not ended.waits:
         lines.append(ended.reason)

@@ -8,18 +8,19 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.agent.judging import Judge, PolicyError
+from holdfast.agent.judging import PolicyError
 from holdfast.agent.policy_files import load_policy
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.calibrating import calibrate
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.place import policy_path
+from holdfast.interfaces.cli.rules import then_text
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DONE, FAILED, USAGE
 from holdfast.interfaces.cli.words import count, duration
-from holdfast.interfaces.judging import Tried, cases_in, tried
+from holdfast.interfaces.judging import Tried, cases_in, kept_policy, kept_versions, tried
 from holdfast.interfaces.rehearsing import Rehearsal, rehearse
-from holdfast.model.policy import Policy, Rule
+from holdfast.model.policy import Policy
 from holdfast.policies import milliseconds
 
 _WORDS: Final = ("show", "check", "test", "dry-run", "calibrate")
@@ -31,6 +32,7 @@ _LISTED: Final = 20
     "policy",
     examples=(
         "holdfast policy show",
+        "holdfast policy show --version refunds@1f0c9a2b",
         "holdfast policy check rules.yaml",
         "holdfast policy test cases.yaml rules.yaml",
         "holdfast policy dry-run rules.yaml",
@@ -40,21 +42,28 @@ _LISTED: Final = 20
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
 @click.option("--apply", "applies", is_flag=True, help="With calibrate: move the thresholds, on record.")
+@click.option("--version", default="", metavar="V", help="With show: this version, as it read when it ruled.")
 @by_option
-async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool, by: str) -> int:
+async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
     """Look at the escalation policy in FILE, or at the one of this project.
 
-    `show` says what each rule does, `check` only what is wrong with it. `test`
-    judges the CASES of a YAML file and compares; the exit status is 1 where one is
-    missed. `dry-run` judges everything that the journal holds, and says how often
-    people would have been asked, and which of their overrides it would have missed.
-    `calibrate` proposes where the thresholds should stand, by what people found.
+    `show` says what each rule does, with --version those of a version that ruled in
+    this journal. `check` says only what is wrong. `test` judges the CASES of a YAML
+    file and compares; the exit status is 1 where one is missed. `dry-run` judges
+    everything that the journal holds, and says how often people would have been
+    asked, and which of their overrides it would have missed. `calibrate` proposes
+    where the thresholds should stand, by what people found.
     Nothing is written or recorded, but with `calibrate --apply`.
     """
     if applies and what != "calibrate":
         raise UsageError("--apply goes with calibrate")
     if len(names) > _FILES[what]:
         raise UsageError(f"holdfast policy {what} takes no {names[-1]!r}")
+    if version:
+        if what != "show" or names:
+            raise UsageError("--version goes with show, and takes no file")
+        await _show_kept(call, version)
+        return DONE
     if what == "test":
         return _test(call.screen, names)
     path = _path(names[0] if names else None)
@@ -66,7 +75,8 @@ async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool
         async with call.looking() as looking:
             _tell(call.screen, await rehearse(looking, load_policy(path)))
     else:
-        _show(call.screen, load_policy(path))
+        judge = load_policy(path)
+        _show(call.screen, judge.version, judge.policy)
     return DONE
 
 
@@ -101,19 +111,28 @@ def _check(screen: Screen, path: Path) -> int:
     return USAGE if faults else DONE
 
 
-def _show(screen: Screen, judge: Judge) -> None:
-    rules = judge.policy
+async def _show_kept(call: Call, version: str) -> None:
+    """A version that ruled in this journal, as it read then. Raises `UsageError` where the journal has not kept it."""
+    async with call.looking() as looking:
+        kept, versions = await kept_policy(looking, version), await kept_versions(looking)
+    if kept is None:
+        known = ", ".join(versions) or "none"
+        raise UsageError(f"this journal has no policy {version}", known=f"the versions that ruled here: {known}")
+    _show(call.screen, version, kept)
+
+
+def _show(screen: Screen, version: str, rules: Policy) -> None:
     if screen.as_json:
-        screen.document({"version": judge.version, "policy": msgspec.to_builtins(rules)})
+        screen.document({"version": version, "policy": msgspec.to_builtins(rules)})
         return
-    screen.line((judge.version, "bold"))
+    screen.line((version, "bold"))
     for line in _about(rules):
         screen.line((f"  {line}", "dim"))
     screen.line("")
     for number, rule in enumerate(rules.rules, start=1):
         screen.line((f"{number}. {rule.name}", "bold"))
         screen.line(f"   if   {rule.when}")
-        screen.line("   then ", (_then(rule), "cyan"))
+        screen.line("   then ", (then_text(rule), "cyan"))
     screen.line((f"{len(rules.rules) + 1}. else", "bold"))
     screen.line("   then ", (rules.default, "cyan"))
     screen.line("")
@@ -125,23 +144,6 @@ def _about(rules: Policy) -> list[str]:
     lines += [f"a call of {tool} concerns {text}" for tool, text in rules.subjects.items()]
     lines += [f"history goes back {duration(milliseconds(rules.remembers))}"] if rules.subjects else []
     return lines + ([f"people are busy if {rules.busy}"] if rules.busy else [])
-
-
-def _then(rule: Rule) -> str:
-    share = f"{rule.then} {rule.rate:.0%}" if rule.then == "sample" else rule.then
-    busy = f", {rule.busy_rate:.0%} while people are busy" if rule.busy_rate is not None else ""
-    people = f" {rule.people} people" if rule.people > 1 else ""
-    queue = f" in {rule.queue}" if rule.queue else ""
-    if rule.within is None:
-        within = ""
-    else:
-        after = f"then asks in {rule.escalates_to}" if rule.escalates_to else _EXPIRY[rule.on_expiry]
-        within = f" within {duration(milliseconds(rule.within))}, {after}"
-    shadow = f"; {rule.shadow:.0%} of what leaves is looked at afterwards" if rule.shadow else ""
-    return f"{share}{busy}{people}{queue}{within}{shadow}"
-
-
-_EXPIRY: Final = {"refuse": "then it is refused", "hold": "then it goes on waiting"}
 
 
 # --- test ---------------------------------------------------------------------------------------------------------

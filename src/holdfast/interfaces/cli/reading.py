@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.engine.seams import SystemClock
 from holdfast.interfaces.cli.common import Call, command
+from holdfast.interfaces.cli.rules import then_text
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.story import show_state, show_timeline
 from holdfast.interfaces.cli.words import ago, safe
@@ -158,6 +159,9 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line("")
     if found.policy is not None:
         screen.line("  its policy: ", (found.policy.says, "bold"))
+        if (rule := found.policy.read) is not None:
+            screen.line((f"  it read: if {safe(rule.when)}", "dim"))
+            screen.line((f"           then {safe(then_text(rule))}", "dim"))
         screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
     for word in found.words:
         screen.line("  people: ", (safe(word), "bold"))
