@@ -50,6 +50,28 @@ def test_what_is_awaited_is_listed_with_its_deadline_and_settled_by_the_answer(h
     assert asked(holdfast) == ["7"]
 
 
+def test_events_that_runs_wait_for_are_listed_as_well_those_without_a_deadline_last(holdfast: Lab):
+    waiting(holdfast, "7")
+    holdfast.write(
+        "patient.py",
+        "from datetime import timedelta\n\nfrom holdfast import Run, agent\n\n\n"
+        '@agent(run_id="wait-{hours}")\nasync def wait(run: Run, hours: int) -> str:\n'
+        "    within = timedelta(hours=hours) if hours else None\n"
+        '    return str(await run.wait_for("news", key="k", timeout=within))\n',
+    )
+    for hours in ("0", "2"):
+        assert holdfast("run", "patient.py:wait", hours).status == 3
+    listed = holdfast("pending", "--json").json
+    assert [(one["operation"], one["kind"]) for one in listed] == [
+        ("wait-2/wait_for:news#1", "event"), ("stay-7/book#1", "answer"), ("wait-0/wait_for:news#1", "event"),
+    ]  # fmt: skip
+    last = holdfast("pending").lines[-1]
+    assert " ".join(last.split()) == "- run wait-0 waits for news k (holdfast signal wait-0 news --key k)"
+    holdfast("signal", "wait-0", "news", "--key", "k")
+    assert holdfast("resume", "wait-0").status == 0
+    assert len(holdfast("pending", "--json").json) == 2
+
+
 def test_an_answer_that_comes_first_is_kept_and_a_refusal_is_told(holdfast: Lab):
     waiting(holdfast, "7")
     early = holdfast("deliver", "B-8", "--id", "m1", "--status", "failed", "--why", "full")

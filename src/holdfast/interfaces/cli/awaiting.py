@@ -22,11 +22,15 @@ Status = Literal["succeeded", "failed", "pending"]
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """One answer that is awaited, as `pending --json` lists it. `due_ms`: the deadline on the wall clock."""
+    """What is awaited from outside, as `pending --json` lists it. `due_ms`: the deadline on the wall clock, if any.
+
+    `kind` is `answer` for the outcome of an operation, and `event` for what code waits for by name.
+    """
 
     operation: str
     asks: str
     due_ms: int | None
+    kind: str
 
 
 @command(
@@ -65,16 +69,17 @@ async def deliver(call: Call, key: str, message: str, status: Status, result: st
 
 @command("pending", examples=("holdfast pending", "holdfast pending --json"))
 async def pending(call: Call) -> None:
-    """List the answers that resting runs wait for, the next deadline first.
+    """List the answers and events that resting runs wait for, the next deadline first.
 
-    When a deadline passes the operation is verified, and else a person is asked.
+    When the deadline of an answer passes the operation is verified, and else a person is asked. An event is brought
+    with `holdfast signal`; one without a deadline comes last, and is waited for as long as its run may take.
     """
     async with call.looking() as looking:
         awaited = [
-            Awaited(operation_id(row.run, wait.step), wait.asks, wait.due)
+            Awaited(operation_id(row.run, wait.step), wait.asks, wait.due, wait.kind)
             async for row in looking.every_run(status="suspended")
             for wait in waits_of(row)
-            if wait.kind == "answer"
+            if wait.kind in {"answer", "event"}
         ]
     awaited.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0, one.operation))
     if call.screen.as_json:
