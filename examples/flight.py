@@ -2,6 +2,7 @@
 
     holdfast run examples/flight.py:travel '{"id": "7", "text": "Book me a flight to NYC tomorrow"}'
     holdfast answer 'flight-7/round-1/ask#1' LaGuardia --by traveller
+    holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA --by traveller     (the same, unasked)
 
 The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to somebody else.
 """
@@ -13,6 +14,7 @@ from holdfast import Key, Rejected, Run, agent, current_operation, tool
 from holdfast.observation import Guess, Need, ProductionLoop, Stakes
 from holdfast.plans import Call, Plan, PlanResult, PlanStep
 
+GONE = "409: seat no longer available"
 AIRPORTS = {"LaGuardia": "LGA", "Kennedy": "JFK", "Newark": "EWR"}
 
 
@@ -49,14 +51,14 @@ async def book(airport: str, hour: str) -> str:
     key = current_operation().key
     AIRLINE.fares["LGA"].pop("8am", None)
     if hour not in AIRLINE.fares[airport]:
-        raise Rejected("409: seat no longer available", code="sold_out")
+        raise Rejected(GONE, code="sold_out")
     AIRLINE.sold[key] = f"{airport} {hour}"
     return f"{airport} {hour} for ${AIRLINE.fares[airport][hour]}"
 
 
 async def observe(run: Run, request: Request, trouble: list[str]) -> list[Need]:
     """NYC is said; from where, and to which of its airports, is not. The calendar and the history make guesses."""
-    if trouble:
+    if trouble and GONE in trouble[-1]:
         return [await sold_out(run)]
     if run.facts.get("city") is None:
         await run.facts.learn("city", "NYC", source=request.text)

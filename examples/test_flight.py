@@ -57,3 +57,24 @@ def test_the_story(tmp_path: Path, airline: flight.Airline) -> None:
     _, corrected = said["corrected:airport"]
     assert corrected["unknown now"] == "fares"
     assert "was executed" not in corrected, "to have searched is nothing that has to be undone"
+
+
+def test_a_word_in_between_corrects_what_was_guessed(tmp_path: Path, airline: flight.Airline) -> None:
+    """`holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA`, while it asks about flights to JFK."""
+
+    async def interrupted() -> tuple[str, list[str]]:
+        async with Holdfast(tmp_path / "flights.db", agents=[flight.travel]) as app:
+            try:
+                await app.run(flight.travel, REQUEST)
+            except RunSuspended:
+                await app.service.tell("flight-7", "I wanted LaGuardia", by="traveller", facts={"airport": "LGA"})
+        result, asked, _ = await told(tmp_path / "flights.db", "8am", "9am")
+        return result, asked
+
+    result, asked = asyncio.run(interrupted())
+    assert result == "LGA 9am for $312"
+    assert asked == [
+        "LGA: 8am $300, 9am $312. Which one?",
+        "The 8am flight just sold out. 9am is available, $12 more. Book it?",
+    ]
+    assert list(airline.sold.values()) == ["LGA 9am"]
