@@ -100,12 +100,13 @@ def test_a_second_process_joins_a_run_and_gets_the_same_result(holdfast: Lab):
     assert len(holdfast.world) == 2
 
 
-def test_who_stops_reading_hears_no_complaint(asking: Lab):
+@pytest.mark.parametrize("arguments", [("show", "ticket-1", "--json"), ("inbox",)], ids=lambda given: given[0])
+def test_who_stops_reading_hears_no_complaint(asking: Lab, arguments: tuple[str, ...]):
     reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)
     reader.wait(timeout=30)
     assert reader.stdin is not None
     ended = subprocess.run(
-        asking.command("show", "ticket-1", "--json"), cwd=asking.directory, env=asking.surroundings({}),
+        asking.command(*arguments), cwd=asking.directory, env=asking.surroundings({}),
         stdout=reader.stdin, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
