@@ -9,7 +9,6 @@ steps of SQLite's virtual machine one takes: a scan of anything that grows with 
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import itertools
 import sqlite3
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from measure import report, settled_size
+from msgspec.structs import replace
 
 from holdfast import Deferred, Holdfast, Run, RunSuspended, agent, tool
 from holdfast.engine.awaiting import Arrival
@@ -71,7 +71,7 @@ class Scene:
 
     def __init__(self, path: Path) -> None:
         self.calendar = Calendar()
-        machine = dataclasses.replace(this_host(), wall_ms=self.calendar.wall_ms)
+        machine = replace(this_host(), wall_ms=self.calendar.wall_ms)
         real = system_seams()
         seams = Seams(self.calendar, real.rng, real.threads, real.crash)
         journal = SqliteJournal(path, parts=Parts(here=machine))
