@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.crash.answered import LATER
+from holdfast.model import records as r
+from tests.crash.answered import LATER, NAMES
 from tests.crash.desks import Case, killed
 
 PROGRAM = "tests.crash.answered"
@@ -71,7 +72,9 @@ def test_a_kill_while_a_permission_is_used_counts_it_once_and_pays_no_more_than_
 ):
     for case in killed(after("allow"), "drive"):
         heard, used = case.says("drive")
-        assert used == [1], "what may have left has used it, and nothing else has"
+        told = [one for name in NAMES for one in case.records(f"refund-{name}")]
+        left = sum(isinstance(one, r.AttemptStarted) and bool(one.standing) for one in told)
+        assert (used, left) == ([1], 1), "what may have left has used it, and nothing else has"
         assert len(case.effects()) <= 1
         assert sum(one == "paid 9000" for one in heard) <= len(case.effects())
         assert any(one.startswith("waits: ") for one in heard)

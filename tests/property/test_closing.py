@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.model import closing as c
 from holdfast.model import records as r
+from holdfast.model.backlog import Backlog
 from holdfast.model.closing import Member, attempt_number, close
 from holdfast.model.contract import Contract, Key
 from holdfast.model.operation import OperationState
@@ -25,11 +26,11 @@ def state(step: str, phase: Phase, hold: str = "", *, released: bool = False) ->
 
 
 @st.composite
-def members(draw: st.DrawFn) -> list[Member]:
+def members(draw: st.DrawFn, phases: tuple[Phase, ...] = PHASES) -> list[Member]:
     made: list[Member] = []
     for number in range(draw(st.integers(0, 5))):
         step, held = f"t/do#{number + 1}", draw(st.booleans())
-        phase = draw(st.sampled_from(PHASES))
+        phase = draw(st.sampled_from(phases))
         released = held and phase != "held" and draw(st.booleans())
         operation = state(step, phase, "t" if held else "", released=released)
         compensates = draw(st.booleans())
@@ -47,7 +48,7 @@ def members(draw: st.DrawFn) -> list[Member]:
         amends = state(f"{step}/undo", draw(st.sampled_from(PHASES))) if compensates and draw(st.booleans()) else None
         if amends is not None and draw(st.booleans()):
             operation = replace(operation, overtaken=amends.step)
-        done = state(f"{step}/confirm", draw(st.sampled_from(PHASES))) if draw(st.booleans()) else None
+        done = state(f"{step}/confirm", draw(st.sampled_from(phases))) if draw(st.booleans()) else None
         made.append(
             Member(
                 operation,
@@ -90,6 +91,32 @@ def _stands(member: Member) -> bool:
     if member.undone:
         return False
     return member.operation.phase == "unknown" or (member.landed and member.contract.compensates)
+
+
+ENDED = members(("succeeded", "succeeded", "failed", "unknown"))  # where nothing is on its way, most is left to decide
+
+
+@given(
+    ENDED,
+    st.lists(st.one_of(ENDED, members()), max_size=4),
+    st.integers(1, 3),
+    st.sets(st.integers(1, 5), max_size=2),
+)
+def test_what_the_backlog_shows_is_all_that_the_decision_on_the_way_back_rests_on(
+    found: list[Member], news: list[list[Member]], tries: int, accepted: set[int]
+):
+    boundary = Transaction(
+        "t", "aborting", backward=True, tries=tries, accepted=tuple(f"t/do#{number}" for number in accepted)
+    )
+    backlog, now = Backlog(boundary, found), {member.step: member for member in found}
+    assert close(boundary, backlog.front() or found) == close(boundary, found)
+    for later in (member for some in news for member in some if member.step in now):
+        then = now[later.step]  # where it began is known for ever, and where it ended as soon as it has
+        ended = then.ended or (later.ended and later.ended - later.begun + then.begun)
+        now[later.step] = member = replace(later, begun=then.begun, ended=ended)
+        backlog.put(member)
+        every = list(now.values())
+        assert close(boundary, backlog.front() or every) == close(boundary, every)
 
 
 @given(members(), st.sampled_from(["one", "best effort"]))

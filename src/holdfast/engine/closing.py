@@ -178,14 +178,14 @@ async def _record(instance: Instance, *records: r.Record) -> None:
 
 async def _finish(instance: Instance, transaction: str) -> None:
     """Decide, perform, record; until the boundary is over or this instance stops driving."""
-    members = Members(instance, transaction)
-    while not instance.draining and instance.sealed is None:
-        boundary = instance.history.transactions[transaction]
-        if boundary.over:
-            return
-        if (failed := next((step for step in instance.failures if encloses(transaction, step)), None)) is not None:
-            raise instance.failures.pop(failed)  # whoever drove it could not go on, and neither can the boundary
-        await _perform(instance, boundary, close(boundary, members.now()), members)
+    with Members(instance, transaction) as members:
+        while not instance.draining and instance.sealed is None:
+            boundary = instance.history.transactions[transaction]
+            if boundary.over:
+                return
+            if (failed := next((step for step in instance.failures if encloses(transaction, step)), None)) is not None:
+                raise instance.failures.pop(failed)  # whoever drove it could not go on, and neither can the boundary
+            await _perform(instance, boundary, close(boundary, members.now()), members)
 
 
 async def _perform(instance: Instance, boundary: Transaction, move: Closing, members: Members) -> None:
@@ -206,7 +206,7 @@ async def _perform(instance: Instance, boundary: Transaction, move: Closing, mem
         case TurnBack(reason):
             call_off(instance, boundary.name, reason)
         case Stop():
-            await _park(instance, boundary, move, members.now())
+            await _park(instance, boundary, move, members)
         case Finish():
             await _end(instance, boundary, move)
 
@@ -259,10 +259,10 @@ async def _reread(instance: Instance, step: str) -> Reading:
     return flight.reading
 
 
-async def _park(instance: Instance, boundary: Transaction, move: Stop, members: list[Member]) -> None:
+async def _park(instance: Instance, boundary: Transaction, move: Stop, members: Members) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
     if boundary.phase != "parked" or (boundary.why, boundary.stuck) != (move.why, move.stuck):
-        (undone, still), stamp = standing(members), instance.stamp()
+        (undone, still), stamp = standing(members.every()), instance.stamp()
         parked = r.TransactionParked(
             transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,
             until=instance.engine.settings.answer_by(stamp["at"]), **stamp,

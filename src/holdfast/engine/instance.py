@@ -23,7 +23,7 @@ from holdfast.model import records as r
 from holdfast.model.deliveries import Delivery
 from holdfast.model.facts import Known
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run import RunHistory, is_about_operation
 from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Instance:
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self.taking_orders: Final = asyncio.Lock()
         self._stored_contracts: set[str] = set(history.contracts)
+        self.changes: Final[dict[str, set[str]]] = {}  # operations with news, for whoever looks; "": something else
         self.raised: Callable[[Instance], None] | None = None  # told when something turned out otherwise
         self.evicted: Sealed | None = None
         self.left: set[str] = set()  # transactions whose end code was told
@@ -138,6 +139,7 @@ class Instance:
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """The journal refused an attempt of `step`, so there is none: the history is as it was before."""
         self.history.withdraw(step, before)
+        self._changed({step})
         self._stored_contracts &= self.history.contracts.keys()
 
     async def settle_writes(self) -> None:
@@ -156,8 +158,14 @@ class Instance:
             self.history.add(record)
             if type(record) in _MAY_TROUBLE and _troubles(record):
                 self.troubled.add(record.step)
+        if self.changes:
+            self._changed({record.step if is_about_operation(record) else "" for record in records})
         if self.history.raised and self.raised is not None:
             self.raised(self)
+
+    def _changed(self, steps: set[str]) -> None:
+        for seen in self.changes.values():
+            seen.update(steps)
 
     def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
         """The record that stores a tool's clauses, the first time this run uses them."""

@@ -2,54 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.engine.tooling import ToolCode
+from holdfast.model.backlog import Backlog
 from holdfast.model.boundaries import members_of
 from holdfast.model.closing import CONFIRM, UNDO, Member, serving
 from holdfast.model.deliveries import Span
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.model.situation import Reading
-from holdfast.model.transactions import Transaction
+from holdfast.model.transactions import encloses
 
 
 class Members:
     """What belongs to a boundary that is being closed; `reading` is what reading preconditions again gave.
 
-    On the way back nothing joins it and nothing lapses, so a member is built anew only when its records say more:
-    undoing a long run looks at all of it after every step.
+    On the way back nothing joins it and nothing lapses: after every step only what has news is looked at.
     """
 
     def __init__(self, instance: Instance, transaction: str) -> None:
         self.reading: Final[dict[str, Reading]] = {}
         self._instance = instance
         self._transaction = transaction
-        self._known: dict[str, Member] = {}
+        self._backlog: Backlog | None = None
+        self._news: Final[set[str]] = set()
+        self._words: tuple[object, ...] = ()
 
-    def now(self) -> list[Member]:
+    def __enter__(self) -> Self:
+        """Hear of what is recorded from here on."""
+        self._instance.changes[self._transaction] = self._news
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hear of nothing more."""
+        del self._instance.changes[self._transaction]
+
+    def every(self) -> list[Member]:
         """Every member as it stands, in order of start."""
         history = self._instance.history
-        boundary = history.transactions[self._transaction]
-        return [self._member(boundary, operation) for operation in members_of(history, self._transaction)]
+        return [self._member(operation) for operation in members_of(history, self._transaction)]
 
-    def _member(self, boundary: Transaction, operation: OperationState) -> Member:
-        known, operations = self._known.get(operation.step), self._instance.history.operations
+    def now(self) -> list[Member]:
+        """Those on which the next decision rests, in order of start; every one on the way forward, and at the end."""
+        boundary = self._instance.history.transactions[self._transaction]
+        if not boundary.backward:
+            return self.every()
+        words = boundary.accepted, boundary.tries
+        if self._backlog is None or words != self._words or not self._caught_up(self._backlog):
+            self._backlog, self._words = Backlog(boundary, self.every()), words
+        self._news.clear()
+        return self._backlog.front() or self.every()
+
+    def _caught_up(self, backlog: Backlog) -> bool:
+        """Whether the news since the last look is about members, which stand there now as they do in the records."""
+        operations = self._instance.history.operations
+        for step in self._news:
+            about = operations.get(step)
+            while about is not None and about.intent.serves:
+                about = operations.get(about.intent.serves)
+            if about is None or (about.step not in backlog and encloses(self._transaction, about.step)):
+                return False
+            if about.step in backlog:
+                backlog.put(self._member(about))
+        return True
+
+    def _member(self, operation: OperationState) -> Member:
+        instance, step, operations = self._instance, operation.step, self._instance.history.operations
         amends = operations.get(operation.compensated_by) if operation.compensated_by else None
-        confirmation = operations.get(serving(operation.step, CONFIRM))
-        if boundary.backward and known is not None and not known.parts:
-            then = known.operation, known.amends, known.confirmation
-            if all(was is now for was, now in zip(then, (operation, amends, confirmation), strict=True)):
-                return known
-        member = self._known[operation.step] = self._built(operation, amends, confirmation)
-        return member
-
-    def _built(
-        self, operation: OperationState, amends: OperationState | None, confirmation: OperationState | None
-    ) -> Member:
-        instance, step = self._instance, operation.step
+        confirmation = operations.get(serving(step, CONFIRM))
         flight = flight_of(instance, step)
         contract, span = flight.contract(), instance.history.spans.get(step, Span(0))
         return Member(

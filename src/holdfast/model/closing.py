@@ -95,6 +95,11 @@ class Member(msgspec.Struct, frozen=True):
         return self.amends is not None and self.amends.phase == "succeeded" and not self.overtaken
 
     @property
+    def being_amended(self) -> bool:
+        """Whether amends are on their way, and nobody is asked about them."""
+        return self.amends is not None and self.amends.phase not in _OVER | {"gated"}
+
+    @property
     def overtaken(self) -> bool:
         """Whether it turned out otherwise after its amends had been begun."""
         return self.amends is not None and self.operation.overtaken == self.amends.step
@@ -162,7 +167,7 @@ def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
 def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     if any(member.on_its_way for member in members):
         return Settle()
-    left = [member for member in members if not _amended(boundary, member)]
+    left = [member for member in members if not amended(boundary, member)]
     if not left:
         return Finish(*standing(members))
     newest = max(member.begun for member in left)
@@ -176,7 +181,7 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     return Stop("; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked))
 
 
-def _amended(boundary: Transaction, member: Member) -> bool:
+def amended(boundary: Transaction, member: Member) -> bool:
     """Whether nothing is left to do for it on the way back."""
     if member.step in boundary.accepted or member.undone:
         return True

@@ -16,10 +16,18 @@ TOGETHER: Final = (
         "model.closing:_back",
         trip_twists.settles_nothing_first,
     ),
-    Mutant("in any order", "compensations do not wait for later ones", "model.closing:_back", trip_twists.any_order),
+    Mutant(
+        "in any order",
+        "compensations do not wait for later ones",
+        "engine.members:Members._member",
+        trip_twists.any_order,
+    ),
     Mutant("never confirmed", "reservations are not confirmed", "model.closing:_confirm", twists.always(None)),
     Mutant(
-        "nothing to undo", "what landed is left standing", "engine.members:Members.now", trip_twists.nothing_amendable
+        "nothing to undo",
+        "what landed is left standing",
+        "engine.members:Members._member",
+        trip_twists.nothing_amendable,
     ),
     Mutant(
         "called off and not heard",

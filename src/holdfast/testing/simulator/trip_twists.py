@@ -25,16 +25,17 @@ def settles_nothing_first(original: Any) -> Any:
 def any_order(original: Any) -> Any:
     """Nothing is known about what started after what."""
 
-    def back(boundary: Any, members: Any) -> Any:
-        return original(boundary, [replace(member, begun=0, ended=0) for member in members])
+    def member(*args: Any) -> Any:
+        return replace(original(*args), begun=0, ended=0)
 
-    return back
+    return member
 
 
 def nothing_amendable(original: Any) -> Any:
     """No operation seems to have a compensation."""
 
-    def now(*args: Any) -> Any:
-        return [replace(one, contract=replace(one.contract, compensates=False)) for one in original(*args)]
+    def member(*args: Any) -> Any:
+        found = original(*args)
+        return replace(found, contract=replace(found.contract, compensates=False))
 
-    return now
+    return member
