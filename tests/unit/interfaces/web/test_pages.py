@@ -1,12 +1,14 @@
 """The pages without a browser: what they show, the forms they offer, and what the forms do."""
 
 import re
+from datetime import timedelta
 from html import unescape
 from urllib.parse import quote
 
 import httpx2
 import pytest
 
+from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.roles import Grant
@@ -61,6 +63,40 @@ async def test_an_item_shows_the_exact_arguments_and_nothing_hidden(lab: Lab):
         assert "<pre>9000</pre>" in refund
         assert "broken\non arrival" in unescape(refund)
         assert "holdfast answer refund-ann/refund#1 yes | no --by NAME" in refund
+
+
+@virtual
+async def test_what_anybody_wrote_is_text_on_every_page(lab: Lab):
+    """A tool's error, a model's question and reasons, a person's note: none of it is markup."""
+    markup = "<svg onload=alert(1)>"
+
+    @tool
+    async def restock(sku: str) -> str:
+        raise TimeoutError(markup)
+
+    @agent(run_id="stock-{name}", tools=[restock])
+    async def stocks(run: Run, name: str) -> str:
+        return await restock(markup)
+
+    @agent(run_id="trip-{name}")
+    async def trips(run: Run, name: str) -> str:
+        return await run.ask(markup, choices=(markup, "Rome"), default=markup, timeout=timedelta(days=1))
+
+    @agent(run_id="far-{name}")
+    async def far(run: Run, name: str) -> str:
+        return await run.hand_off(markup, why=markup, state={markup: markup})
+
+    async with standing(lab, agents=[stocks, trips, far]) as stand, await stand.client("bea") as client:
+        paths = ["stock-ann/restock%231", "trip-ann/ask%231", "far-ann/hand_off%231"]
+        for path in paths:
+            given = await fill(client, f"/inbox/{path}", "delegate", to=markup, note=markup)
+            assert given.status_code == 303, given.text
+        runs = [f"/runs/{path.partition('/')[0]}" for path in paths]
+        for path in ["/inbox", *(f"/inbox/{path}" for path in paths), *runs]:
+            page = await client.get(path)
+            assert page.status_code == 200, path
+            assert "<svg onload" not in page.text, path
+            assert "&lt;svg onload" in page.text, path
 
 
 @virtual
