@@ -211,20 +211,20 @@ def test_whole_calls_are_told_apart_too(one, two):
 
 @given(st.dictionaries(keys, values, max_size=3))
 def test_stored_arguments_come_back_as_they_were(arguments):
-    identity, kept, executable = forms(arguments)
+    both = forms(arguments)
     types = dict.fromkeys(arguments, ANNOTATION)
-    assert executable
-    restored = restore(kept, types)
+    assert both.executable
+    restored = restore(both.stored, types)
     assert meaning(restored, exact=True) == meaning(arguments, exact=True)
-    assert canonical(restored) == identity
-    assert meaning(restore(identity, types)) == meaning(arguments)
+    assert canonical(restored) == both.identity
+    assert meaning(restore(both.identity, types)) == meaning(arguments)
 
 
 @given(st.dictionaries(keys, values, max_size=3))
 def test_both_forms_are_json_and_the_identity_is_rfc_8785(arguments):
-    identity, kept, _ = forms(arguments)
-    assert rfc8785.dumps(json.loads(identity, parse_int=float)) == identity
-    json.loads(kept)
+    both = forms(arguments)
+    assert rfc8785.dumps(json.loads(both.identity, parse_int=float)) == both.identity
+    json.loads(both.stored)
 
 
 documents = st.recursive(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.engine.seams import Seams
-from holdfast.model.canonical import digest, forms
+from holdfast.model.canonical import canonical, digest
 from holdfast.model.contract import Contract
 
 
@@ -113,8 +113,7 @@ def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str
     once = tool.contract.once
     if once is None:
         return ""
-    identity, _, _ = forms({name: arguments[name] for name in once.parameters if name in arguments}, frozenset())
-    return digest(secret, identity)
+    return digest(secret, canonical({name: arguments[name] for name in once.parameters if name in arguments}))
 
 
 class HandlerFailed(Exception):

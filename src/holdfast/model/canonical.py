@@ -11,7 +11,7 @@ import binascii
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 import rfc8785
@@ -35,12 +35,11 @@ DEFAULT_LIMITS: Final = Limits()
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _TEXT: Final = frozenset({str})
-_SCALARS: Final = frozenset({str, int, bool, type(None)})
+_SCALARS: Final = frozenset({str, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list})
-_SCALARS_AND_CONTAINERS: Final = _SCALARS | _CONTAINERS
 
 
-class Forms(NamedTuple):
+class Forms(msgspec.Struct, frozen=True, gc=False):
     """Both forms of one call's arguments."""
 
     identity: bytes
@@ -65,8 +64,8 @@ def stored(
     A secret is stored as its name; a parameter in `redact` is left out, and then nobody can call the tool from
     the record alone. Raises ArgumentError as `canonical` does.
     """
-    _, kept, executable = forms(arguments, redact, limit=limit)
-    return kept, executable
+    both = forms(arguments, redact, limit=limit)
+    return both.stored, both.executable
 
 
 def forms(
@@ -132,7 +131,8 @@ def _write(plain: Plain, *, special: bool) -> bytes:
 
 def _fast(arguments: Mapping[str, object], limit: Limits) -> bytes | None:
     """The canonical form of plain arguments, or None where only the walk knows the form or names the fault."""
-    if type(arguments) is not dict or not _is_plain(cast("dict[str, object]", arguments), limit.depth):
+    kind = type(arguments)
+    if kind is not dict or not _is_plain(arguments, limit.depth):
         return None
     try:
         data = _encode(arguments)
@@ -146,24 +146,25 @@ def _fast(arguments: Mapping[str, object], limit: Limits) -> bytes | None:
     return None
 
 
-def _is_plain(value: dict[str, Any] | list[Any], levels: int) -> bool:
+def _is_plain(value: Mapping[str, Any] | list[Any], levels: int) -> bool:
     """Whether all below `value` is text, safe integers, booleans, None, and lists and dicts of these."""
-    if isinstance(value, dict):
-        if not _TEXT.issuperset(map(type, value)):
-            return False
-        items: Collection[Any] = value.values()
+    if isinstance(value, list):
+        items: Collection[Any] = value
+    elif _TEXT.issuperset(map(type, value)):
+        items = value.values()
     else:
-        items = value
-    kinds = set(map(type, items))
-    if int in kinds:
-        for item in items:
-            if type(item) is int and not -SAFE_INTEGER <= item <= SAFE_INTEGER:
-                return False
-    if kinds <= _SCALARS:
-        return True
-    if levels == 0 or not kinds <= _SCALARS_AND_CONTAINERS:
         return False
-    return all(_is_plain(item, levels - 1) for item in items if type(item) in _CONTAINERS)
+    for item in items:
+        kind = type(item)
+        if kind is int:
+            if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
+                return False
+        elif kind in _CONTAINERS:
+            if levels == 0 or not _is_plain(item, levels - 1):
+                return False
+        elif kind not in _SCALARS:
+            return False
+    return True
 
 
 def _has_ascii_keys(value: Any) -> bool:

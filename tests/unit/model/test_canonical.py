@@ -224,12 +224,12 @@ def test_the_stored_form_keeps_what_a_tool_could_notice():
 
 
 def test_a_redacted_parameter_is_left_out_and_stops_recovery():
-    identity, kept, executable = forms({"card": "4242", "cents": 1}, frozenset({"card"}))
-    assert identity == b'{"card":"4242","cents":1}'
-    assert kept == b'{"card":{"$redacted":true},"cents":1}'
-    assert not executable
+    both = forms({"card": "4242", "cents": 1}, frozenset({"card"}))
+    assert both.identity == b'{"card":"4242","cents":1}'
+    assert both.stored == b'{"card":{"$redacted":true},"cents":1}'
+    assert not both.executable
     with pytest.raises(ArgumentError, match="card: the value was redacted") as gone:
-        restore(kept, {"card": str, "cents": int})
+        restore(both.stored, {"card": str, "cents": int})
     assert gone.value.known.startswith("it is on record")
 
 
