@@ -229,10 +229,6 @@ class Instance:
         """Whether something on record has not come back yet: a write, or anything that code was told."""
         return bool(self.expected) or self.turn < self._recorded
 
-    def take_now(self, step: str) -> Delivery | None:
-        """Take this delivery if everything that was delivered earlier has been taken."""
-        return None if self.history.deliveries[step].index > self.turn else self._take(step)
-
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
         while (delivery := self.history.deliveries.get(step)) is not None and delivery.index > self.turn:
@@ -243,14 +239,15 @@ class Instance:
         index = self.history.deliveries[step].index
         while index > self.turn:
             await self.wait(scope, self._turns.setdefault(index, []), Pause("replay", step))
-        return self._take(step)
+        return self.take(step)
 
     def forgo(self, step: str) -> None:
         """The caller is gone: nobody will take this delivery, so its turn is over."""
         if step in self.history.deliveries:
-            self._take(step)
+            self.take(step)
 
-    def _take(self, step: str) -> Delivery:
+    def take(self, step: str) -> Delivery:
+        """Take this delivery: code is being told it. Its turn has come, or is given up."""
         delivery = self.history.take(step)
         if self._taken or delivery.index != self.turn:
             self._taken.add(delivery.index)

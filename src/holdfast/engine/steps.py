@@ -68,7 +68,6 @@ class Told(msgspec.Struct, frozen=True, gc=False):
         return self.operation.attempts if self.how == "outcome" else ()
 
 
-@sealing
 async def operate(scope: Scope, call: Call) -> Told:
     """Perform a write, or tell what the record says about it."""
     instance, tool = scope.instance, call.tool
@@ -83,19 +82,26 @@ async def operate(scope: Scope, call: Call) -> Told:
         if instance.flights:
             _hand_over(instance, step, call)
     else:
-        _not_a_read(instance, step)
-        if instance.history.transactions:
-            await may_begin(scope, step)
-            _hold_or_not(instance, step, call)
-        if instance.catching_up:
-            await instance.may_write(scope)
-        if instance.troubled:
-            await _clear(scope)
-        draft = _draft(scope, step, call, written)
-        await _perform(
-            scope, Flight(instance, step, tool, draft, arguments=kept(call.arguments, executable=written.executable))
-        )
+        await _operate_now(scope, step, call, written)
     return _told_at_once(instance, step) or await _told(scope, step, tool)
+
+
+@sealing
+async def _operate_now(scope: Scope, step: str, call: Call, written: Forms) -> None:
+    """The record has nothing of this step: perform it."""
+    instance, tool = scope.instance, call.tool
+    _not_a_read(instance, step)
+    if instance.history.transactions:
+        await may_begin(scope, step)
+        _hold_or_not(instance, step, call)
+    if instance.catching_up:
+        await instance.may_write(scope)
+    if instance.troubled:
+        await _clear(scope)
+    draft = _draft(scope, step, call, written)
+    await _perform(
+        scope, Flight(instance, step, tool, draft, arguments=kept(call.arguments, executable=written.executable))
+    )
 
 
 def _hand_over(instance: Instance, step: str, call: Call) -> None:
@@ -241,10 +247,10 @@ def _told_at_once(instance: Instance, step: str) -> Told | None:
         return None
     if history.transactions or step in instance.drivers or step in instance.failures:
         return None
-    instance.take_now(step)
-    return _hear(instance, step, delivery)
+    return _hear(instance, step, instance.take(step))
 
 
+@sealing
 async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
     """Wait for what the code is to be told about `step`, in its turn."""
     instance = scope.instance
@@ -263,7 +269,7 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
                 break
             watchers = instance.watchers.setdefault(step, [])
             await instance.wait(scope, watchers, Pause("operation", step))
-        delivery = instance.take_now(step) or await instance.take_turn(scope, step)
+        delivery = await instance.take_turn(scope, step)
     except asyncio.CancelledError:
         _leave(instance, step)
         raise
@@ -323,7 +329,6 @@ async def _left_again(scope: Scope, step: str) -> None:
 # --- reads ---------------------------------------------------------------------------------------------
 
 
-@sealing
 async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     instance, tool = scope.instance, call.tool
@@ -345,6 +350,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     return recorded
 
 
+@sealing
 async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.ReadRecorded:
     instance, tool = scope.instance, call.tool
     if instance.history.transactions:
