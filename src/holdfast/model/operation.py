@@ -95,6 +95,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     there is an effect: whether it met it is not known either. `called` is what code called with,
     where the `editor` changed that; `edited` is that person's yes until it is used. `stood_in` says that a person
     answered in the place of the tool, so that nothing was sent.
+
+    Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
 
     step: str
@@ -102,6 +104,21 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     phase: Phase
     contract: str
     attempts: tuple[Attempt, ...] = ()
+    basis: Basis | None = None
+    rule: str = ""
+    reason: str = ""
+    code: str = ""
+    result: Raw = NOTHING
+    lost: bool = False
+    unverified: bool = False
+    missing: tuple[str, ...] = ()
+    settled_at: int = 0
+    overtaken: str = ""
+    one_more: bool = False
+    asked: bool = False
+    asked_at: int = 0
+    wait: Wait | None = None
+    waits_for: str = ""
     absent_through: int = 0
     checks: int = 0
     believable_checks: int = 0
@@ -113,10 +130,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     verified_absent_first: bool = False
     believed_absent_first: bool = False
     found: Raw | None = None
-    missing: tuple[str, ...] = ()
-    wait: Wait | None = None
     shut_ms: int = 0
-    waits_for: str = ""
     answer_key: str = ""
     every_ms: int = 0
     planned_boot: str = ""
@@ -124,7 +138,6 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     asks: str = ""
     asks_people: int = 1
     asks_until: int = 0
-    asked_at: int = 0
     asks_queue: str = ""
     on_expiry: OnExpiry = "refuse"
     approvers: tuple[str, ...] = ()
@@ -139,19 +152,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     edited: Edited | None = None
     stood_in: bool = False
     released: bool = False
-    one_more: bool = False
-    asked: bool = False
-    basis: Basis | None = None
-    rule: str = ""
-    reason: str = ""
-    code: str = ""
-    result: Raw = NOTHING
-    lost: bool = False
-    unverified: bool = False
     reused: str = ""
-    settled_at: int = 0
     compensated_by: str = ""
-    overtaken: str = ""
     contradicted: tuple[str, ...] = ()
 
     @property
