@@ -29,7 +29,9 @@ class Shape(msgspec.Struct, frozen=True):
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, defaults included. Raises `TypeError` as a plain call would."""
         if len(args) <= len(self.positional):
-            bound = dict(zip(self.positional, args, strict=False))
+            bound: dict[str, Any] = {}
+            for place, value in enumerate(args):
+                bound[self.positional[place]] = value
             if not kwargs and len(bound) == len(self.types):
                 return bound
             if kwargs.keys() <= self.types.keys() and bound.keys().isdisjoint(kwargs):

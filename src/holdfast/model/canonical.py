@@ -34,7 +34,6 @@ VERSION: Final = "c14n:1"
 DEFAULT_LIMITS: Final = Limits()
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
-_TEXT: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list})
 
@@ -131,8 +130,7 @@ def _write(plain: Plain, *, special: bool) -> bytes:
 
 def _fast(arguments: Mapping[str, object], limit: Limits) -> bytes | None:
     """The canonical form of plain arguments, or None where only the walk knows the form or names the fault."""
-    kind = type(arguments)
-    if kind is not dict or not _is_plain(arguments, limit.depth):
+    if not _is_plain(arguments, limit.depth) or type(arguments) is not dict:
         return None
     try:
         data = _encode(arguments)
@@ -150,19 +148,19 @@ def _is_plain(value: Mapping[str, Any] | list[Any], levels: int) -> bool:
     """Whether all below `value` is text, safe integers, booleans, None, and lists and dicts of these."""
     if isinstance(value, list):
         items: Collection[Any] = value
-    elif _TEXT.issuperset(map(type, value)):
-        items = value.values()
     else:
-        return False
+        for key in value:
+            if type(key) is not str:
+                return False
+        items = value.values()
     for item in items:
-        kind = type(item)
-        if kind is int:
+        if type(item) is int:
             if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
                 return False
-        elif kind in _CONTAINERS:
+        elif type(item) in _CONTAINERS:
             if levels == 0 or not _is_plain(item, levels - 1):
                 return False
-        elif kind not in _SCALARS:
+        elif type(item) not in _SCALARS:
             return False
     return True
 
