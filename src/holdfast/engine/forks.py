@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from holdfast.journal.codec import decode
+from holdfast.journal.codec import decode_all
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -34,7 +34,7 @@ class Kin:
     async def read_on(self, journal: Journal) -> RunHistory:
         """Take what was recorded since the last look."""
         while rows := await journal.read(self.history.run, self._read, _PAGE):
-            for record in (decode(row.body) for row in rows):
+            for record in decode_all(row.body for row in rows):
                 self.history.add(record)
                 if isinstance(record, r.OutcomeReused) and record.why == INHERITED:
                     self.inherited.add(record.source)

@@ -248,7 +248,7 @@ class Instance:
 
     def take(self, step: str) -> Delivery:
         """Take this delivery: code is being told it. Its turn has come, or is given up."""
-        delivery = self.history.take(step)
+        delivery = self.history.deliveries.pop(step)
         if self._taken or delivery.index != self.turn:
             self._taken.add(delivery.index)
             self._skip_taken()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import ChainBroken
-from holdfast.journal.codec import decode
+from holdfast.journal.codec import decode_all
 from holdfast.journal.log import genesis, verify_chain
 from holdfast.model.run import RunHistory
 
@@ -20,7 +20,6 @@ async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
 
     `whole` keeps the order of its operations as well, for whoever looks back over all of it.
 
-
     Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
     """
     history = RunHistory(run, whole=whole)
@@ -33,9 +32,8 @@ async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
                 known="nothing was sent for this run",
                 next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
             )
-        add = history.add
-        for row in rows:
-            add(decode(row.body))
+        for record in decode_all([row.body for row in rows]):
+            history.add(record)
         after, head = rows[-1].seq, rows[-1].hash
         if len(rows) < PAGE:
             break

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.errors import JournalError, UsageError
 from holdfast.interfaces.looking import Looking
-from holdfast.journal.codec import decode, encode
+from holdfast.journal.codec import decode_all, encode
 from holdfast.journal.port import Identity
 from holdfast.model import records as r
 from holdfast.model.canonical import digest
@@ -46,7 +46,7 @@ class Exported(msgspec.Struct, frozen=True):
     def decoded(self) -> list[r.Record]:
         """The records. Raises `UsageError` where this version cannot read them."""
         try:
-            return [decode(bytes(record)) for record in self.records]
+            return decode_all(map(bytes, self.records))
         except JournalError as error:
             raise UsageError(
                 f"the fixture of run {self.run} cannot be read: {error.message}",

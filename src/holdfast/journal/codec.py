@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Union
 
 import msgspec
@@ -19,11 +19,20 @@ encode: Final[Callable[[Record], bytes]] = msgspec.json.Encoder().encode
 
 def decode(body: bytes) -> Record:
     """The record of a stored body. Raises `JournalError` for what this version does not know."""
+    return decode_all((body,))[0]
+
+
+def decode_all(bodies: Iterable[bytes]) -> list[Record]:
+    """The records of stored bodies, in order. Raises `JournalError` as `decode` does."""
+    body = b""
+    records: list[Record] = []
     try:
-        return _DECODER.decode(body)
+        for body in bodies:
+            records.append(_DECODER.decode(body))
     except (msgspec.MsgspecError, ValueError) as error:
         kind = body[:80].decode("utf-8", "replace")
         raise JournalError(
             f"a record cannot be read: {error} ({kind}...)",
             next_step="open it with the version that wrote it; `holdfast verify` shows whether it was changed",
         ) from error
+    return records

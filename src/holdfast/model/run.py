@@ -165,10 +165,6 @@ class RunHistory:
         """Operations without a final outcome, in order of their first record."""
         return [operation for operation in self.operations.values() if operation.phase not in FINAL]
 
-    def take(self, step: str) -> Delivery:
-        """Take a delivery out: the code is being told it."""
-        return self.deliveries.pop(step)
-
     def forget(self, step: str) -> None:
         """Let go of a settled step that was told: it never comes back under this name."""
         operation = self.operations.get(step)

@@ -117,12 +117,6 @@ def test_an_outcome_after_its_caller_left_is_told_to_nobody():
     assert [(one.step, one.told) for one in told.deliveries.values()] == [("charge#1", "left")]
 
 
-def test_what_was_told_again_is_taken_out():
-    told = history(planned(), settled())
-    assert told.take("charge#1").step == "charge#1"
-    assert told.deliveries == {}
-
-
 def test_a_settled_step_that_was_told_is_forgotten_an_open_one_never():
     told = history(planned("a#1"), settled("a#1"), planned("b#1"), r.TimerSet(step="c#1", until=1))
     for step in ("a#1", "b#1", "c#1"):
@@ -132,7 +126,7 @@ def test_a_settled_step_that_was_told_is_forgotten_an_open_one_never():
 
 def test_what_comes_after_an_outcome_tells_nothing_again():
     told = history(planned(), settled())
-    told.take("charge#1")
+    del told.deliveries["charge#1"]
     told.add(r.Contradicted(step="charge#1", evidence="a webhook"))
     assert told.deliveries == {}
 
