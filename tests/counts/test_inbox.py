@@ -95,6 +95,9 @@ def test_no_question_reads_a_whole_table(tmp_path: Path, asked: Asked):
     assert scans == {}
     listing = [plan for one, plan in plans.items() if "from run where" in one and "status = ?" in one]
     assert any("run_open" in step for plan in listing for step in plan), "runs that have ended cost nothing"
+    asking = [plan for one, plan in plans.items() if "waits <> '[]'" in one]
+    assert asking
+    assert all("run_halted" in " ".join(plan) for plan in asking), "and of those that stopped, only who asks is read"
 
 
 def _plan(database: sqlite3.Connection, statement: str) -> list[str]:

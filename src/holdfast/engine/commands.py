@@ -74,8 +74,9 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
     command = msgspec.json.decode(entry.body, type=Command)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
     record = command.record
-    if command.after:
-        return (replace(applied, note=f"refused: {command.after} answered first"),)
+    if command.after:  # what is only an order acts by its name: one that came second has another
+        name = command.word if record is not None else "late"
+        return (replace(applied, command=name, note=f"refused: {command.after} answered first"),)
     if record is None:
         return word_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):

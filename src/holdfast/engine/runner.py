@@ -389,6 +389,6 @@ async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:
         return Conclusion(history.run, "completed", result=bytes(history.completed.result))
-    stopped = history.stopped
-    detail = stopped.error if stopped else ""
-    return Conclusion(history.run, "stopped", history.reason, detail)
+    stopped = history.stopped  # an order that came since may be the last word on record, and is not why
+    reason, detail = (history.reason, "") if stopped is None else (stopped.reason, stopped.error)
+    return Conclusion(history.run, "stopped", reason, detail)

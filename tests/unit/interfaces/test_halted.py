@@ -130,6 +130,8 @@ async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
             await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
         said = [msgspec.json.decode(one.body, type=Command) for one in await lab.journal.entries(stream)]
         assert [(one.word, one.by, one.after) for one in said] == [("take_over", "bea", ""), ("reopen", "cid", "bea")]
+        (row,) = await lab.journal.runs(run="trip-ann")
+        assert row.reason == "handed_over: bea took it over: mine", "whose process died before it could apply that"
 
 
 @virtual

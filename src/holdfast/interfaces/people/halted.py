@@ -58,9 +58,11 @@ async def decide_halted(service: Service, now: Asked, way: Way, *, by: str, note
         raise UsageError(f"{run} was answered before", next_step=f"holdfast show {run}")
     word, key = Command(way, checked_by(by), note, via=service.via), f"halted/{history.entry_seen}"
     entry = await service.sink.post(Post(command_stream(run), key, msgspec.json.encode(word)))
+    first = word if entry.fresh else msgspec.json.decode(entry.body, type=Command)
+    if not entry.fresh:
+        late = msgspec.structs.replace(word, after=first.by)
+        await service.sink.post(Post(command_stream(run), "", msgspec.json.encode(late)))
+    applied = await service.sink.apply(run, "")  # also where whoever was first died before that
     if entry.fresh:
-        return await service.sink.apply(run, "")
-    first = msgspec.json.decode(entry.body, type=Command)
-    late = msgspec.structs.replace(word, after=first.by)
-    await service.sink.post(Post(command_stream(run), "", msgspec.json.encode(late)))
+        return applied
     raise UsageError(f"{run} was answered by {first.by} before", next_step=f"holdfast show {run}")
