@@ -232,3 +232,24 @@ def test_a_run_whose_process_died_is_listed_as_abandoned(holdfast: Lab):
     said = holdfast("ps").out
     assert "abandoned" in said
     assert "nobody drives it: holdfast worker" in " ".join(said.split())
+
+
+def test_why_says_what_it_relied_on_and_which_evidence_was_expected(holdfast: Lab):
+    holdfast.write(
+        "limits.py",
+        "from datetime import timedelta\n\n"
+        "from holdfast import Happened, Operation, Run, Verdict, agent, tool\n\n\n"
+        "@tool\nasync def set_limit(account: str, cents: int) -> None: ...\n\n\n"
+        "@set_limit.observe\ndef before(operation: Operation[None], account: str) -> int:\n    return 300\n\n\n"
+        "@set_limit.expect\ndef after(cents: int) -> dict[str, int]:\n    return {'limit': cents}\n\n\n"
+        "@set_limit.verify(settle_window=timedelta(seconds=1))\n"
+        "def there(operation: Operation[None]) -> Verdict[None]:\n    return Happened(None)\n\n\n"
+        "@agent(run_id='limit-{account}')\nasync def desk(run: Run, account: str) -> None:\n"
+        "    await set_limit(account, 500)\n",
+    )
+    assert holdfast("run", "limits.py:desk", '"a"').status == 0
+    found = holdfast("why", "limit-a/set_limit#1", "--json").json
+    assert (found["relied_on"], found["expected"]) == (300, {"limit": 500})
+    said = holdfast("why", "limit-a/set_limit#1")
+    assert "relied on 300" in said.words
+    assert 'expected as evidence {"limit":500}' in said.words

@@ -71,7 +71,8 @@ class Policing(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now.
 
-    `words` are what people said about it: when, who, what, and how their name is known.
+    `words` are what people said about it: when, who, what, and how their name is known. `relied_on` is what was
+    observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
     """
 
     operation: str
@@ -93,6 +94,8 @@ class Explanation(msgspec.Struct, frozen=True):
     move: str
     rule: str
     next_step: list[str]
+    relied_on: r.Raw | None = None
+    expected: r.Raw | None = None
 
 
 async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
@@ -126,6 +129,8 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         move=_MOVES[type(move).__name__],
         rule=move.rule,
         next_step=_next(operation, history, state, move),
+        relied_on=None if state.observed == r.NOTHING else state.observed,
+        expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
     )
 
 

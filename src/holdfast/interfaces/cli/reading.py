@@ -17,6 +17,7 @@ from holdfast.interfaces.explaining import Explanation, explain
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.states import state_at
+from holdfast.interfaces.telling import stored
 from holdfast.interfaces.timeline import timeline
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.situation import Now
@@ -142,6 +143,9 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line((found.operation, "bold"), f"  {found.phase}")
     screen.line(f"  {found.tool} {bytes(found.arguments).decode()}")
     screen.line((f"  key {found.key}", "dim"))
+    for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):
+        if raw is not None:
+            screen.line((f"  {label} {safe(stored(raw))}", "dim"))
     screen.line("")
     rows = [
         ("attempted", found.attempted),
