@@ -13,9 +13,9 @@ Deed = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "t
 """What can be wanted of the people's side. The names mean:
 
 look: see items, runs and figures · answer: approve, decline, answer a question · hand: delegate, snooze, escalate ·
-resolve: say what happened to an effect · stand: give or revoke a standing permission · order: cancel, pause, undo, let a
-run that stopped go on · tell: interrupt a run · tune: change a policy or a threshold · administer: accounts, tokens, the
-record of access.
+resolve: say what happened to an effect · stand: give or revoke a standing permission · order: cancel, pause, undo,
+let a run that stopped go on · tell: interrupt a run · tune: change a policy or a threshold ·
+administer: accounts, tokens, the record of access.
 """
 
 Via = Literal["typed", "password", "token", "proxy", "oidc"]
