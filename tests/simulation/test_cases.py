@@ -169,10 +169,24 @@ def test_a_write_is_judged_once_wherever_its_process_dies(kind: str, word: str):
         assert bool(report.reach.records["AttemptStarted"]) is (word != "refuse")
 
 
+def test_what_a_caller_left_while_it_was_judged_is_judged_once():
+    for report in struck_everywhere(
+        replace(of(Step("hurry", "letter"), Step("ship", "box")), policy=True), "slow", 30_000
+    ):
+        assert report.reach.records["Ruled"] == 2
+
+
 def test_newer_code_with_another_policy_asks_again_and_withdraws_no_question():
     for report in struck_everywhere(replace(of(Step("charge", "card"), Step("switch", "it")), policy=True), "deploy"):
         assert report.reach.endings["approval: approved"]
         assert ended(report) >= {"charge succeeded", "switch succeeded"}
+
+
+@pytest.mark.parametrize("kind", ["", "retry"])
+def test_a_persons_word_on_what_nobody_can_tell_counts_once_wherever_its_process_dies(kind: str):
+    faults = (Fault("lost", 1, "ship"), *((Fault(kind, 1, "review"),) if kind else ()))
+    for report in struck_everywhere(replace(of(Step("ship", "box"), faults=faults), reviews=True), "kill"):
+        assert report.reach.records["RunCompleted"] == 1, "a person says what is so, and the run goes on"
 
 
 def test_what_a_late_owner_knows_of_a_call_that_a_message_called_off_is_known_to_the_next_one():

@@ -330,6 +330,7 @@ class Service:
             return
         first = msgspec.json.decode(entry.body, type=Answered)
         await self._sink.post(Post(entry.stream, "", msgspec.json.encode(answer)))
+        await self._apply(run, step)  # whoever gave that one may have died before the run had it
         raise UsageError(
             f"{question} was already answered by {first.by or 'its deadline'}",
             known="they took it over" if first.over else f"the answer: {first.value}",
@@ -380,6 +381,8 @@ class Service:
     async def _first(self, run: str, command: Command, key: str) -> Command | None:
         """Post a word that is final under `key`: None, or the word that came first. Then this one is only on record."""
         entry = await self._post(run, command, key)
+        if not entry.fresh:
+            await self._apply(run)  # whoever gave the first one may have died before the run had it
         return None if entry.fresh else await self._second(run, command, entry)
 
     async def _second(self, run: str, command: Command, entry: Entry) -> Command:

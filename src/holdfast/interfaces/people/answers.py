@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.asked import Asked, asked, checked_shown
@@ -15,12 +16,15 @@ from holdfast.interfaces.people.halted import decide_halted
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
-from holdfast.model.contract import Contract
+from holdfast.model.contract import Contract, remembered_until_ms
+from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
 from holdfast.model.records import RunStopped
 from holdfast.model.shadow import Judged
+from holdfast.model.situation import Now
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import Item as Kind
+from holdfast.model.weigh import age_ms
 
 HOURS: Final = 24.0
 """How long a yes holds where nothing else is said: nothing may have been sent by then."""
@@ -292,15 +296,26 @@ async def _checked_key(service: Service, now: Asked) -> None:
     """Refuse to send again what no system would recognise. Raises `UsageError`."""
     history, operation = await service.operation(now.item)
     stored = history.contracts.get(operation.contract)
-    key = msgspec.json.decode(stored.clauses, type=Contract).key if stored is not None else None
-    if key is not None and not operation.key_unread:
+    contract = None if stored is None else msgspec.json.decode(stored.clauses, type=Contract)
+    if not (why := _not_recognised(service.engine, contract, operation)):
         return
-    why = "its tool never read its key" if key is not None else "its tool has no key"
     raise UsageError(
         f"{now.item} cannot be sent again under the same key: {why}",
         known="a second send would be a second effect, unless the first one did not happen",
         next_step="find out, and say that it happened or that it did not",
     )
+
+
+def _not_recognised(engine: Engine, contract: Contract | None, operation: OperationState) -> str:
+    """Why no system would know this operation by its key; empty where it does."""
+    if contract is None or contract.key is None:
+        return "its tool has no key"
+    if operation.key_unread:
+        return "its tool never read its key"
+    until = remembered_until_ms(contract.key, contract.timeout_ms, engine.settings.clock_error_ms)
+    here = engine.journal.now()
+    age = age_ms(operation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
+    return "" if until is None or age < until else "the system may have forgotten it"
 
 
 async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:

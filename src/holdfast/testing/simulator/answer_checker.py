@@ -87,8 +87,18 @@ class Answers:
                 self._known[operation_id(run, record.step)].pending = False
             case r.OperationSettled(status=status, reason=reason):
                 self._settled(operation_id(run, record.step), status, reason)
+            case r.OperationParked() | r.Resolved():
+                self._by_people(operation_id(run, record.step), record)
+            case _:
+                return
+
+    def _by_people(self, name: str, record: r.OperationParked | r.Resolved) -> None:
+        """Nobody can tell, so a person is asked; or has said what is so."""
+        match record:
+            case r.Resolved(word="happened" | "did_not_happen" as word, evidence=why):
+                self._settled(name, "succeeded" if word == "happened" else "failed", why)
             case r.OperationParked(why=why):
-                self._settled(operation_id(run, record.step), "unknown", why)
+                self._settled(name, "unknown", why)
             case _:
                 return
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.journal.codec import decode
-from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.port import Write
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
-from holdfast.model.run import RunHistory
 from holdfast.testing.simulator.answer_checker import Answers
 from holdfast.testing.simulator.approval_checker import Approvals, arguments_in
 from holdfast.testing.simulator.disk import Backup
@@ -26,7 +24,9 @@ from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.permits import Permits
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.proposal_checker import Plans
+from holdfast.testing.simulator.record_checker import check_records
 from holdfast.testing.simulator.replay_checker import Replays
+from holdfast.testing.simulator.reviews import Reviews
 from holdfast.testing.simulator.rulings import Rulings
 from holdfast.testing.simulator.services import Effect, Request
 from holdfast.testing.simulator.standing import Standing
@@ -65,6 +65,7 @@ class Checker:
         self.messages: Final = Messages(world, self.broken)
         self.rulings: Final = Rulings(world, self.broken)
         self.replays: Final = Replays(self.broken)
+        self.reviews: Final = Reviews(world, self.broken, self._effects)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -81,6 +82,12 @@ class Checker:
         self.violations.append(Violation(invariant, what, self._world.now_ms()))
         self._world.tell(None, f"INVARIANT {invariant} BROKEN: {what}")
         self._world.loop.halted = True
+
+    def tool_of(self, name: str) -> str:
+        """The tool of an operation that is on record."""
+        intent = self.operations[name].intent
+        assert intent is not None, name
+        return intent.tool
 
     def leaked(self, where: str) -> None:
         """The value of a secret was found where it has no business."""
@@ -103,7 +110,7 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        people = self.approvals, self.permits, self.messages, self.rulings
+        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews
         for part in (self.trips, self.answers, self.plans, *people, self.replays):
             part.restored()
         for run, (_, rows) in backup.runs.items():
@@ -171,8 +178,8 @@ class Checker:
             others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
-        self.answers.happened(effect)
-        self.plans.happened(effect)
+        for part in (self.answers, self.plans, self.reviews):
+            part.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
 
@@ -215,6 +222,7 @@ class Checker:
         else:
             self._of_run(run, record)
         self.messages.heard(run, record)
+        self.reviews.heard(run, record)
 
     def _of_operation(self, run: str, step: str, record: r.Record) -> None:
         name = operation_id(run, step)
@@ -298,6 +306,7 @@ class Checker:
         self._told.append((outcome, self._world.now_ms()))
         self.approvals.told(outcome)
         self.rulings.told(outcome)
+        self.reviews.told(outcome)
         source = outcome.reused or outcome.operation
         person = outcome.basis is not None and outcome.basis.by == "person"
         if outcome.tool == "look" or person:
@@ -350,7 +359,7 @@ class Checker:
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             await self.plans.at_the_end()
-        await self._at_the_end_of_records()
+        await check_records(self._world.journal, self._acknowledged, self.broken)
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")
         for accident in self._world.loop.accidents:
@@ -375,26 +384,3 @@ class Checker:
             return done
         known = self.operations.get(name)
         return [one for one in done if one.at_ms > since and known is not None and one.attempt in known.attempts]
-
-    async def _at_the_end_of_records(self) -> None:
-        store = self._world.journal
-        rows = {row.run: await store.read(row.run, limit=100_000) for row in await store.runs(limit=10_000)}
-        for run, seq, head in self._acknowledged:
-            if len(rows[run]) < seq or rows[run][seq - 1].hash != head:
-                self.broken(20, f"record {seq} of run {run} was acknowledged and is not there")
-        for listing in await store.runs(limit=10_000):
-            stored = rows[listing.run]
-            if verify_chain(stored, genesis(store.identity.namespace, listing.run)) is not None:
-                self.broken(15, f"the chain of run {listing.run} does not hold")
-            history = RunHistory(listing.run)
-            for row in stored:
-                history.add(decode(row.body))
-            if stored and history.status != listing.status and not _both_open(history.status, listing.status):
-                self.broken(
-                    14, f"run {listing.run} is listed as {listing.status}, and its records say {history.status}"
-                )
-
-
-def _both_open(recorded: str, listed: str) -> bool:
-    """A run that waits is listed as running while somebody has it, or as soon as it is due."""
-    return {recorded, listed} <= {"running", "suspended"}

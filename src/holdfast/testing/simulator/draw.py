@@ -75,6 +75,9 @@ PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "mea
 meanwhile what they are asked about; approve it with other arguments; answer in the place of the tool; or write what
 fits neither."""
 
+REVIEW_FAULTS: Final = ("retry", "same_key")
+"""What people may do about what did not happen, or what nobody knows: order another attempt."""
+
 RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
 
@@ -104,16 +107,18 @@ def draw(seed: int) -> Plan:
     tellings = _tellings(said, scripts)
     scripts = _with_rests(scripts, said) if tellings else scripts
     policy = random.Random(f"policy/{seed}").random() < 0.06  # noqa: S311 - as above
+    looks = random.Random(f"reviews/{seed}")  # noqa: S311 - as above
+    reviews = looks.random() < 0.15
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
-        + _of_people(people, scripts, policy=policy) + _restore(restores),
+        + _of_people(people, scripts, policy=policy) + _of_reviews(looks, reviews=reviews) + _restore(restores),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
-        permits=permits, tellings=tellings, policy=policy,
+        permits=permits, tellings=tellings, policy=policy, reviews=reviews,
     )  # fmt: skip
 
 
@@ -319,6 +324,11 @@ def _of_people(chance: random.Random, scripts: tuple[Script, ...], *, policy: bo
     faults = [fault for service in services for fault in _of_calls(chance, service, GATE_FAULTS[service])]
     faults += _of_calls(chance, "people", PEOPLE_FAULTS) if services or policy else []
     return (*faults, *(_contested(chance) if "adjust" in services and chance.random() < 0.5 else ()))
+
+
+def _of_reviews(chance: random.Random, *, reviews: bool) -> tuple[Fault, ...]:
+    """What people do about what nobody could decide, beside saying what is so."""
+    return tuple(_of_calls(chance, "review", REVIEW_FAULTS)) if reviews else ()
 
 
 def _contested(chance: random.Random) -> Iterator[Fault]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.testing.simulator import approval_twists, message_twists, permit_twists, ruling_twists, twists
+from holdfast.testing.simulator import (
+    approval_twists,
+    message_twists,
+    permit_twists,
+    review_twists,
+    ruling_twists,
+    twists,
+)
 from holdfast.testing.simulator.mutant import Mutant
 
 PEOPLE: Final = (
@@ -166,6 +173,25 @@ PEOPLE: Final = (
     ),
     Mutant(
         "drawn anew", "a sample is another one when it is drawn again", "model.ruling:chance", ruling_twists.drawn_anew
+    ),
+    # What they say about what nobody could decide.
+    Mutant(
+        "given up and sent",
+        "what did not happen is sent again unasked",
+        "model.transitions:_STEPS",
+        review_twists.given_up_and_sent,
+    ),
+    Mutant(
+        "a no means happened",
+        "that it did not happen is taken for a success",
+        "model.transitions:_STEPS",
+        review_twists.no_means_happened,
+    ),
+    Mutant(
+        "under a forgotten key",
+        "the same key is sent again, however old it is",
+        "interfaces.people.answers:_not_recognised",
+        twists.always(""),
     ),
 )
 """By the promise that they break."""

@@ -126,3 +126,5 @@ class Plan(msgspec.Struct, frozen=True):
     tellings: tuple[Telling, ...] = ()
     policy: bool = False
     """Whether a policy says what is asked about: see `rulings.py`."""
+    reviews: bool = False
+    """Whether people look at what no rule could decide: see `reviews.py`."""

@@ -67,6 +67,8 @@ class Plans:
         match record:
             case r.OperationSettled(status=status):
                 self._status[operation_id(run, record.step)] = status
+            case r.Resolved(word="happened" | "did_not_happen" as word):
+                self._status[operation_id(run, record.step)] = "succeeded" if word == "happened" else "failed"
             case r.ApprovalRefused():
                 self._status[operation_id(run, record.step)] = "failed"
             case r.ResultGiven():

@@ -17,6 +17,7 @@ from holdfast.testing.simulator.draw import (
     PEOPLE_FAULTS,
     PROCESS_FAULTS,
     RESTORE_FAULTS,
+    REVIEW_FAULTS,
 )
 from holdfast.testing.simulator.gates import GATED
 
@@ -28,6 +29,7 @@ _ANSWERS: Final = {
         CASE_FAULTS,
         HOOK_FAULTS,
         PEOPLE_FAULTS,
+        REVIEW_FAULTS,
         RESTORE_FAULTS,
     )
     for fault in faults
@@ -48,7 +50,7 @@ EXPECTED_RECORDS: Final = (
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
     "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
-    "ResultGiven", "MessageReceived", "MessageHeard", "Ruled",
+    "ResultGiven", "MessageReceived", "MessageHeard", "Ruled", "Resolved",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -79,6 +81,7 @@ EXPECTED_ENDINGS: Final = (
         f"ruling: {what}"
         for what in ("auto", "sample", "ask", "two", "refuse", "drawn", "not drawn", "asked as before")
     ),
+    *(f"review: {what}" for what in ("asked for", "happened", "did_not_happen", "retry", "a word taken down")),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

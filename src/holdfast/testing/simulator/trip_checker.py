@@ -88,6 +88,8 @@ class Trips:
                 self._begun(run, record.step, intent)
             case r.OperationSettled():
                 self._settled(operation_id(run, record.step), record.status)
+            case r.Resolved(word="happened" | "did_not_happen" as word):
+                self._settled(operation_id(run, record.step), "succeeded" if word == "happened" else "failed")
             case _:
                 return
 

@@ -138,7 +138,8 @@ class World:
         await self.checker.at_the_end()
 
     async def _at_rest(self) -> bool:
-        if self._down or self.people.busy() or any(one.busy() for one in self.offices.values()):
+        offices = any(one.busy() for one in self.offices.values())
+        if self._down or offices or self.people.busy() or self.checker.reviews.busy():
             return False
         return not await self._restless()
 
