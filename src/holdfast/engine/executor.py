@@ -48,6 +48,8 @@ _ANSWERED: Final = {"returned", "rejected"}
 async def drive(flight: Flight) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     instance = flight.instance
+    if flight.scope is None and instance.checking:
+        await asyncio.wait(instance.checking)  # what its caller left behind may be on its way to the journal
     if flight.started is not None:
         await _go_on(flight, flight.started)
     operation = flight.operation

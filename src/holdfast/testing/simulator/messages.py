@@ -167,7 +167,8 @@ class Messages:
             missing = self._taken[row.run].keys() - received
             if missing and not (row.status == "completed" or row.reason.startswith("quarantined")):
                 self._broken(ONCE, f"{', '.join(missing)} for run {row.run} was taken down, and is not on record")
-            self._world.reach.endings["message: too late to be heard"] += bool(missing)
+            if missing:
+                self._reached("too late to be heard")
 
     def _reached(self, what: str) -> None:
         self._world.reach.endings[f"message: {what}"] += 1
