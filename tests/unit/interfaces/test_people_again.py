@@ -1,0 +1,77 @@
+"""What is said again, or sent again on a person's word: an old key, and a word whose process died."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.errors import JournalUnavailable, UsageError
+from holdfast.interfaces.applying import Applied, AtOnce
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.service import Service
+from holdfast.model import records as r
+from holdfast.policies import Retry
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.interfaces.test_people import begun, lost
+
+
+@virtual
+async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab: Lab):
+    """It would be a second effect, and whoever orders it was told that the system knows the first one by its key."""
+
+    @tool(idempotency=Key(ttl=timedelta(hours=2)), retry=Retry(attempts=1))
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents} under {current_operation().key[:3]}")
+        raise ConnectionResetError("the line was cut")
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(7)
+
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+        await begun(app, desk)
+        assert len(lab.sent) == 2
+        await lab.pass_time(seconds=3 * 3600)
+        with pytest.raises(UsageError, match="the system may have forgotten it"):
+            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
+    assert len(lab.sent) == 2
+
+
+class Dying(AtOnce):
+    """Whoever speaks here dies once the word is in the ledger, before its run has it."""
+
+    async def apply(self, run: str, answered: str) -> Applied:
+        raise JournalUnavailable(f"{run} {answered}: it died")
+
+
+@virtual
+async def test_a_word_whose_process_died_is_had_by_its_run_once_it_is_said_again(lab: Lab):
+    desk = lost(lab)
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        with pytest.raises(JournalUnavailable):
+            await Service(app.engine, Dying(app.engine)).resolve("r-ann/pay#1", "did_not_happen", by="bea")
+        assert not lab.of("r-ann", r.Resolved)
+        with pytest.raises(UsageError, match="already resolved by bea"):
+            await app.service.resolve("r-ann/pay#1", "did_not_happen", by="bea")
+        assert len(lab.of("r-ann", r.Resolved)) == 1
+
+
+@virtual
+async def test_an_answer_whose_process_died_wakes_its_run_once_it_is_said_again(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await run.ask("Which city?", choices=("Paris", "Rome"))
+
+    async with lab.app(desk) as app:
+        await begun(app, desk)
+        before = await app.service.row("r-ann")
+        with pytest.raises(JournalUnavailable):
+            await Service(app.engine, Dying(app.engine)).answer("r-ann/ask#1", "Rome", by="bea")
+        with pytest.raises(UsageError, match="already answered by bea"):
+            await app.service.answer("r-ann/ask#1", "Rome", by="bea")
+        woken = await app.service.row("r-ann")
+        assert woken.token > before.token
+        assert await app.run(desk, "ann") == "Rome"
