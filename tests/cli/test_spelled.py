@@ -9,7 +9,7 @@ import pytest
 from holdfast.interfaces.cli.main import COMMANDS, main
 from tests.tidy.tree import PACKAGE, ROOT, shown, text_files
 
-SPELLED = re.compile(r"(?:^|[\s`\"'$(])holdfast ([a-z]+)((?: [^`\n\"',;()]*)?)")
+SPELLED = re.compile(r"(?:^|[\s`\"'$(|])holdfast ([a-z-]+)((?: (?:(?!\| holdfast)[^`\n\"',;()])*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PROSE = [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
 
