@@ -242,9 +242,9 @@ class Holdfast:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
         return at_once((self._one(agent, given) for given in inputs), concurrency)
 
-    async def resume(self, run_id: str) -> Any:
-        """Drive an existing run again, reopening it if it stopped. Gives its result as `run` does."""
-        conclusion = await self._conclude(run_id, None, None, reopen=True)
+    async def resume(self, run_id: str, *, by: str = "operator") -> Any:
+        """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""
+        conclusion = await self._conclude(run_id, None, None, reopener=by)
         row = (await self.engine.journal.runs(run=run_id))[0]
         return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)
 
@@ -284,13 +284,15 @@ class Holdfast:
             return Done(name, given, error=error)
 
     async def _conclude(
-        self, run: str, agent: AnyAgent | None, given: Input | None, *, reopen: bool = False
+        self, run: str, agent: AnyAgent | None, given: Input | None, *, reopener: str = ""
     ) -> Conclusion:
         """Join the run in this process, or drive it; while another process has it, wait for that one."""
         while True:
             task = self._running.get(run)
             if task is None:
-                task = asyncio.get_running_loop().create_task(drive_run(self.engine, run, agent, given, reopen=reopen))
+                task = asyncio.get_running_loop().create_task(
+                    drive_run(self.engine, run, agent, given, reopener=reopener)
+                )
                 self._running[run] = task
                 if given is not None:
                     self._given[run] = given

@@ -46,9 +46,9 @@ class SyncHoldfast:
         """As `Holdfast.run`."""
         return self._wait(self._app.run(agent, given, run_id=run_id, by=by))
 
-    def resume(self, run_id: str) -> Any:
+    def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """As `Holdfast.resume`."""
-        return self._wait(self._app.resume(run_id))
+        return self._wait(self._app.resume(run_id, by=by))
 
     @property
     def service(self) -> Service:

@@ -44,7 +44,7 @@ def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
     )
 
 
-async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog) -> None:
+async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by: str) -> None:
     """The run goes on, and is listed so: whoever finds it abandoned takes it up. Its outcomes hold.
 
     Raises `UsageError` where a person has taken it over.
@@ -54,7 +54,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog) -> 
             f"run {history.run} is not ours any more: {history.stopped.error}", next_step=f"holdfast show {history.run}"
         )
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
-    reopened = r.RunReopened(by="operator", **stamp)
+    reopened = r.RunReopened(by=by, **stamp)
     await log.append([encode(reopened)], RunChange("running"))
     history.add(reopened)
 

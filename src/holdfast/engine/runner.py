@@ -75,11 +75,12 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 async def drive_run(
-    engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None, *, reopen: bool = False
+    engine: Engine, run: str, agent: AgentCode | None = None, given: Input | None = None, *, reopener: str = ""
 ) -> Conclusion:
     """Claim the run and drive it until it ends or nothing can go on.
 
-    With `agent` and `given` a missing run is begun; with `reopen` one that has stopped goes on under the same id.
+    With `agent` and `given` a missing run is begun; with `reopener`, who says so, one that has stopped goes on under
+    the same id.
     Raises `UnknownRun`, `RunBusy` while another process drives it, and `ParameterMismatch` where the input differs from
     the recorded one.
     """
@@ -96,7 +97,7 @@ async def drive_run(
             next_step=f"wait for it, or look at it with: holdfast show {run}",
         )
     try:
-        return await _drive_claimed(engine, claimed, agent, given, reopen=reopen)
+        return await _drive_claimed(engine, claimed, agent, given, reopener)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
     except JournalError:
@@ -107,7 +108,7 @@ async def drive_run(
 
 
 async def _drive_claimed(
-    engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None, *, reopen: bool
+    engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None, reopener: str
 ) -> Conclusion:
     run = claimed.lease.run
     history = RunHistory(run) if claimed.last is None else await load(engine, run)
@@ -118,8 +119,8 @@ async def _drive_claimed(
         agent = agent_of(engine, history, agent)
         if given is not None:
             check_input(history, given.stored, given.digest)
-        if reopen and history.status == "stopped":
-            await go_on_after_stop(engine, history, log)
+        if reopener and history.status == "stopped":
+            await go_on_after_stop(engine, history, log, reopener)
         instance = Instance(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)

@@ -244,10 +244,10 @@ async def test_resuming_a_stopped_run_reads_its_history_once(lab: Lab):
             return await read(run, after, limit)
 
         lab.journal.read = counting
-        assert await app.resume("r-x") == "012"
+        assert await app.resume("r-x", by="anna") == "012"
         assert asked == [0]
     assert lab.sent == ["0", "1", "2"]
-    assert [record.by for record in lab.of("r-x", r.RunReopened)] == ["operator"]
+    assert [record.by for record in lab.of("r-x", r.RunReopened)] == ["anna"]
 
 
 @virtual

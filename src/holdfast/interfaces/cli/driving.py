@@ -8,7 +8,7 @@ import click
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.apps import agents_for, app_of, reach_of, reach_option, remember
-from holdfast.interfaces.cli.common import Call, command, policy_option
+from holdfast.interfaces.cli.common import Call, by_option, command, policy_option
 from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
 from holdfast.interfaces.cli.many import run_many
@@ -57,7 +57,8 @@ async def run(
 @click.argument("run_id", metavar="RUN")
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
 @policy_option
-async def resume(call: Call, run_id: str, targets: tuple[str, ...]) -> int:
+@by_option
+async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> int:
     """Let RUN go on from its record, reopening it if it stopped.
 
     Its code is the one named by --agent, or by [tool.holdfast] agents in
@@ -66,7 +67,7 @@ async def resume(call: Call, run_id: str, targets: tuple[str, ...]) -> int:
     async with call.looking() as looking:
         agents = await agents_for(call, looking, run_id, targets)
     async with app_of(call, agents) as app:
-        ended = await ended_of(app, run_id, app.resume(run_id))
+        ended = await ended_of(app, run_id, app.resume(run_id, by=by))
     return _tell_one(call, ended)
 
 
