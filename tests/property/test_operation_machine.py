@@ -166,9 +166,9 @@ class OperationMachine(RuleBasedStateMachine):
             self.open_situation[name] = value
 
     @precondition(lambda self: self.phase in {"unknown", "gated"})
-    @rule(word=st.sampled_from(["happened", "did_not_happen", "retry"]))
+    @rule(word=st.sampled_from(["happened", "did_not_happen", "retry", "same_key"]))
     def a_person_decides(self, word: str) -> None:
-        self.orders += word == "retry"
+        self.orders += word in {"retry", "same_key"}
         self.note(r.Resolved(step=STEP, word=word, by="ann", **self.stamp()))
 
     @precondition(lambda self: self.phase == "gated")
@@ -231,7 +231,7 @@ class OperationMachine(RuleBasedStateMachine):
             assert self.reading == "same"
         landed_before = before.may_have_landed
         promised = self.contract.natural is not None or self.contract.key is not None
-        assert promised or not landed_before or before.one_more, "sent again on a guess"
+        assert promised or not landed_before or before.one_more == "retry", "sent again on a guess"
         send_by = send_by_ms(before, self.situation(), self.now)
         number = len(before.attempts) + 1
         self.note(r.AttemptStarted(step=STEP, number=number, token=1, send_by=send_by, **self.stamp()))

@@ -178,7 +178,7 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
     """The ledger entries that go with a person's last word: others may wait for this effect."""
     posts: list[Post] = []
     for record in records:
-        if isinstance(record, r.Resolved) and record.word != "retry":
+        if isinstance(record, r.Resolved) and record.word not in {"retry", "same_key"}:
             settled = apply(history.operations[record.step], record)
             posts.extend(settled_posts(operation_id(history.run, record.step), settled))
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
@@ -260,7 +260,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{history.run}/{step} waits for an approval, and nothing of it was sent",
             next_step=f"holdfast answer {history.run}/{step} yes | no",
         )
-    if word == "retry" and operation.intent.completes:
+    if word in {"retry", "same_key"} and operation.intent.completes:
         raise UsageError(
             f"{history.run}/{step} is a part of {operation.intent.completes}, and a part is never sent by itself",
             next_step="use --happened, or --did-not-happen --give-up",

@@ -111,7 +111,7 @@ class Service:
     async def resolve(
         self,
         operation: str,
-        word: Literal["happened", "did_not_happen", "retry"],
+        word: Literal["happened", "did_not_happen", "retry", "same_key"],
         *,
         by: str,
         evidence: str = "",

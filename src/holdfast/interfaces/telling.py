@@ -19,6 +19,7 @@ _WORDS: Final = {
     "happened": "says that it happened",
     "did_not_happen": "says that it did not happen",
     "retry": "says that it did not happen, and orders one more attempt",
+    "same_key": "orders one more attempt under the same key, whether it happened or not",
 }
 
 

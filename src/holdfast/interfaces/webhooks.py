@@ -65,7 +65,7 @@ class Webhooks:
             )
         given_up = [row.run for row in await runs_named(self._service.looking, _prefix(name)) if is_parked(row)]
         for run in given_up:
-            await self._service.resolve(f"{run}/{TOOL}{name}#1", "retry", by=by, evidence="sent again")
+            await self._service.resolve(f"{run}/{TOOL}{name}#1", "same_key", by=by)
         return len(given_up)
 
     async def _known(self, name: str) -> Endpoint:

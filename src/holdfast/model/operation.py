@@ -89,12 +89,12 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     `checks` counts all verifications, `checked_since` those after the last attempt, the first of them
     at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
     `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
-    attempt. `one_more` is a person's order for one more attempt; `asked` stays once a person was asked
-    about something that may have landed. `shut_ms` is how long an open breaker stood in the way since the first
-    attempt, the present pause not counted. `overtaken` is the compensation that was begun before it was known that
-    there is an effect: whether it met it is not known either. `called` is what code called with,
-    where the `editor` changed that; `edited` is that person's yes until it is used. `stood_in` says that a person
-    answered in the place of the tool, so that nothing was sent.
+    attempt. `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes
+    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `shut_ms`
+    is how long an open breaker stood in the way since the first attempt, the present pause not counted. `overtaken`
+    is the compensation that was begun before it was known that there is an effect: whether it met it is not known
+    either. `called` is what code called with, where the `editor` changed that; `edited` is that person's yes until
+    it is used. `stood_in` says that a person answered in the place of the tool, so that nothing was sent.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -114,7 +114,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
     settled_at: int = 0
     overtaken: str = ""
-    one_more: bool = False
+    one_more: Literal["", "retry", "same_key"] = ""
     asked: bool = False
     asked_at: int = 0
     wait: Wait | None = None

@@ -304,7 +304,7 @@ class Resolved(Stamped, frozen=True):
     """A named person's word on an operation that no rule could decide."""
 
     step: str
-    word: Literal["happened", "did_not_happen", "retry"]
+    word: Literal["happened", "did_not_happen", "retry", "same_key"]
     by: str
     evidence: str = ""
     result: Raw = NOTHING

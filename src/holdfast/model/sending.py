@@ -28,12 +28,12 @@ def clear_to_send(case: Case) -> Move | None:
 
 def after_ambiguity(case: Case) -> Move:
     """Some attempt may have landed; what may be done depends on what the tool promises."""
-    column = case.weight.column
-    if case.operation.one_more or column in {"read", "natural"}:
+    column, order = case.weight.column, case.operation.one_more
+    if order == "retry" or column in {"read", "natural"}:
         return _send(case)
     if column == "keyed":
-        return _keyed(case)
-    return verify_or_unknown(case, "an attempt may have landed")
+        return _send(case) if order else _keyed(case)
+    return verify_or_unknown(case, "its key may be forgotten by now" if order else "an attempt may have landed")
 
 
 # --- before the first attempt ----------------------------------------------------------------------------

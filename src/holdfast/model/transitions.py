@@ -140,7 +140,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
         wait=None,
         waits_for="",
-        one_more=False,
+        one_more="",
     )
 
 
@@ -257,7 +257,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         unverified=record.unverified,
         missing=record.missing or operation.missing,
         settled_at=record.at,
-        one_more=False,
+        one_more="",
         wait=None,
         waits_for="",
     )

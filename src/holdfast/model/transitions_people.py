@@ -71,7 +71,7 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         edited=None,
         approval="" if record.asks else operation.approval,
         asked=True,
-        one_more=False,
+        one_more="",
         reason=record.why,
         rule=record.rule,
         waits_for="a person",
@@ -82,9 +82,9 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
 def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
     """A person says what happened, or orders one more attempt."""
     basis = Basis("person", record.by, record.evidence)
-    if record.word == "retry":
+    if record.word in {"retry", "same_key"}:
         return replace(
-            operation, phase="ready", one_more=True, basis=None, conflict="", reason="", code="", settled_at=0,
+            operation, phase="ready", one_more=record.word, basis=None, conflict="", reason="", code="", settled_at=0,
             wait=None, waits_for="",
         )  # fmt: skip
     happened = record.word == "happened"

@@ -1,6 +1,7 @@
 """What is said again, or sent again on a person's word: an old key, and a word whose process died."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import JournalUnavailable, UsageError
 from holdfast.interfaces.applying import Applied, AtOnce
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.items import items
 from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -15,9 +17,8 @@ from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.test_people import begun, lost
 
 
-@virtual
-async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab: Lab):
-    """It would be a second effect, and whoever orders it was told that the system knows the first one by its key."""
+def cut_off(lab: Lab) -> Any:
+    """An agent whose payment goes out under a key that is remembered for two hours, and is never answered."""
 
     @tool(idempotency=Key(ttl=timedelta(hours=2)), retry=Retry(attempts=1))
     async def pay(cents: int) -> str:
@@ -28,6 +29,14 @@ async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab:
     async def desk(run: Run, name: str) -> str:
         return await pay(7)
 
+    return desk
+
+
+@virtual
+async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab: Lab):
+    """It would be a second effect, and whoever orders it was told that the system knows the first one by its key."""
+
+    desk = cut_off(lab)
     async with lab.app(desk) as app:
         await begun(app, desk)
         await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
@@ -37,6 +46,22 @@ async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab:
         with pytest.raises(UsageError, match="the system may have forgotten it"):
             await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
     assert len(lab.sent) == 2
+
+
+@virtual
+async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_again(lab: Lab):
+    """The word came in time, and nobody drove the run until it was too late: a person is asked again."""
+    desk = cut_off(lab)
+    async with lab.app(desk, poll_ms=600_000) as app:
+        await begun(app, desk)
+        await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank says so"), by="bea")
+        await lab.pass_time(seconds=3 * 3600)
+        await begun(app, desk)
+        assert len(lab.sent) == 1
+        (asked,) = await items(app.service.looking)
+        assert (asked.kind, asked.item) == ("review", "r-ann/pay#1")
+        (word,) = lab.of("r-ann", r.Resolved)
+        assert (word.word, word.evidence) == ("same_key", "the bank says so")
 
 
 class Dying(AtOnce):

@@ -130,7 +130,7 @@ class Story:
     def settled(self, status: Literal["succeeded", "failed", "unknown", "cancelled"], **more: Any) -> Story:
         return self.took(r.OperationSettled(step=STEP, status=status, basis=Basis("rule"), **more, **self.stamp()))
 
-    def person(self, word: Literal["happened", "did_not_happen", "retry"]) -> Story:
+    def person(self, word: Literal["happened", "did_not_happen", "retry", "same_key"]) -> Story:
         return self.took(r.Resolved(step=STEP, word=word, by="ann", evidence="looked", **self.stamp()))
 
     def asked(self, digest: str = "a1", **more: Any) -> Story:

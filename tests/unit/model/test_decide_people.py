@@ -29,6 +29,21 @@ def test_an_order_gives_exactly_one_more_attempt():
     assert story.sent("ambiguous").says() == "unknown: nothing can prove it"
 
 
+def test_what_is_ordered_under_the_same_key_is_sent_only_while_the_key_is_remembered():
+    story = Story(changed(KEYED, retry=PATIENT)).sent("ambiguous").settled("unknown").person("same_key")
+    assert story.says() == "attempt: a person ordered one more attempt"
+    story.later(10 * DAY)
+    assert story.says() == "unknown: nothing can prove it"
+    asked = story.settled("unknown")
+    assert not asked.state.one_more
+    assert asked.person("retry").says() == "attempt: a person ordered one more attempt", "who says it did not happen"
+
+
+def test_what_is_ordered_under_a_forgotten_key_is_read_back_where_that_can_prove_it():
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("ambiguous").settled("unknown").person("same_key")
+    assert story.later(10 * DAY).says().startswith("verify: ")
+
+
 @pytest.mark.parametrize(
     "contract", [KEYED, NATURAL, PLAIN, VERIFIABLE], ids=["keyed", "natural", "plain", "verifiable"]
 )

@@ -165,7 +165,7 @@ def test_a_person_s_words_are_kept_with_the_outcome():
 def test_an_order_clears_what_was_known_about_the_outcome():
     story = Story().sent("ambiguous").settled("unknown", code="c", reason="why").waits(9, "verify").person("retry")
     state = story.state
-    assert (state.phase, state.one_more, state.asked) == ("ready", True, True)
+    assert (state.phase, state.one_more, state.asked) == ("ready", "retry", True)
     assert (state.basis, state.code, state.reason, state.settled_at) == (None, "", "", 0)
     assert (state.wait, state.waits_for) == (None, "")
     assert not story.starts().state.one_more
@@ -279,7 +279,7 @@ def test_a_person_s_word_settles_when_it_is_given():
 
 def test_parking_ends_every_pause_and_order():
     story = Story().planned().parked().person("retry").waits(9, "retry").parked()
-    assert (story.state.wait, story.state.one_more) == (None, False)
+    assert (story.state.wait, story.state.one_more) == (None, "")
 
 
 def test_a_late_report_is_marked_only_where_it_was_late():

@@ -266,8 +266,7 @@ async def _review(service: Service, now: Asked, given: Review, by: str) -> Appli
             return await service.resolve(now.item, word, by=by, evidence=given.evidence)
         case RetrySameKey():
             await _checked_key(service, now)
-            why = f"the same key is sent again: {given.evidence}" if given.evidence else "the same key is sent again"
-            return await service.resolve(now.item, "retry", by=by, evidence=why)
+            return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
         case Compensate():
             return await _compensate(service, now, given, by)
         case Abandon():

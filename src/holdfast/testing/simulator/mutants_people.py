@@ -189,9 +189,9 @@ PEOPLE: Final = (
     ),
     Mutant(
         "under a forgotten key",
-        "the same key is sent again, however old it is",
-        "interfaces.people.answers:_not_recognised",
-        twists.always(""),
+        "an order to send under the same key is taken for one to send whatever its age",
+        "interfaces.people.answers:_review",
+        review_twists.whatever_its_age,
     ),
 )
 """By the promise that they break."""

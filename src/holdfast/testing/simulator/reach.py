@@ -81,7 +81,10 @@ EXPECTED_ENDINGS: Final = (
         f"ruling: {what}"
         for what in ("auto", "sample", "ask", "two", "refuse", "drawn", "not drawn", "asked as before")
     ),
-    *(f"review: {what}" for what in ("asked for", "happened", "did_not_happen", "retry", "a word taken down")),
+    *(
+        f"review: {what}"
+        for what in ("asked for", "happened", "did_not_happen", "retry", "same_key", "a word taken down")
+    ),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

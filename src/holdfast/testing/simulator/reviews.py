@@ -40,7 +40,7 @@ class _Item(msgspec.Struct):
     tries: int = 0
     said: list[Review] = []
     word: str = ""
-    """What is on record: `happened`, `did_not_happen` or `retry`."""
+    """What is on record: `happened`, `did_not_happen`, `retry` or `same_key`."""
     result: Any = None
     same_key: bool = False
 
@@ -173,5 +173,7 @@ def _says(said: Review, word: str, result: Any) -> bool:
             return word == "happened" and result == said.result
         case DidNotHappen(then="give_up"):
             return word == "did_not_happen"
+        case RetrySameKey():
+            return word == "same_key"
         case _:
             return word == "retry"

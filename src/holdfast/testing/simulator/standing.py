@@ -58,7 +58,7 @@ class Standing:
         match record:
             case r.ArgumentsEdited(intent=intent):
                 self.intent = intent
-            case r.Resolved(word="retry"):
+            case r.Resolved(word="retry" | "same_key"):
                 self.person, self.settled = True, None
                 self.retries += 1
             case _:
