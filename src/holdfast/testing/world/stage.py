@@ -43,8 +43,8 @@ RESTART_S: Final = 1.0
 
 LOOK_S: Final = 300.0
 UNHURRIED: Final = Settings(poll_ms=300_000, recover_every_ms=300_000, lease_ms=36_000_000, answer_within_ms=0)
-"""Time is free here, and looking around is not: processes look less often than real ones. Nobody answers, and what waits
-for a person without a time of its own comes to rest there."""
+"""Time is free here, and looking around is not: processes look less often than real ones. Nobody answers, and
+what waits for a person without a time of its own comes to rest there."""
 
 
 class Task(msgspec.Struct, frozen=True):
