@@ -13,6 +13,12 @@ def test_no_invariant_breaks(first: int):
         assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
 
 
+def test_uses_of_a_permission_are_counted_in_any_order_after_a_restore():
+    """The records of a restored journal are read run by run, and not in the order in which they were written."""
+    report = simulate(draw(2858))
+    assert not report.violations, report.violations[0]
+
+
 @pytest.mark.parametrize("seed", [4, 7])
 def test_the_same_seed_does_the_same_to_the_last_byte(seed: int):
     first, second = (simulate(draw(seed), story=True) for _ in range(2))

@@ -120,7 +120,7 @@ class Permits:
                 continue
             self._within(standing, uses)
             counted = [msgspec.json.decode(e.body, type=Use) for e in await journal.entries(uses_stream(permission))]
-            if [one.operation for one in uses] != [one.operation for one in counted if one.operation]:
+            if sorted(one.operation for one in uses) != sorted(one.operation for one in counted if one.operation):
                 self._broken(LIVE, f"{permission} counts other uses than there were: {counted}")
 
     def _within(self, standing: Standing, uses: list[_Used]) -> None:
