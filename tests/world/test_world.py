@@ -4,7 +4,19 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import DidNotHappen, Happened, Key, Operation, Rejected, Run, Verdict, agent, current_operation, tool
+from holdfast import (
+    DidNotHappen,
+    Happened,
+    Key,
+    Operation,
+    Rejected,
+    Run,
+    TransactionAborted,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
 from holdfast.testing.world import World
 
 
@@ -122,6 +134,40 @@ def test_exploring_a_careless_agent_names_the_field_that_is_missing(world: World
     assert "ship#1 is left unknown, and a person is asked" in str(caught.value)
     assert all(len(line) <= 80 for line in str(caught.value).splitlines())
     assert world.explore(careless, "17", allow_unknown=True).boundaries > 5
+
+
+@agent(run_id="named-{order}", tools=[ship])
+async def by_step(run: Run, order: str) -> str:
+    return await ship.options(step="send")(order)
+
+
+@tool(idempotency=Key.forever())
+async def book(order: str) -> str:
+    return f"booked {order} {current_operation().key[:2]}"
+
+
+@book.compensate(restores=True)
+async def unbook(operation: Operation[str], order: str) -> None:
+    MAILBOX.sent.append(f"unbooked {order}")
+
+
+@agent(run_id="undoing-{order}", tools=[book])
+async def undoing(run: Run, order: str) -> str:
+    try:
+        async with run.transaction("trip") as trip:
+            booked = await book(order)
+            trip.abort(f"no hotel for {booked}")
+    except TransactionAborted as aborted:
+        return aborted.reason
+
+
+def test_what_is_named_is_the_tool_that_was_called_not_the_step(world: World):
+    with pytest.raises(AssertionError, match="send is left unknown") as caught:
+        world.explore(by_step, "17")
+    assert "`ship` takes no key and declares no verify" in " ".join(str(caught.value).split())
+    with pytest.raises(AssertionError, match="book#1/undo is left unknown") as caught:
+        world.explore(undoing, "17")
+    assert "`unbook` takes no key and declares no verify" in " ".join(str(caught.value).split())
 
 
 def test_an_effect_outside_of_tools_is_found(world: World):

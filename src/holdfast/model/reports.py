@@ -80,6 +80,7 @@ def _said(outcome: Outcome[Any]) -> str:
     if (told := told_by(outcome)) is not None:
         do = "Do not call tools that change anything any more" if outcome.code == STOPPED else "Decide again"
         return f"Not sent: {told.name or 'somebody'} says: {told.note}. {do}."
+    reason = outcome.reason.removesuffix(".")  # a sentence of ours goes on behind it
     match outcome.status:
         case "succeeded":
             shown = _shown(outcome.value)
@@ -92,11 +93,11 @@ def _said(outcome: Outcome[Any]) -> str:
                     f"Not sent yet: a person asks: {outcome.reason}\nNothing was changed. Answer, and propose it anew."
                 )
             code = f" [{outcome.code}]" if outcome.code else ""
-            return f"Failed{code}: {outcome.reason}. Nothing was changed."
+            return f"Failed{code}: {reason}. Nothing was changed."
         case "cancelled":
-            return f"Called off before anything was sent: {outcome.reason}."
+            return f"Called off before anything was sent: {reason}."
         case "unknown":
-            return f"It is not known whether this happened: {outcome.reason}. Do not repeat it; a person was asked."
+            return f"It is not known whether this happened: {reason}. Do not repeat it; a person was asked."
         case _:
             said = f" ({outcome.reason})" if outcome.reason else ""
             return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."

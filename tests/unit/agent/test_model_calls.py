@@ -93,6 +93,7 @@ async def test_what_the_model_got_wrong_is_an_outcome_and_nothing_is_sent(
     assert (outcome.status, outcome.code) == ("failed", code)
     assert says in outcome.reason
     assert outcome.as_text().startswith(f"Failed [{code}]")
+    assert ".." not in outcome.as_text()
     assert lab.sent == []
 
 

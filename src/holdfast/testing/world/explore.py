@@ -122,8 +122,7 @@ class _Judge:
         if end.unknown and self._rules.allow_unknown:
             return None
         if end.unknown:
-            tool = end.unknown.partition("#")[0].rpartition("/")[2]
-            return f"{end.unknown} is left unknown, and a person is asked", _why(self._contracts, tool)
+            return f"{end.unknown} is left unknown, and a person is asked", _why(self._contracts, end.unknown_tool)
         if less:
             return f"{less[0].words} never happens: the run is {end.status}", end.reason or _OTHER_WAY
         if end.status != calm.status:

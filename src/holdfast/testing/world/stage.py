@@ -58,8 +58,9 @@ class Task(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct):
     """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did.
 
-    `unknown` is the first step that was left unknown; `error` is what the agent's code raised. It `failed` where that
-    is no word of the world's (a refusal, an abort): the code is wrong, or was called in a wrong way.
+    `unknown` is the first step that was left unknown, `unknown_tool` what it called; `error` is what the agent's code
+    raised. It `failed` where that is no word of the world's (a refusal, an abort): the code is wrong, or was called in
+    a wrong way.
     """
 
     status: str = "never began"
@@ -70,6 +71,7 @@ class Ended(msgspec.Struct):
     stopped: str = ""
     asks: str = ""
     unknown: str = ""
+    unknown_tool: str = ""
     boundaries: list[str] = []
 
 
@@ -213,7 +215,7 @@ class Stage:
                 await asyncio.sleep(RESTART_S)
                 self._start()
         await self._outside.underway.landed()
-        self.ended.unknown = _unknown(self._run, await self._home.read(self._run))
+        self.ended.unknown, self.ended.unknown_tool = _unknown(self._run, await self._home.read(self._run))
 
     def _start(self) -> None:
         self._context.run(self._spawn)
@@ -327,8 +329,10 @@ def _worker(token: str) -> Worker:
     return Worker(token, machine="test")
 
 
-def _unknown(run: str, rows: Sequence[Row]) -> str:
+def _unknown(run: str, rows: Sequence[Row]) -> tuple[str, str]:
+    """The first step that was left unknown, and its tool; empty where there is none."""
     history = RunHistory(run)
     for row in rows:
         history.add(decode(row.body))
-    return next((step for step, one in history.operations.items() if one.phase == "unknown"), "")
+    left = ((step, one.intent.tool) for step, one in history.operations.items() if one.phase == "unknown")
+    return next(left, ("", ""))
