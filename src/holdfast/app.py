@@ -31,6 +31,7 @@ from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Journal, Worker
+from holdfast.model.handoff import after_stop
 from holdfast.model.ids import checked_run_id
 from holdfast.model.notices import TOOL as NOTICE
 from holdfast.model.policy import Policy
@@ -323,16 +324,17 @@ class Holdfast:
         if conclusion.status == "completed":
             return agent.codec.decode(conclusion.result)  # type: ignore[return-value]  # decoded by R's own annotation
         if conclusion.status == "suspended":
+            why = conclusion.reason
             raise RunSuspended(
-                f"run {run} waits: {conclusion.reason}", run=run, known="everything done so far is recorded",
-                next_step=_answer(conclusion),
+                why if why.startswith(f"run {run} ") else f"run {run} waits: {why}", run=run,
+                known="everything done so far is recorded", next_step=_answer(conclusion),
             )  # fmt: skip
         if isinstance(conclusion.error, (Exception,)):
             raise conclusion.error
+        known, go_on = after_stop(run, conclusion.reason)
         raise RunStopped(
             f"run {run} stopped ({conclusion.reason}): {conclusion.detail}", run=run, reason=conclusion.reason,
-            known="its outcomes stand; it can go on under the same id",
-            next_step=f"holdfast show {run}; after a fix: holdfast resume {run}",
+            known=known, next_step="; ".join(filter(None, (f"holdfast show {run}", go_on))),
         )  # fmt: skip
 
 

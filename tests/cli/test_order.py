@@ -120,6 +120,34 @@ def test_an_event_may_come_before_it_is_waited_for(holdfast: Lab):
     assert holdfast("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
 
 
+def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
+    said = holdfast("signal", "ticket-1", "approved")
+    assert said.lines == [
+        "ticket-1 has the event approved. It does not wait for it now: it is kept until it does.",
+        "Next: holdfast pending",
+    ]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [("signal", "ticket-1", "approved"), ("unpause", "ticket-1"), ("pause", "ticket-1"), ("cancel", "ticket-1")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("status", ["completed", "undone"])
+def test_a_run_that_is_over_takes_no_orders(holdfast: Lab, status: str, order: tuple[str, ...]):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    if status == "undone":
+        holdfast("undo", "ticket-1")
+    said = holdfast(*order)
+    assert said.status == 2
+    assert f"UsageError: run ticket-1 {STATUS[status]}: there is nothing to" in said.err
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == status
+
+
+STATUS = {"completed": "has completed", "undone": "is undone"}
+
+
 def test_an_event_with_a_name_is_given_once(asking: Lab):
     first = asking("signal", "ticket-1", "approved", "--once", "mail-7", "--json")
     again = asking("signal", "ticket-1", "approved", "--once", "mail-7", "--json")
@@ -138,6 +166,46 @@ def test_a_cancelled_run_sends_nothing_more(holdfast: Lab):
     assert holdfast("ps", "--json").json["runs"][0]["reason"] == "cancelled: asked twice", (
         "asking again changes nothing"
     )
+
+
+def test_nobody_who_cancels_is_told_to_resume(holdfast: Lab):
+    """Once a worker has ended the run, `resume` would open it again and send what was called off."""
+    holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    said = holdfast("cancel", "ticket-1")
+    assert said.lines == ["ticket-1 is called off: nothing more is sent.", "Next: holdfast show ticket-1"]
+    assert holdfast("worker", "desk.py:desk", "--once").status == 1
+    assert "only if it is to go on after all: holdfast resume ticket-1" in holdfast("show", "ticket-1").words
+    again = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
+    assert "Known: its outcomes stand; nothing more is sent" in again.err
+    assert "after a fix" not in again.err
+
+
+def test_a_run_that_had_stopped_is_not_said_to_be_called_off(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
+    said = holdfast("cancel", "ticket-1")
+    assert said.lines == [
+        "ticket-1 had stopped: nothing is sent unless somebody resumes it.",
+        "Next: holdfast show ticket-1",
+    ]
+
+
+def test_nobody_who_abandons_an_operation_is_told_to_resume(asking: Lab):
+    assert asking("resolve", OPERATION, "--abandon").lines[-1] == "Next: holdfast show ticket-1"
+
+
+def test_what_is_undone_does_not_go_on(holdfast: Lab):
+    holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    holdfast("undo", "ticket-1")
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
+    assert said.status == 1
+    assert "what could be undone is undone; it does not go on" in said.err
+    assert "resume" not in said.err
+
+
+def test_what_a_run_waits_for_is_said_once(holdfast: Lab):
+    said = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"), "--json")
+    waits = "run ticket-1 waits for approved boss (holdfast signal ticket-1 approved --key boss)"
+    assert said.json["problem"]["message"] == waits
 
 
 def test_a_paused_run_rests_until_it_is_unpaused(holdfast: Lab):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import AsyncGenerator
 
 from holdfast.engine.boundary import sealing
@@ -88,11 +89,16 @@ async def _pause(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, s
     handle = loop.call_later(max(0, slice_ms) / 1000, ring, future)
     asks = f"run {instance.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {instance.run} sleeps"
     if event is not None:
-        asks += f" (holdfast signal {instance.run} {event[0]}{' --key ' + event[1] if event[1] else ''})"
+        asks += f" ({signal_command(instance.run, *event)})"
     try:
         await instance.wait_for(scope, future, Pause("event" if event else "timer", name, timer.until or None, asks))
     finally:
         handle.cancel()
+
+
+def signal_command(run: str, event: str, key: str) -> str:
+    """What a person types to give the run that event."""
+    return shlex.join(["holdfast", "signal", run, event, *(["--key", key] if key else [])])
 
 
 def event_stream(run: str, event: str, key: str) -> str:

@@ -46,6 +46,17 @@ def why_ended(order: Ended) -> str:
     return order.note or f"cancelled by {order.by}"
 
 
+def after_stop(run: str, reason: str) -> tuple[str, str]:
+    """What is known of a run that stopped for this reason, and how it goes on; empty where it does not."""
+    if reason == "undone":
+        return "what could be undone is undone; it does not go on", ""
+    if reason == "handed_over":
+        return "its outcomes stand; it does not go on", ""
+    if reason == "cancelled":
+        return "its outcomes stand; nothing more is sent", f"only if it is to go on after all: holdfast resume {run}"
+    return "its outcomes stand; it can go on under the same id", f"after a fix: holdfast resume {run}"
+
+
 class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """What goes along with a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
 

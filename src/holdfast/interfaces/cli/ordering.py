@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 import msgspec
 
+from holdfast.engine.timers import signal_command
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.cli.apps import tools_at_hand
@@ -13,6 +16,7 @@ from holdfast.interfaces.cli.inputs import any_json
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import sentence
 from holdfast.interfaces.heeding import until_taken
+from holdfast.interfaces.looking import waits_of
 from holdfast.interfaces.people.answers import (
     Abandon,
     Answer,
@@ -23,8 +27,11 @@ from holdfast.interfaces.people.answers import (
     answer,
 )
 from holdfast.interfaces.service import Service
+from holdfast.journal.port import RunRow
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import NOTHING, Raw
+
+_OVER: Final = {"completed": "has completed", "undone": "is undone"}
 
 
 @command(
@@ -69,7 +76,8 @@ async def resolve(
         applied = await until_taken(service.engine, await answer(service, operation, given, by=by))
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
-    _tell(call.screen, applied, note, f"holdfast resume {run}", operation=operation, phase=state.phase)
+    next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
+    _tell(call.screen, applied, note, next_step, operation=operation, phase=state.phase)
 
 
 def _recorded(applied: Applied) -> str:
@@ -120,10 +128,17 @@ async def signal(call: Call, run: str, event: str, key: str, payload: str, once:
     """Give RUN the EVENT that it waits for. An event that comes early is kept."""
     value = any_json(payload)
     async with call.serving() as service:
+        row = await service.row(run) if once else await _still_under_way(service, run, "give an event to")
         entry = await service.signal(run, event, key=key, payload=value, once=once)
-    known = "" if entry.fresh else f"An event named {once} was given before; nothing was added."
-    applied = Applied(run, at_once=True)
-    _tell(call.screen, applied, known or f"{run} has the event {event}.", f"holdfast resume {run}", fresh=entry.fresh)
+    asked = f"({signal_command(run, event, key)})"
+    early = row.status == "suspended" and not any(wait.asks.endswith(asked) for wait in waits_of(row))
+    note = f"{run} has the event {event}."
+    if not entry.fresh:
+        note = f"An event named {once} was given before; nothing was added."
+    elif early:
+        note += " It does not wait for it now: it is kept until it does."
+    next_step = "holdfast pending" if early else f"holdfast resume {run}"
+    _tell(call.screen, Applied(run, at_once=True), note, next_step, fresh=entry.fresh)
 
 
 @command("cancel", examples=("holdfast cancel ticket-17 --why 'asked twice'",))
@@ -133,14 +148,13 @@ async def signal(call: Call, run: str, event: str, key: str, payload: str, once:
 async def cancel(call: Call, run: str, why: str, by: str) -> None:
     """Call RUN off: nothing more is sent; what may have landed is still found out."""
     async with call.serving() as service:
-        await _still_under_way(service, run, "call off")
+        before = await _still_under_way(service, run, "call off")
         applied = await until_taken(service.engine, await service.cancel(run, by=by, why=why))
-    _tell(
-        call.screen,
-        applied,
-        f"{run} is called off." if applied.at_once else _recorded(applied),
-        f"holdfast resume {run}",
-    )
+        stopped_before = before.status == "stopped" and (await service.row(run)).reason == before.reason
+    note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
+    if stopped_before:
+        note = f"{run} had stopped: nothing is sent unless somebody resumes it."
+    _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
 
 
 @command(
@@ -183,15 +197,18 @@ async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> Non
             await service.unpause_tool(tool, by=by)
             applied = Applied(tool, at_once=True)
         else:
+            await _still_under_way(service, name, "unpause")
             applied = await until_taken(service.engine, await service.unpause(name, by=by))
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
     _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
 
 
-async def _still_under_way(service: Service, run: str, what: str) -> None:
-    """An order to a completed run changes nothing: nobody may be told that it did."""
-    if (await service.row(run)).status == "completed":
-        raise UsageError(f"run {run} has completed: there is nothing to {what}", next_step=f"holdfast show {run}")
+async def _still_under_way(service: Service, run: str, what: str) -> RunRow:
+    """An order to a run that is over changes nothing: nobody may be told that it did."""
+    row = await service.row(run)
+    if row.status in _OVER:
+        raise UsageError(f"run {run} {_OVER[row.status]}: there is nothing to {what}", next_step=f"holdfast show {run}")
+    return row
 
 
 def _one_of(run: str | None, tool: str | None) -> str:

@@ -10,6 +10,7 @@ from holdfast.interfaces.moments import moment
 from holdfast.interfaces.states import StateAt
 from holdfast.interfaces.telling import plain_input
 from holdfast.interfaces.timeline import Entry, Note, Timeline
+from holdfast.model.handoff import after_stop
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,7 +82,8 @@ def _afterwards(story: Timeline) -> list[str]:
     asked = [entry.step for entry in story.entries if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
     lines = [f"holdfast why {story.run}/{step}" for step in asked]
     if story.status == "stopped":
-        lines.append(f"after a fix: holdfast resume {story.run}")
+        _, go_on = after_stop(story.run, story.reason.partition(":")[0])
+        lines.extend([go_on] if go_on else [])
     return ["", "Next:", *(f"  {line}" for line in lines)] if lines else []
 
 
