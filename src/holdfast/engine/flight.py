@@ -265,10 +265,6 @@ class Flight(msgspec.Struct, eq=False):
         stored: tuple[r.Record, ...] = records
         if self.tool is not None and self.step not in instance.history.operations:
             stored = (*instance.contract_record(self.tool), *records)
-        if posts and isinstance(records[0], r.OperationPlanned):
-            # What the ledger has to agree to is known late: a caller that leaves before that finds it planned.
-            instance.ride(*stored[: -len(records)], records[0])
-            stored = records[1:]
         if ride and not posts:
             instance.ride(*stored)
         else:

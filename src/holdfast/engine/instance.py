@@ -114,26 +114,37 @@ class Instance:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
         while self.log.alone is not None:
             await asyncio.shield(self.log.alone)
-        bodies = list(map(encode, records))
         try:
             if posts:
+                records = self._plan_ahead(records)
                 # In a task of its own: a cancelled caller must not lose track of what the ledger said.
-                checked = asyncio.ensure_future(self._append_checked(records, bodies, change, posts))
+                checked = asyncio.ensure_future(self._append_checked(records, change, posts))
                 self.checking.add(checked)
                 checked.add_done_callback(self.checking.discard)
                 await asyncio.shield(checked)
             else:
+                bodies = list(map(encode, records))
                 self._add(records)
                 await self.log.append(bodies, change)
         except (LeaseLost, JournalUnavailable) as error:
             self.fail(error)
             raise
 
+    def _plan_ahead(self, records: tuple[r.Record, ...]) -> tuple[r.Record, ...]:
+        """What follows a plan, which rides ahead, once: the ledger answers late, and whoever leaves meanwhile or is
+        refused and comes again finds the operation on record."""
+        for at, record in enumerate(records, 1):
+            if type(record) is r.OperationPlanned:
+                if record.step not in self.history.operations:
+                    self.ride(*records[:at])
+                return records[at:]
+        return records
+
     async def _append_checked(
-        self, records: tuple[r.Record, ...], bodies: list[bytes], change: RunChange | None, posts: tuple[Post, ...]
+        self, records: tuple[r.Record, ...], change: RunChange | None, posts: tuple[Post, ...]
     ) -> None:
         self.history.check(records)
-        await self.log.append(bodies, change, posts)
+        await self.log.append(list(map(encode, records)), change, posts)
         self._add(records)
 
     def withdraw(self, step: str, before: OperationState | None) -> None:

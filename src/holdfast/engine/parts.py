@@ -52,6 +52,8 @@ async def note_with_items(
         try:
             await flight.note(*records, *begun, posts=(*posts, *keys))
         except LedgerTaken as taken:
+            if taken.stream not in {awaited_stream(item.key) for item in free}:
+                raise
             free = [
                 msgspec.structs.replace(item, key="") if awaited_stream(item.key) == taken.stream else item
                 for item in free

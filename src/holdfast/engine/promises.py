@@ -33,9 +33,6 @@ async def hold(flight: Flight) -> None:
     held = r.OperationHeld(
         step=step, transaction=transaction, intent=intent, approval=approval, standing=standing, **stamp
     )
-    if posts and known:
-        instance.ride(*known)  # a caller that leaves before the ledger has agreed finds it planned
-        known = ()
     promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
     try:
         await instance.append(*known, held, promise, posts=posts)
