@@ -14,7 +14,8 @@ import msgspec
 
 from holdfast.engine.rest import Ending, Pause, how_to_rest
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ToolCode, ring
+from holdfast.engine.tooling import ToolCode
+from holdfast.engine.turns import Turns, release
 from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, ReplayDiverged, Sealed
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
@@ -59,9 +60,8 @@ class Instance:
         self.failure: JournalError | None = None
         self.draining = False
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self.turn = 0
+        self.turns: Final = Turns(history.dropped)
         self._recorded: Final = history.given  # how much was delivered before this process took the run
-        self._taken: set[int] = set(history.dropped)
         self.never_sent: set[tuple[str, int]] = set()  # attempts of ours that were given up before their call
         self.late: set[str] = set()  # operations with a call that outlived its attempt
         self.expected: set[str] = {step for step in history.operations if not history.unheard(step)}
@@ -83,7 +83,6 @@ class Instance:
         self.limits: dict[str, int] = {}  # time limits around what waits, by step: the wall clock at which each ends
         self.wakers: dict[str, asyncio.Future[None]] = {}
         self.watchers: dict[str, list[asyncio.Future[None]]] = {}
-        self._turns: dict[int, list[asyncio.Future[None]]] = {}
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
         self.calm: Final[dict[str, Calm]] = {}  # by the digest of a tool's contract
@@ -97,7 +96,6 @@ class Instance:
         self.left: set[str] = set()  # transactions whose end code was told
         self.known: Final = Known()
         self.learned: Final[set[int]] = set()  # messages whose facts the run knows
-        self._skip_taken()
 
     # --- time and records ------------------------------------------------------------------------------
 
@@ -131,8 +129,10 @@ class Instance:
             raise
 
     def _plan_ahead(self, records: tuple[r.Record, ...]) -> tuple[r.Record, ...]:
-        """What follows a plan, which rides ahead, once: the ledger answers late, and whoever leaves meanwhile or is
-        refused and comes again finds the operation on record."""
+        """What follows a plan. That rides ahead, once.
+
+        The ledger answers late: who leaves meanwhile, or is refused and comes again, finds the operation on record.
+        """
         for at, record in enumerate(records, 1):
             if type(record) is r.OperationPlanned:
                 if record.step not in self.history.operations:
@@ -226,7 +226,7 @@ class Instance:
             self._caught_up()
 
     def _caught_up(self) -> None:
-        _release(self._gate)
+        release(self._gate)
         if self.history.messages is not None:
             self.wake()
 
@@ -238,18 +238,18 @@ class Instance:
     @property
     def catching_up(self) -> bool:
         """Whether something on record has not come back yet: a write, or anything that code was told."""
-        return bool(self.expected) or self.turn < self._recorded
+        return bool(self.expected) or self.turns.at < self._recorded
 
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
-        while (delivery := self.history.deliveries.get(step)) is not None and delivery.index > self.turn:
-            await self.wait(scope, self._turns.setdefault(delivery.index, []), Pause("replay", step))
+        while (delivery := self.history.deliveries.get(step)) is not None and delivery.index > self.turns.at:
+            await self.wait(scope, self.turns.before(delivery.index), Pause("replay", step))
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
         index = self.history.deliveries[step].index
-        while index > self.turn:
-            await self.wait(scope, self._turns.setdefault(index, []), Pause("replay", step))
+        while index > self.turns.at:
+            await self.wait(scope, self.turns.before(index), Pause("replay", step))
         return self.take(step)
 
     def forgo(self, step: str) -> None:
@@ -260,21 +260,10 @@ class Instance:
     def take(self, step: str) -> Delivery:
         """Take this delivery: code is being told it. Its turn has come, or is given up."""
         delivery = self.history.deliveries.pop(step)
-        if self._taken or delivery.index != self.turn:
-            self._taken.add(delivery.index)
-            self._skip_taken()
-        else:
-            self.turn += 1
+        self.turns.take(delivery.index)
         if (self._gate or self.history.messages is not None) and not self.catching_up:
             self._caught_up()
-        if self._turns and (waiting := self._turns.pop(self.turn, None)):
-            _release(waiting)
         return delivery
-
-    def _skip_taken(self) -> None:
-        while self.turn in self._taken:
-            self._taken.discard(self.turn)
-            self.turn += 1
 
     def forget(self, step: str) -> None:
         """A settled step was told: let go of it, unless a call of it still runs."""
@@ -283,7 +272,7 @@ class Instance:
 
     def replaying(self) -> bool:
         """Whether the record goes on past the point that code has reached."""
-        return self.turn < self.history.given or bool(self.expected) or bool(self.begun)
+        return self.turns.at < self.history.given or bool(self.expected) or bool(self.begun)
 
     def blocker(self) -> str | None:
         """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""
@@ -351,7 +340,7 @@ class Instance:
     def settled(self, step: str) -> None:
         """Tell whoever waits for this operation that something about it is final."""
         if self.watchers:
-            _release(self.watchers.pop(step, []))
+            release(self.watchers.pop(step, []))
         for closing in self.closing:
             self.wake(closing)
 
@@ -394,9 +383,3 @@ class Instance:
 def _troubles(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:
     """Whether what it is about became unknown, or was left by its caller."""
     return not isinstance(record, r.OperationSettled) or record.status == "unknown"
-
-
-def _release(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        ring(waiter)
-    waiters.clear()

@@ -243,7 +243,7 @@ def _told_at_once(instance: Instance, step: str) -> Told | None:
     """What the code is told where nothing has to be waited for or thought about: an outcome, in its turn."""
     history = instance.history
     delivery = history.deliveries.get(step)
-    if delivery is None or delivery.told != "outcome" or delivery.index != instance.turn:
+    if delivery is None or delivery.told != "outcome" or delivery.index != instance.turns.at:
         return None
     if history.transactions or step in instance.drivers or step in instance.failures:
         return None
