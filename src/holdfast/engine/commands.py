@@ -76,7 +76,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
     record = command.record
     if command.after:  # what is only an order acts by its name: one that came second has another
         name = command.word if record is not None else "late"
-        return (replace(applied, command=name, note=f"refused: {command.after} answered first"),)
+        return (replace(applied, command=name, refused=f"{command.after} answered first"),)
     if record is None:
         return word_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
@@ -84,13 +84,13 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
     operation = history.operations.get(record.step)
     if operation is None or operation.phase not in MOVES[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
-        return (replace(applied, note=f"refused: {record.step} is {state}"),)
+        return (replace(applied, refused=f"{record.step} is {state}"),)
     if isinstance(record, r.LateReport):
         return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
-        return (replace(applied, note=f"refused: the time for an answer about {record.step} was over"),)
+        return (replace(applied, refused=f"the time for an answer about {record.step} was over"),)
     if history.started is not None and isinstance(record, YES) and same_person(record.by, history.started.by):
-        return (replace(applied, note=f"refused: {record.by} asked for this run"),)
+        return (replace(applied, refused=f"{record.by} asked for this run"),)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)
@@ -98,7 +98,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
             else verdict_of(operation, record, codes)
         )
     except UsageError as misfit:
-        return (replace(applied, note=f"refused: {clean(misfit.message)}"),)
+        return (replace(applied, refused=clean(misfit.message)),)
     return (applied, replace(fits, entry=entry.id, **stamp))
 
 
@@ -116,7 +116,7 @@ def _reported(
 ) -> tuple[r.Record, ...]:
     """What a call answered after it was given up, or what somebody brought."""
     if _answered_otherwise(operation, report):
-        return (replace(applied, note=f"refused: {report.step} was answered before, and otherwise"),)
+        return (replace(applied, refused=f"{report.step} was answered before, and otherwise"),)
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
     return (applied, _dated(report, stamp), *contradiction(operation, report, stamp))
 
@@ -133,7 +133,7 @@ def _about_more(
     if record.transaction == WHOLE_RUN and before is None:
         possible, phase = history.status in {"completed", "stopped"}, history.status
     if not possible:
-        return (replace(applied, note=f"refused: {record.transaction or 'the run'} is {phase}"),)
+        return (replace(applied, refused=f"{record.transaction or 'the run'} is {phase}"),)
     if isinstance(record, r.TransactionResolved):
         return (applied, replace(record, entry=applied.entry, **stamp))
     members = tuple(operation.step for operation in members_of(history, record.transaction))
@@ -178,7 +178,7 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
     """The ledger entries that go with a person's last word: others may wait for this effect."""
     posts: list[Post] = []
     for record in records:
-        if isinstance(record, r.Resolved) and record.word not in {"retry", "same_key"}:
+        if isinstance(record, r.Resolved) and not record.orders:
             settled = apply(history.operations[record.step], record)
             posts.extend(settled_posts(operation_id(history.run, record.step), settled))
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
@@ -232,8 +232,8 @@ async def _recall(instance: Instance, entry: Entry) -> None:
 
 def _act(instance: Instance, command: r.CommandApplied) -> None:
     match command.command:
-        case "resolve" if command.note.startswith("refused"):
-            _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.note)
+        case "resolve" if command.refused:
+            _LOG.warning("run %s: what %s said was refused: %s", instance.run, command.by, command.refused)
         case "cancel" | "take_over":
             instance.end(Ending("cancelled", why_ended(command)))
         case "pause":
@@ -260,7 +260,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{history.run}/{step} waits for an approval, and nothing of it was sent",
             next_step=f"holdfast answer {history.run}/{step} yes | no",
         )
-    if word in {"retry", "same_key"} and operation.intent.completes:
+    if record.orders and operation.intent.completes:
         raise UsageError(
             f"{history.run}/{step} is a part of {operation.intent.completes}, and a part is never sent by itself",
             next_step="use --happened, or --did-not-happen --give-up",

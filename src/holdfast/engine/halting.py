@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.instance import Stamp
+from holdfast.engine.rest import Pause, listed
 from holdfast.engine.settings import Settings
 from holdfast.journal.port import RunChange
 from holdfast.model import records as r
@@ -20,12 +20,10 @@ _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cance
 
 def stopped_change(stopped: r.RunStopped, due_ms: int | None) -> RunChange:
     """How the listing stands for a run that stopped like this. `due_ms`: when to look again at what is in doubt."""
-    asks = {
-        "kind": HALT, "step": "", "asks": f"{stopped.reason}: {stopped.error}", "due": stopped.until or None,
-        "at": stopped.at, "then": "hold",
-    }  # fmt: skip
-    waits = msgspec.json.encode([asks] if stopped.reason in HALTED else [])
-    return RunChange("stopped", f"{stopped.reason}: {stopped.error}"[:500], due_ms, waits, release=True)
+    why = f"{stopped.reason}: {stopped.error}"
+    asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
+    waits = listed([asks] if stopped.reason in HALTED else [])
+    return RunChange("stopped", why[:500], due_ms, waits, release=True)
 
 
 def asks_until(reason: str, now_ms: int, settings: Settings) -> int:
@@ -41,7 +39,7 @@ def word_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) 
     stopped = history.stopped if history.status == "stopped" else None
     if order.command == "reopen":
         if stopped is None or stopped.reason == "handed_over":
-            return (replace(order, note=f"refused: the run is {stopped.reason if stopped else history.status}"),)
+            return (replace(order, refused=f"the run is {stopped.reason if stopped else history.status}"),)
         return (order, r.RunReopened(by=order.by, note=order.note, **stamp))
     if stopped is None or stopped.reason not in HALTED or order.command not in _ENDS:
         return (order,)

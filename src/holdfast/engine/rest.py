@@ -31,6 +31,17 @@ class Pause(msgspec.Struct, frozen=True):
     then: Then = ""  # and what happens at that moment
 
 
+def listed(pauses: Iterable[Pause]) -> bytes:
+    """What a run waits for, as its row of the listing has it."""
+    return msgspec.json.encode([_listed(pause) for pause in pauses])
+
+
+def _listed(pause: Pause) -> dict[str, object]:
+    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool), ("then", pause.then)) if text}
+    due = pause.until or pause.due
+    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
+
+
 class Ending(msgspec.Struct, frozen=True):
     """Why an instance ends before its agent returns."""
 

@@ -29,7 +29,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.loading import load
 from holdfast.engine.looking_again import due_to_look
-from holdfast.engine.rest import Ending, Pause
+from holdfast.engine.rest import Ending, Pause, listed
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
@@ -334,21 +334,13 @@ async def _stopped_by_order(instance: Instance, ending: Ending) -> Conclusion:
     return Conclusion(instance.run, "stopped", reason, ending.reason)
 
 
-def _listed(pause: Pause) -> dict[str, object]:
-    """What somebody waits for, as the listing has it."""
-    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool), ("then", pause.then)) if text}
-    due = pause.until or pause.due
-    return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
-
-
 async def _suspended(instance: Instance, ending: Ending) -> Conclusion:
-    waits = [_listed(pause) for pause in ending.waits]
     running = ending.kind == "shutdown"
     change = RunChange(
         "running" if running else "suspended",
         reason=ending.reason[:500],
         due_ms=ending.due,
-        waits=msgspec.json.encode(waits),
+        waits=listed(ending.waits),
         release=True,
     )
     record = r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp())

@@ -152,8 +152,8 @@ async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> tuple[st
         for record in records:
             history.add(record)
             bodies.append(encode(record))
-            if isinstance(record, CommandApplied) and record.note.startswith("refused"):
-                refused.append(f"what {record.by} said was {record.note}")
+            if isinstance(record, CommandApplied) and record.refused:
+                refused.append(f"what {record.by} said was refused: {record.refused}")
     await log.append(bodies, _after(engine, claimed.row, history, answered), tuple(posts))
     return lacking, "; ".join(refused)
 

@@ -10,7 +10,7 @@ from holdfast.engine.commands import command_stream
 from holdfast.engine.engine import Engine
 from holdfast.engine.loading import load
 from holdfast.interfaces.applying import Applied
-from holdfast.journal.codec import decode
+from holdfast.journal.codec import decode_all
 
 LOOKS: Final = 40
 BETWEEN_S: Final = 0.05
@@ -34,6 +34,6 @@ async def until_taken(engine: Engine, applied: Applied) -> Applied:
         if history.completed is not None:
             return replace(applied, note="the run ended before it was taken")
         await engine.seams.clock.sleep(BETWEEN_S)
-        for row in await journal.read(applied.run, history.records):
-            history.add(decode(row.body))
+        for record in decode_all(row.body for row in await journal.read(applied.run, history.records)):
+            history.add(record)
     return replace(applied, note=NOT_TAKEN)

@@ -265,7 +265,7 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
             return record.by, "declines it" + (f": {record.reason}" if record.reason else "")
         case r.Resolved():
             return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
-        case r.CommandApplied() if record.command in _BESIDE and not record.note.startswith("refused"):
+        case r.CommandApplied() if record.command in _BESIDE and not record.refused:
             return "", ""  # what it said is on record beside it
         case _:
             return None
@@ -287,9 +287,9 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
             return "completed", stored(record.result)
         case r.RunStopped():
             return "stopped", f"{record.reason}: {record.error}"
-        case r.CommandApplied(command="take_over"):
-            return "taken over", f"by {record.by}" + (f": {record.note}" if record.note else "")
         case r.CommandApplied():
-            return record.command, f"by {record.by}" + (f": {record.note}" if record.note else "")
+            note = f"refused: {record.refused}" if record.refused else record.note
+            said = "taken over" if record.command == "take_over" else record.command
+            return said, f"by {record.by}" + (f": {note}" if note else "")
         case _:
             return "", ""

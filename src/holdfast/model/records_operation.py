@@ -310,6 +310,15 @@ class Resolved(Stamped, frozen=True):
     result: Raw = NOTHING
     entry: int = 0
 
+    @property
+    def orders(self) -> Literal["", "retry", "same_key"]:
+        """The attempt that it orders; empty where it says what became of those that were made."""
+        match self.word:
+            case "retry" | "same_key" as order:
+                return order
+            case _:
+                return ""
+
 
 class Contradicted(Stamped, frozen=True):
     """Evidence against a final outcome. The state stays; a review opens."""

@@ -150,12 +150,16 @@ class StepsDropped(Stamped, frozen=True):
 
 
 class CommandApplied(Stamped, frozen=True):
-    """A command from outside (cancel, pause, unpause) was taken from the ledger. `run`: what this was forked from."""
+    """A command from outside (cancel, pause, unpause) was taken from the ledger. `run`: what this was forked from.
+
+    `note` is what its giver wrote; `refused` is why it was not followed, empty where it was.
+    """
 
     command: str
     by: str
     entry: int
     note: str = ""
+    refused: str = ""
     run: str = ""
 
 

@@ -82,9 +82,9 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
 def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
     """A person says what happened, or orders one more attempt."""
     basis = Basis("person", record.by, record.evidence)
-    if record.word in {"retry", "same_key"}:
+    if record.orders:
         return replace(
-            operation, phase="ready", one_more=record.word, basis=None, conflict="", reason="", code="", settled_at=0,
+            operation, phase="ready", one_more=record.orders, basis=None, conflict="", reason="", code="", settled_at=0,
             wait=None, waits_for="",
         )  # fmt: skip
     happened = record.word == "happened"

@@ -194,8 +194,8 @@ async def test_the_end_of_the_time_may_fall_into_the_click(lab: Lab, given: Any)
             await a.answer(app.service, REFUND, given, by="bea")
         assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
     assert lab.sent == []
-    (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
-    assert note == "refused: the time for an answer about refund#1 was over"
+    (order,) = lab.of("r-ann", r.CommandApplied)
+    assert order.refused == "the time for an answer about refund#1 was over"
 
 
 @virtual
@@ -291,7 +291,7 @@ async def test_an_edit_waits_for_the_code_of_its_tool_and_what_does_not_fit_ther
         assert applied.lacks == "refund"
     async with lab.app(desk) as app:
         await asked(app, desk)
-    assert [one.note for one in lab.of("r-ann", r.CommandApplied) if "refused" in one.note]
+    assert [one.refused for one in lab.of("r-ann", r.CommandApplied) if one.refused]
     async with lab.app() as clerk:
         applied = await a.answer(clerk.service, REFUND, a.Edit({"cents": 7000}), by="bea")
         assert applied.lacks == "refund"
@@ -299,7 +299,7 @@ async def test_an_edit_waits_for_the_code_of_its_tool_and_what_does_not_fit_ther
             await clerk.service.approve(REFUND, by="cid")
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
-    assert [one.note for one in lab.of("r-ann", r.CommandApplied)][-1] == "refused: bea answered first"
+    assert lab.of("r-ann", r.CommandApplied)[-1].refused == "bea answered first"
 
 
 @dataclass

@@ -76,10 +76,23 @@ async def test_of_two_words_the_first_counts_and_both_are_on_record(lab: Lab):
         assert "was answered" in str(refused)
         first, second = ("bea", "cid") if isinstance(both[1], UsageError) else ("cid", "bea")
         await app.run(desk, "ann")
-    words = {one.by: one.note for one in lab.of("r-ann", r.CommandApplied)}
-    assert not words[first].startswith("refused")
-    assert words[second].startswith("refused")
+    refused_of = {one.by: one.refused for one in lab.of("r-ann", r.CommandApplied)}
+    assert not refused_of[first]
+    assert refused_of[second]
     assert len(lab.sent) == (1 if first == "cid" else 0)
+
+
+@virtual
+async def test_a_yes_whose_note_tells_of_a_refusal_is_a_yes(lab: Lab):
+    desk = refunds(lab)
+    async with lab.app(desk) as app:
+        await asked(app, desk)
+        applied = await app.service.approve(REFUND, by="bea", note="refused by mistake the first time")
+        assert (applied.alert, applied.note) == (False, "")
+        assert await app.run(desk, "ann") == "paid 9000"
+    labels = [note.label for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
+    assert "bea" in labels
+    assert "approve" not in labels, "what it said is on record beside it"
 
 
 @virtual
@@ -125,8 +138,8 @@ async def test_a_word_about_what_was_asked_before_serves_nothing_else(lab: Lab):
         await app.service._post("r-ann", msgspec.structs.replace(_order(), record=stale), "")
         await asked(app, desk)
     assert lab.sent == []
-    (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
-    assert "what refund#1 asks about has changed since" in note
+    (order,) = lab.of("r-ann", r.CommandApplied)
+    assert "what refund#1 asks about has changed since" in order.refused
 
 
 def _order() -> Any:
@@ -364,7 +377,7 @@ async def test_an_order_to_try_again_that_meets_a_question_for_approval_is_refus
         await app.service._post("r-ann", order, "")
         await asked(app, desk)
     assert lab.sent == []
-    assert "waits for an approval" in lab.of("r-ann", r.CommandApplied)[0].note
+    assert "waits for an approval" in lab.of("r-ann", r.CommandApplied)[0].refused
 
 
 @virtual

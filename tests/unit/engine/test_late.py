@@ -68,8 +68,8 @@ async def test_a_report_or_a_word_that_no_longer_fits_is_recorded_as_refused(lab
             await lab.journal.post(Post(command_stream("r-ann"), "", body))
         await app.service.signal("r-ann", "go")
         assert await app.run(desk, "ann") == "ann"
-    notes = [applied.note for applied in lab.of("r-ann", r.CommandApplied)]
-    assert notes == ["refused: send#1 is succeeded", "refused: send#9 is not in this run"]
+    refusals = [applied.refused for applied in lab.of("r-ann", r.CommandApplied)]
+    assert refusals == ["send#1 is succeeded", "send#9 is not in this run"]
 
 
 @virtual

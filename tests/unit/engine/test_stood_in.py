@@ -36,8 +36,8 @@ async def test_a_stand_in_waits_for_the_code_of_its_tool(lab: Lab):
         assert (await a.answer(clerk.service, REFUND, a.StandIn(5), by="bea")).lacks == "refund"
     async with lab.app(desk) as app:
         await asked(app, desk)
-        (note,) = [one.note for one in lab.of("r-ann", r.CommandApplied)]
-        assert note == "refused: 5 is not what refund returns"
+        (order,) = lab.of("r-ann", r.CommandApplied)
+        assert order.refused == "5 is not what refund returns"
         await a.answer(app.service, REFUND, a.StandIn("cash"), by="bea")
         assert await app.run(desk, "ann") == "cash, sent: 9000"
 

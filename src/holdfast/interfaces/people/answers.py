@@ -16,15 +16,15 @@ from holdfast.interfaces.people.halted import decide_halted
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.interfaces.service import Service
-from holdfast.model.contract import Contract, remembered_until_ms
+from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
 from holdfast.model.records import RunStopped
 from holdfast.model.shadow import Judged
-from holdfast.model.situation import Now
+from holdfast.model.situation import Now, Situation
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import Item as Kind
-from holdfast.model.weigh import age_ms
+from holdfast.model.weigh import key_left_ms
 
 HOURS: Final = 24.0
 """How long a yes holds where nothing else is said: nothing may have been sent by then."""
@@ -311,10 +311,9 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
         return "its tool has no key"
     if operation.key_unread:
         return "its tool never read its key"
-    until = remembered_until_ms(contract.key, contract.timeout_ms, engine.settings.clock_error_ms)
-    here = engine.journal.now()
-    age = age_ms(operation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
-    return "" if until is None or age < until else "the system may have forgotten it"
+    here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
+    left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
+    return "" if left_ms > 0 else "the system may have forgotten it"
 
 
 async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:

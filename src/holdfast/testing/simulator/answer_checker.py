@@ -71,7 +71,7 @@ class Answers:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         match record:
-            case r.CommandApplied(command="late", note=note) if " under " in note and not note.startswith("refused"):
+            case r.CommandApplied(command="late", refused="", note=note) if " under " in note:
                 self._orders[f"{run}: {note}"] += 1
                 if self._orders[f"{run}: {note}"] > 1:
                     self._broken(ONCE, f"run {run} took the message {note} twice")
