@@ -144,7 +144,7 @@ def _duration(field: Field) -> str:
     value = eval(field.default, {"__builtins__": {}})  # noqa: S307 - arithmetic of our own source
     if not field.name.endswith("_ms"):
         return str(value)
-    for unit, ms in (("min", 60_000), ("s", 1000)):
+    for unit, ms in (("days", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if value % ms == 0:
             return f"{value // ms} {unit}"
     return f"{value} ms"

@@ -11,6 +11,10 @@ from typing import Final
 
 import msgspec
 
+from holdfast.errors import UsageError
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an operation is tried again. All of it counts per operation and survives a crash.
@@ -27,7 +31,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"attempts={self.attempts}: the first attempt counts, so it is at least 1")
-        if min(self.elapsed, self.base, self.cap) < timedelta(0):
+        if min(milliseconds(self.elapsed), milliseconds(self.base), milliseconds(self.cap)) < 0:
             raise ValueError("elapsed, base and cap are durations: they cannot be negative")
 
     def ceiling_ms(self, retries: int) -> int:
@@ -45,6 +49,10 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
     cost: float = float("inf")
 
+    def __post_init__(self) -> None:
+        if not self.cost >= 0:
+            raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
+
 
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     """When a person approves a call before it is sent.
@@ -60,7 +68,7 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.people < 1:
             raise ValueError(f"people={self.people}: somebody has to say yes")
-        if self.within is not None and self.within <= timedelta(0):
+        if self.within is not None and milliseconds(self.within) <= 0:
             raise ValueError(f"within={self.within}: people need some time")
 
     def with_other(self, other: Gate) -> Gate:
@@ -70,11 +78,14 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
         return Gate(when, max(self.people, other.people), min(spans, default=None))
 
 
+def milliseconds(duration: timedelta) -> int:
+    """Whole milliseconds of a duration, rounded down. Raises `UsageError` for a bare number, which names no unit."""
+    try:
+        return duration // _MILLISECOND
+    except TypeError:
+        raise UsageError(f"{duration!r} is no duration", next_step=f"write timedelta(seconds={duration!r})") from None
+
+
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))
 WRITE_RETRY: Final = Retry()
 ONCE: Final = Retry(attempts=1)
-
-
-def milliseconds(duration: timedelta) -> int:
-    """Whole milliseconds of a duration, rounded down."""
-    return duration // timedelta(milliseconds=1)

@@ -18,7 +18,7 @@ from holdfast.engine.scopes import Scope
 from holdfast.errors import ContractError, OutsideRun, UsageError
 from holdfast.model.canonical import canonical, digest
 from holdfast.model.canonical_restore import restore
-from holdfast.model.ids import checked_run_id
+from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.model.values import ResultCodec, codec_for
 from holdfast.policies import milliseconds
 
@@ -127,7 +127,12 @@ class _Decorator:
 
     def __call__(self, function: Callable[[Run, T], Coroutine[Any, Any, R]], /) -> Agent[T, R]:
         """Declare `function`. Raises `ContractError` unless it is async and takes a run and one input."""
-        name = getattr(function, "__name__", repr(function))
+        name = self._settings["name"] or getattr(function, "__name__", repr(function))
+        if not can_name(name):
+            raise ContractError(
+                f"{name[:NAME_LIMIT]!r} cannot name an agent",
+                next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
+            )
         if not inspect.iscoroutinefunction(function):
             raise ContractError(
                 f"the agent {name} is not async", next_step=f"write: async def {name}(run: Run, ...) -> ..."
@@ -205,9 +210,11 @@ def _result_type(function: Callable[..., Any]) -> Any:
 
 def _check_template(template: str, kind: Any, name: str) -> None:
     """Refuse templates that name fields which the input type does not have."""
-    for _, field, _, _ in string.Formatter().parse(template):
-        if field is None:
-            continue
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise ContractError(f"the run id {template!r} of agent {name} cannot be read: {error}") from error
+    for field in fields:
         first = field.partition(".")[2].partition(".")[0].partition("[")[0]
         known = _fields(kind)
         if first and known is not None and first not in known:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, Literal, cast, get_args
+
 from holdfast.errors import ContractError
-from holdfast.model.contract import Contract
+from holdfast.model.contract import Contract, InProgress, Key, Mismatch, Natural, OnUnknown, Rejection, Repeat, Stores
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.policies import milliseconds
 
@@ -18,6 +21,7 @@ def check_clauses(contract: Contract) -> None:
         )
     if contract.effect not in ("read", "write"):
         raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
+    _check_words(contract, where)
     if contract.timeout_ms <= 0:
         raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
     if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once):
@@ -41,3 +45,31 @@ def check_clauses(contract: Contract) -> None:
             f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
             next_step="a retry could never be deduped: shorten timeout=, or drop the key",
         )
+
+
+def answers(statuses: object, means: Literal["rejected", "not_sent"], where: str) -> tuple[Rejection, ...]:
+    """HTTP statuses that prove something. Raises `ContractError` for what is none."""
+    if not isinstance(statuses, Iterable) or isinstance(statuses, str):
+        raise ContractError(f"{where}: {statuses!r} is no list of HTTP statuses", next_step=f"write [{statuses}]")
+    found: list[int] = []
+    for status in cast("Iterable[object]", statuses):
+        if not isinstance(status, int):
+            raise ContractError(f"{where}: {status!r} is no HTTP status", next_step="write a whole number, such as 402")
+        found.append(status)
+    return tuple(Rejection(status, means) for status in sorted(found))
+
+
+def _check_words(contract: Contract, where: str) -> None:
+    """A word that nothing knows would be taken for one of the others, silently."""
+    given, key, once = contract.idempotency, contract.key, contract.once
+    if given is not None and not isinstance(given, (Key, Natural)):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+        raise ContractError(f"{where}: idempotency={given!r}", next_step="write Key(...), Natural(...), or nothing")
+    words: list[tuple[str, object, Any]] = [("on_unknown", contract.on_unknown, OnUnknown)]
+    if key is not None:
+        words += [("in_progress", key.in_progress, InProgress), ("mismatch", key.mismatch, Mismatch)]
+        words += [("stores", key.stores, Stores)]
+    if once is not None:
+        words += [("then", once.then, Repeat)]
+    for name, word, kind in words:
+        if word not in get_args(kind):
+            raise ContractError(f"{where}: {name}={word!r}", known=f"it takes {', '.join(get_args(kind))}")

@@ -7,6 +7,7 @@ the names and gives the original function back, so that it can be unit-tested.
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overloa
 
 import msgspec
 
-from holdfast.agent.signatures import Shape, is_async, is_class, shape_of
+from holdfast.agent.signatures import Shape, is_async, is_class, name_of, shape_of
 from holdfast.engine.tooling import Code
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, contract_digest
+from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened
 from holdfast.model.view import Operation
 from holdfast.policies import milliseconds
 
@@ -28,6 +30,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["verify", "observe", "expect", "claim"]
 _PURE: Final = {"expect", "claim"}  # computed while the intent is made: synchronous, and without the operation
+_VERDICTS: Final = {Happened, DidNotHappen, CannotTell, Conflict}
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 
 
@@ -84,6 +87,8 @@ class Handlers(Generic[R]):
         _refuse_contradictions(tool.contract, kind, settings, where)
         shape = shape_of(function, where)
         parameters = checked_parameters(shape, tool.shape, where, pure=kind in _PURE)
+        if kind == "verify":
+            _check_verdict(shape.returns, tool.shape, where)
         if kind in _PURE and is_async(function):
             raise ContractError(
                 f"{where} is async", next_step="it is computed while the intent is made: use a plain def"
@@ -143,15 +148,34 @@ def _check_operation(annotation: Any, tool: Shape, where: str) -> None:
         return
     if (typing.get_origin(annotation) or annotation) is not Operation:
         raise ContractError(
-            f"{where}: its first parameter is the operation, and is annotated {annotation!r}",
-            next_step=f"annotate it as Operation[{getattr(tool.returns, '__name__', tool.returns)}]",
+            f"{where}: its first parameter is the operation, and is annotated {name_of(annotation)}",
+            next_step=f"annotate it as Operation[{name_of(tool.returns)}]",
         )
+    _check_result(annotation, tool, where)
+
+
+def _check_verdict(annotation: Any, tool: Shape, where: str) -> None:
+    """A verifier gives verdicts, and a success that it found is what the tool returns."""
+    if annotation in (Any, object, inspect.Signature.empty):
+        return
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    for one in typing.get_args(annotation) if union else (annotation,):
+        if (typing.get_origin(one) or one) not in _VERDICTS:
+            raise ContractError(
+                f"{where} returns {name_of(one)}",
+                next_step="give a verdict: Happened(...), DidNotHappen(), CannotTell() or Conflict()",
+            )
+        _check_result(one, tool, where)
+
+
+def _check_result(annotation: Any, tool: Shape, where: str) -> None:
+    """`Operation[R]` and `Happened[R]` are about the R that the tool returns."""
     given = typing.get_args(annotation)
     if given and tool.returns is not inspect.Signature.empty and given[0] not in (Any, tool.returns):
         fits = tool.returns is None and given[0] is type(None)
         if not fits and not isinstance(given[0], TypeVar):
             raise ContractError(
-                f"{where} expects the result type {given[0]!r}, and {tool.name} returns {tool.returns!r}",
+                f"{where} expects the result type {name_of(given[0])}, and {tool.name} returns {name_of(tool.returns)}",
                 next_step="make the two agree",
             )
 
@@ -191,9 +215,9 @@ def _with_clauses(contract: Contract, kind: Kind, settings: dict[str, Any], wher
 def _span(value: timedelta | None, where: str) -> int | None:
     if value is None:
         return None
-    if value < timedelta(0):
+    if (span := milliseconds(value)) < 0:
         raise ContractError(f"{where} is negative", next_step="it is a duration")
-    return milliseconds(value)
+    return span
 
 
 def _or(value: int | None, default: int) -> int:

@@ -380,6 +380,7 @@ class Decide:
 
 
 def _ms(duration: timedelta, what: str) -> int:
-    if duration < timedelta(0):
+    span = milliseconds(duration)
+    if span < 0:
         raise UsageError(f"{what}({duration}) is negative", next_step="give a duration of zero or more")
-    return milliseconds(duration)
+    return span

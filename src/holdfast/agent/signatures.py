@@ -43,8 +43,10 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def shape_of(function: Callable[..., Any], what: str) -> Shape:
-    """Read a signature. Raises `ContractError` for parameters that cannot be named."""
+    """Read a signature. Raises `ContractError` for parameters that cannot be named, and for generators."""
     name = getattr(function, "__qualname__", repr(function))
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ContractError(f"{what} {name} is a generator: nothing would run it", next_step="return a list instead")
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
         if parameter.kind not in _NAMED:
@@ -82,6 +84,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 def is_class(annotation: object) -> TypeGuard[type[object]]:
     """Whether an annotation is a plain class (`Any` is one to Python, and to nobody else)."""
     return isinstance(annotation, type) and annotation is not Any
+
+
+def name_of(annotation: object) -> str:
+    """An annotation as its author wrote it, more or less."""
+    return annotation.__name__ if is_class(annotation) else "None" if annotation is None else str(annotation)
 
 
 def is_operation(annotation: object) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from holdfast.agent.calling import outcome_of, result_of, said
-from holdfast.agent.clauses import check_clauses
+from holdfast.agent.clauses import answers, check_clauses
 from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
@@ -33,7 +33,6 @@ from holdfast.model.contract import (
     Natural,
     Once,
     OnUnknown,
-    Rejection,
     contract_digest,
     default_retry,
 )
@@ -281,6 +280,11 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """
     if function is not None:
         return _declared(function)
+    known = _declared.__kwdefaults__ or {}
+    if unknown := clauses.keys() - known.keys():
+        raise ContractError(
+            f"@tool does not take {', '.join(sorted(unknown))}", known=f"it takes {', '.join(sorted(known))}"
+        )
     return _Decorator(clauses)
 
 
@@ -316,33 +320,51 @@ def _declared(
     gate: str | Gate = "",
     name: str | None = None,
 ) -> Tool[..., Any]:
+    called = _name_of(function) if name is None else name
+    where = f"tool {called}"
     shape = shape_of(function, "tool")
     claims = (claim,) if isinstance(claim, str) else tuple(claim)
     contract = Contract(
-        tool=function.__name__ if name is None else name,
+        tool=called,
         effect=effect,
         idempotency=idempotency,
         timeout_ms=milliseconds(timeout),
         retry=retry or default_retry(effect),
         budget=budget or Budget(),
         on_unknown=on_unknown,
-        rejections=(*_answers(rejections, "rejected"), *_answers(not_sent, "not_sent")),
+        rejections=(*answers(rejections, "rejected", where), *answers(not_sent, "not_sent", where)),
         claim=claims,
         once=once,
         gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
     )
     check_clauses(contract)
-    check_names(claims, shape, f"tool {contract.tool}: claim=")
-    check_names(once.parameters if once else (), shape, f"tool {contract.tool}: once=")
-    check_names(tuple(redact), shape, f"tool {contract.tool}: redact=")
+    check_names(claims, shape, f"{where}: claim=")
+    check_names(once.parameters if once else (), shape, f"{where}: once=")
+    check_names(tuple(redact), shape, f"{where}: redact=")
     if contract.gate is not None:
         checked_gate(contract, contract.gate, shape, frozenset(redact))
     if both := sorted(set(claims) & set(redact)):
         raise ContractError(
-            f"tool {contract.tool}: {both[0]} is redacted, and a business key is stored",
+            f"{where}: {both[0]} is redacted, and a business key is stored",
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
     return Tool(function, contract, frozenset(redact))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """What a tool is called. Raises `ContractError` for what is no function that can be called with its arguments."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise ContractError(f"{function!r} has no name", next_step="write a function with @tool, or give name=")
+    if inspect.isclass(function):
+        raise ContractError(f"{name} is a class", next_step="write a function with @tool that makes one")
+    holder = getattr(function, "__qualname__", name).rpartition(".")[0].rpartition(".")[2]
+    if holder not in {"", "<locals>"} and next(iter(inspect.signature(function).parameters), "") == "self":
+        raise ContractError(
+            f"{name} is a method of {holder}: nobody would give it its self",
+            next_step=f"make the tool from an object: tool({holder.lower()}.{name})",
+        )
+    return name
 
 
 def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:
@@ -350,10 +372,6 @@ def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any
     contract = Contract(function.__name__, timeout_ms=milliseconds(timeout), retry=default_retry("write"))
     check_clauses(contract)
     return Tool(function, contract, frozenset(), serves=True)
-
-
-def _answers(statuses: Iterable[int], means: Literal["rejected", "not_sent"]) -> tuple[Rejection, ...]:
-    return tuple(Rejection(status, means) for status in sorted(statuses))
 
 
 def _result_type(shape: Shape) -> Any:

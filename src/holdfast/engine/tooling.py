@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.engine.seams import Seams
 from holdfast.model.canonical import canonical, digest
 from holdfast.model.contract import Contract
+
+_NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -133,12 +136,23 @@ def begin(
     wanted = code.parameters
     named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
     if not code.is_async:
-        call: asyncio.Future[Any] = context.run(seams.threads.call, lambda: code.function(*first, **named))
+        call: asyncio.Future[Any] = context.run(seams.threads.call, lambda: _called(code.function, first, named))
         if over is not None:
             call.add_done_callback(lambda _: ring(over))
         return call
     body = code.function(*first, **named) if over is None else _ringing(over, code.function, first, named)
     return asyncio.get_running_loop().create_task(body, context=context)
+
+
+def _called(function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """What a synchronous function gives. A body that was not run has no result: nothing of it may count as done."""
+    value = function(*first, **named)
+    if not isinstance(value, _NOT_RUN):
+        return value
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise TypeError("a plain function gave a coroutine that never ran: declare it with async def")
+    raise TypeError("a plain function gave a generator that never ran: return a list")
 
 
 async def _ringing(

@@ -48,7 +48,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
         return cls(None, in_progress, mismatch, stores)
 
     def __post_init__(self) -> None:
-        if self.ttl is not None and self.ttl <= timedelta(0):
+        if self.ttl is not None and milliseconds(self.ttl) <= 0:
             raise ValueError("Key(ttl=...) is the time for which the system remembers a key: more than zero")
 
 
@@ -59,6 +59,10 @@ class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
     """
 
     within: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        if milliseconds(self.within) < 0:
+            raise ValueError(f"Natural(within={self.within}) is a duration: it cannot be negative")
 
 
 @dataclass(frozen=True, init=False)
@@ -77,6 +81,8 @@ class Once:
     def __init__(
         self, *parameters: str, within: timedelta | None = None, then: Repeat = "replay", reworded: bool = False
     ) -> None:
+        if within is not None and milliseconds(within) <= 0:
+            raise ValueError(f"Once(within={within}) is the time in which a repeat counts as one: more than zero")
         for name, value in (("parameters", parameters), ("within", within), ("then", then), ("reworded", reworded)):
             object.__setattr__(self, name, value)  # frozen: a dataclass with a variadic constructor
 

@@ -64,10 +64,23 @@ def declare(**clauses: Any) -> Any:
         ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),
         ({"redact": {"invoice"}}, "its parameters are order, cents"),
         ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduped"),
+        ({"idempotency": "order"}, "idempotency='order'. Next: write Key"),
+        (
+            {"idempotency": Key.forever(in_progress="waits")},
+            "in_progress='waits'. Known: it takes rejects, blocks, runs_",
+        ),
+        ({"idempotency": Key.forever(mismatch="no")}, "mismatch='no'"),
+        ({"idempotency": Key.forever(stores="some")}, "stores='some'"),
+        ({"once": Once("order", then="skip")}, "then='skip'. Known: it takes replay, ask, block, allow"),
+        ({"on_unknown": "fail"}, "on_unknown='fail'"),
+        ({"rejections": ["402"]}, "'402' is no HTTP status"),
+        ({"not_sent": 429}, "429 is no list of HTTP statuses"),
+        ({"idempotent": True}, "does not take idempotent. Known: it takes budget, claim, effect,"),
+        ({"timeout": 60}, "60 is no duration. Next: write timedelta.seconds=60."),
     ],
 )
 def test_contradictory_clauses_are_refused(clauses: dict[str, Any], says: str):
-    with pytest.raises(ContractError, match=says.replace("=", ".").replace("'", ".")):
+    with pytest.raises(UsageError, match=says.replace("=", ".").replace("'", ".")):
         declare(**clauses)
 
 
@@ -235,6 +248,7 @@ def test_an_agent_without_a_template_asks_for_a_run_id():
     [
         ("fixed", "is the same for every input"),
         ("t-{ticket.name}", "names 'name', which its input does not have"),
+        ("t-{ticket.id", "cannot be read: expected '}' before end of string"),
     ],
 )
 def test_templates_that_cannot_work_are_refused(template: str, says: str):
@@ -254,6 +268,11 @@ def test_agents_of_the_wrong_shape_are_refused():
 
         @agent()
         async def two(run: Run, a: str, b: str) -> None: ...
+
+    with pytest.raises(ContractError, match="'a/b' cannot name an agent"):
+
+        @agent(name="a/b")
+        async def named(run: Run, it: str) -> None: ...
 
     with pytest.raises(ContractError, match="has no annotation"):
 

@@ -284,3 +284,23 @@ async def test_a_keyed_call_that_ran_out_of_time_without_reading_its_key_is_not_
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_coroutine_that_a_plain_function_gives_is_no_result(lab: Lab):
+    """A decorator that hides `async`: the body never ran, so nobody may say that it is done."""
+    sent: list[str] = []
+
+    async def body(to: str) -> str:
+        sent.append(to)
+        return to
+
+    @tool
+    def send(to: str) -> object:
+        return body(to)
+
+    async with lab.app(desk := one_call(send)) as app:
+        with pytest.raises(RunSuspended, match="gave a coroutine that never ran"):
+            await app.run(desk, "ann")
+    assert not sent
+    assert lab.of("r-ann", r.AttemptEnded)[0].end.kind == "ambiguous"
