@@ -189,6 +189,22 @@ def test_a_persons_word_on_what_nobody_can_tell_counts_once_wherever_its_process
         assert report.reach.records["RunCompleted"] == 1, "a person says what is so, and the run goes on"
 
 
+def test_amends_that_a_person_orders_are_made_wherever_its_process_dies():
+    faults = (Fault("reply_lost", 1, "guide"), Fault("amends", 1, "review"))
+    plan = of(Step("trip", "rome", parts=("gift", "guide")), Step("charge", "card"), faults=faults)
+    for report in struck_everywhere(replace(plan, reviews=True), "kill"):
+        assert not report.reach.records["TransactionCommitted"]
+        assert "gift_back succeeded" in ended(report) or not report.reach.endings["transaction aborted"]
+
+
+def test_what_has_left_before_amends_were_ordered_stands_and_code_is_told_so():
+    faults = (Fault("reply_lost", 1, "send"), Fault("amends", 1, "review"))
+    plan = replace(of(Step("trip", "rome", parts=("gift", "send")), faults=faults), reviews=True)
+    for report in struck_everywhere(plan, "kill"):
+        sent = any("send does it" in line for line in report.log)
+        assert any("standing ['trip-rome/send#1']" in line for line in report.log) is sent
+
+
 def test_what_a_late_owner_knows_of_a_call_that_a_message_called_off_is_known_to_the_next_one():
     """It woke up, was told the message, and let go of the call whose end it had not been able to record."""
     plan = of(Step("ticket", "bug"), faults=(Fault("refused", 1, "ticket"),), tellings=(Telling("run", 60_000),))

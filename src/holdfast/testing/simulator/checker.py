@@ -15,6 +15,7 @@ from holdfast.journal.port import Write
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
+from holdfast.testing.simulator.amends import Amends
 from holdfast.testing.simulator.answer_checker import Answers
 from holdfast.testing.simulator.approval_checker import Approvals, arguments_in
 from holdfast.testing.simulator.disk import Backup
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
 NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
-PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant"})
+PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant", "guide", "unguide"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -65,7 +66,8 @@ class Checker:
         self.messages: Final = Messages(world, self.broken)
         self.rulings: Final = Rulings(world, self.broken)
         self.replays: Final = Replays(self.broken)
-        self.reviews: Final = Reviews(world, self.broken, self._effects)
+        self.amends: Final = Amends(world, self.broken, self._effects)
+        self.reviews: Final = Reviews(world, self.broken, self._effects, self.amends)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -110,7 +112,7 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews
+        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends
         for part in (self.trips, self.answers, self.plans, *people, self.replays):
             part.restored()
         for run, (_, rows) in backup.runs.items():
@@ -222,6 +224,7 @@ class Checker:
         else:
             self._of_run(run, record)
         self.messages.heard(run, record)
+        self.amends.heard(run, record)
         self.reviews.heard(run, record)
 
     def _of_operation(self, run: str, step: str, record: r.Record) -> None:
@@ -358,6 +361,7 @@ class Checker:
         await self.messages.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
+            self.amends.at_the_end()
             await self.plans.at_the_end()
         await check_records(self._world.journal, self._acknowledged, self.broken)
         if any(self._canary in part for part in self._world.journal.everything()):

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from holdfast.testing.simulator.answers import TOOLS_OF
-from holdfast.testing.simulator.gates import GATED, GREAT, PETTY
-from holdfast.testing.simulator.people import HARDLY_MS, LONG_MS, NAMES
-from holdfast.testing.simulator.plan import (
-    EXTRAS,
-    KINDS,
-    LATER,
-    PARTS,
-    Act,
-    Fault,
-    Permit,
-    Plan,
-    Script,
-    Step,
-    Telling,
-    WorkerPlan,
+from holdfast.testing.simulator.draw_calls import COMMON, dice, of_calls
+from holdfast.testing.simulator.draw_people import (
+    of_amends,
+    of_people,
+    of_reviews,
+    permits_of,
+    tellings_of,
+    with_gates,
+    with_guides,
+    with_money,
+    with_rests,
 )
+from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
 WORKERS: Final = 3
@@ -37,11 +34,9 @@ PROCESS_FAULTS: Final[Mapping[str, tuple[int, int]]] = {
 }  # fmt: skip
 """What may strike a process, and the range of its duration in milliseconds."""
 
-_COMMON: Final = ("refused", "lost", "reply_lost", "late", "error_before", "error_after", "rejected", "busy",
-                  "garbage", "outage")  # fmt: skip
 CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     kind: (
-        *_COMMON,
+        *COMMON,
         *(("duplicate",) if kind in {"charge", "pay", "order", "book", "transfer", "note"} else ()),
         *(("other_actor",) if kind == "switch" else ()),
         *(("lie",) if kind == "order" else ()),
@@ -52,31 +47,15 @@ CALL_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 """What may become of a call, by kind of tool: only what its service may do without breaking its own promise."""
 
 TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
-    service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key or CATALOGUE[service].natural else ()))
+    service: (*COMMON, *(("duplicate",) if CATALOGUE[service].key or CATALOGUE[service].natural else ()))
     for service in ("seat", "unseat", "room", "take", "leave", "gift", "gift_back", "post", "send", "sign", "dare")
 }
 """The same for what trips are made of, and for the write with a secret."""
 
 OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
-    service: (*_COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in ("rent", "visa", "permit")
+    service: (*COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in ("rent", "visa", "permit")
 }
 """The same for those who accept now and answer later."""
-
-GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "wire": (*_COMMON, "duplicate"),
-    "grant": _COMMON,
-    "adjust": (*_COMMON, "duplicate", "overtaken"),
-    "spend": (*_COMMON, "duplicate"),
-}
-"""The same for what people have to approve. What one of them relies on may be changed by somebody meanwhile."""
-
-PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "meanwhile", "edit", "stand_in", "misfit")
-"""What people may do: say no, or yes and no at once; say yes twice; say it too late, or for moments only; change
-meanwhile what they are asked about; approve it with other arguments; answer in the place of the tool; or write what
-fits neither."""
-
-REVIEW_FAULTS: Final = ("retry", "same_key")
-"""What people may do about what did not happen, or what nobody knows: order another attempt."""
 
 RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
@@ -91,30 +70,28 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    chance = random.Random(f"plan/{seed}")  # noqa: S311 - a simulation is no secret
-    scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), random.Random(f"trips/{seed}"))  # noqa: S311 - as above
-    scripts = _with_extras(scripts, random.Random(f"extras/{seed}"))  # noqa: S311 - as above
-    later = random.Random(f"answers/{seed}")  # noqa: S311 - as above
+    chance, later, plans, people, money, said, looks, wishes = (
+        dice(what, seed) for what in ("plan", "answers", "plans", "people", "money", "messages", "reviews", "amends")
+    )
+    scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), dice("trips", seed))
+    scripts = _with_extras(scripts, dice("extras", seed))
     scripts = _with_answers(scripts, later)
-    plans = random.Random(f"plans/{seed}")  # noqa: S311 - as above
     scripts = _with_plans(scripts, plans)
-    people = random.Random(f"people/{seed}")  # noqa: S311 - as above
-    scripts = _with_gates(scripts, people)
-    money = random.Random(f"money/{seed}")  # noqa: S311 - as above
-    permits = _permits(money)
-    said = random.Random(f"messages/{seed}")  # noqa: S311 - as above
-    scripts = _with_money(scripts, money) if permits else scripts
-    tellings = _tellings(said, scripts)
-    scripts = _with_rests(scripts, said) if tellings else scripts
-    policy = random.Random(f"policy/{seed}").random() < 0.06  # noqa: S311 - as above
-    looks = random.Random(f"reviews/{seed}")  # noqa: S311 - as above
+    scripts = with_gates(scripts, people)
+    permits = permits_of(money)
+    scripts = with_money(scripts, money) if permits else scripts
+    tellings = tellings_of(said, scripts)
+    scripts = with_rests(scripts, said) if tellings else scripts
+    policy = dice("policy", seed).random() < 0.06
     reviews = looks.random() < 0.15
+    scripts = with_guides(scripts, wishes) if reviews else scripts
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
-    restores = random.Random(f"restores/{seed}")  # noqa: S311 - as above
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
-        + _of_people(people, scripts, policy=policy) + _of_reviews(looks, reviews=reviews) + _restore(restores),
+        + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
+        + of_amends(wishes, scripts, reviews=reviews)
+        + _restore(dice("restores", seed)),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
@@ -200,83 +177,6 @@ def _act(chance: random.Random, position: int, tools: tuple[str, ...]) -> Act:
     )  # fmt: skip
 
 
-def _with_gates(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
-    """Some agents ask for something that people have to approve, in the middle."""
-    return tuple(
-        Script(script.id, (*script.steps[:2], _gated(chance, number, script.steps[2].group), *script.steps[3:]))
-        if chance.random() < 0.2
-        else script
-        for number, script in enumerate(scripts)
-    )
-
-
-def _gated(chance: random.Random, number: int, group: int) -> Step:
-    thing = f"{'small' if chance.random() < 0.1 else GREAT} {number}"
-    return Step(
-        chance.choice(GATED),
-        thing,
-        group,
-        by_model=chance.random() < 0.3,
-        cents=chance.randrange(PETTY // 2, 10 * PETTY),
-    )
-
-
-def _permits(chance: random.Random) -> tuple[Permit, ...]:
-    """Now and then somebody allows beforehand what people would be asked about: seldom more than once."""
-    return tuple(_permit(chance) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < 0.08 else ()
-
-
-def _permit(chance: random.Random) -> Permit:
-    tool = "spend" if chance.random() < 0.8 else chance.choice(("adjust", "grant"))
-    spends = tool == "spend"
-    return Permit(
-        tool, chance.choice(NAMES), chance.randrange(2_000),
-        lasts_ms=HARDLY_MS + chance.randrange(500, 30_000) if chance.random() < 0.2 else LONG_MS,
-        most=8 * PETTY if spends and chance.random() < 0.5 else 0,
-        times=chance.randrange(1, 5) if chance.random() < 0.7 else 0,
-        total=chance.randrange(5, 25) * PETTY if spends and chance.random() < 0.7 else 0,
-        revoked_ms=chance.randrange(200, 20_000) if chance.random() < 0.3 else 0,
-    )  # fmt: skip
-
-
-def _tellings(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Telling, ...]:
-    """Now and then people have something to say to the runs, mostly while these are under way."""
-    if chance.random() >= 0.1:
-        return ()
-    return tuple(
-        Telling(chance.choice(scripts).id, round(50 * 2_000 ** chance.random()), stop=chance.random() < 0.25)
-        for _ in range(chance.randrange(1, 5))
-    )
-
-
-def _with_rests(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
-    """Some agents rest before their last step, so that there is something to be woken from."""
-    return tuple(
-        Script(script.id, (*script.steps[:-1], _rest(chance, number), script.steps[-1]))
-        if chance.random() < 0.5
-        else script
-        for number, script in enumerate(scripts)
-    )
-
-
-def _rest(chance: random.Random, number: int) -> Step:
-    return Step("rest", f"n{number}", ms=chance.randrange(500, 120_000))
-
-
-def _with_money(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
-    """Every agent begins with some of what was allowed, one after the other or at once."""
-    return tuple(
-        Script(script.id, (*_spends(chance, number), *script.steps[3:])) for number, script in enumerate(scripts)
-    )
-
-
-def _spends(chance: random.Random, number: int) -> tuple[Step, ...]:
-    together = number + 1 if chance.random() < 0.5 else 0
-    first = Step(chance.choice(("look", "pay", "ship")), f"m{number}")
-    amounts = [chance.randrange(PETTY // 2, 10 * PETTY) for _ in range(2)]
-    return (first, *(Step("spend", f"m{number}s{n}", together, cents=cents) for n, cents in enumerate(amounts)))
-
-
 def _worker(chance: random.Random, number: int) -> WorkerPlan:
     return WorkerPlan(
         "ABC"[number], contained=chance.random() < 0.15, restart_ms=chance.choice((100, 2_000, 30_000)),
@@ -295,7 +195,7 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
     used |= {"mail"} if "hurry" in used else set()
     travels = TRIP_FAULTS.keys() - {"sign"} if used & set(PARTS) else set[str]()
     for service in sorted((used & (CALL_FAULTS.keys() | {"sign"})) | travels):
-        faults.extend(_of_calls(chance, service, _faults_of(service)))
+        faults.extend(of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
 
 
@@ -303,9 +203,9 @@ def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fau
     """What goes wrong on the way to an office, in it, and on the way back."""
     faults: list[Fault] = []
     for service in sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in LATER}):
-        faults.extend(_of_calls(chance, service, OFFICE_FAULTS[service]))
-        faults.extend(_of_calls(chance, f"{service} case", CASE_FAULTS))
-        faults.extend(_of_calls(chance, f"{service} hook", HOOK_FAULTS))
+        faults.extend(of_calls(chance, service, OFFICE_FAULTS[service]))
+        faults.extend(of_calls(chance, f"{service} case", CASE_FAULTS))
+        faults.extend(of_calls(chance, f"{service} hook", HOOK_FAULTS))
     return tuple(faults)
 
 
@@ -314,29 +214,8 @@ def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault
     acts = [act for script in scripts for step in script.steps for act in step.acts]
     faults: list[Fault] = []
     for service in sorted({tool for act in acts for tool in act.tools}):
-        faults.extend(_of_calls(chance, service, _faults_of(service)))
+        faults.extend(of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
-
-
-def _of_people(chance: random.Random, scripts: tuple[Script, ...], *, policy: bool) -> tuple[Fault, ...]:
-    """What people do otherwise than one hopes, and what goes wrong on the way to what they approve."""
-    services = sorted({step.kind for script in scripts for step in script.steps if step.kind in GATED})
-    faults = [fault for service in services for fault in _of_calls(chance, service, GATE_FAULTS[service])]
-    faults += _of_calls(chance, "people", PEOPLE_FAULTS) if services or policy else []
-    return (*faults, *(_contested(chance) if "adjust" in services and chance.random() < 0.5 else ()))
-
-
-def _of_reviews(chance: random.Random, *, reviews: bool) -> tuple[Fault, ...]:
-    """What people do about what nobody could decide, beside saying what is so."""
-    return tuple(_of_calls(chance, "review", REVIEW_FAULTS)) if reviews else ()
-
-
-def _contested(chance: random.Random) -> Iterator[Fault]:
-    """Somebody else is at the same thing, so that people are asked again, and may say so for moments only."""
-    yield Fault("overtaken", 1, "adjust", chance.randrange(100, 120_000))
-    yield Fault("overtaken", 2, "adjust", chance.randrange(100, 120_000))
-    if chance.random() < 0.3:
-        yield Fault("brief", chance.choice((2, 3)), "people", chance.randrange(100, 30_000))
 
 
 def _restore(chance: random.Random) -> tuple[Fault, ...]:
@@ -346,14 +225,6 @@ def _restore(chance: random.Random) -> tuple[Fault, ...]:
     copied = chance.randrange(2, 150)
     lost = copied + 1 + chance.randrange(60)
     return Fault("backup", copied), Fault("restore", lost, ms=chance.randrange(30_000, 300_000))
-
-
-def _of_calls(chance: random.Random, service: str, kinds: tuple[str, ...]) -> list[Fault]:
-    """A random set of kinds, at a random rate."""
-    rate = 10 ** chance.uniform(-1.5, 0)
-    chosen = [kind for kind in kinds if chance.random() < 0.5]
-    calls = [call for call in range(1, 16) if chosen and chance.random() < rate]
-    return [Fault(chance.choice(chosen), call, service, chance.randrange(100, 30_000)) for call in calls]
 
 
 def _faults_of(service: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.testing.simulator import (
+    amends_twists,
     approval_twists,
     message_twists,
     permit_twists,
@@ -192,6 +193,24 @@ PEOPLE: Final = (
         "an order to send under the same key is taken for one to send whatever its age",
         "interfaces.people.answers:_review",
         review_twists.whatever_its_age,
+    ),
+    Mutant(
+        "amends not ordered",
+        "that amends are to be made is taken down as that it happened",
+        "interfaces.people.answers:_compensate",
+        amends_twists.only_happened,
+    ),
+    Mutant(
+        "half a word",
+        "a transaction is called off by a word of which the rest is refused",
+        "interfaces.people.answers:_compensate",
+        amends_twists.one_after_the_other,
+    ),
+    Mutant(
+        "what stands is not told",
+        "code hears of a part that stands as if it were undone",
+        "engine.transactions:_error",
+        amends_twists.as_if_all_were_undone,
     ),
 )
 """By the promise that they break."""

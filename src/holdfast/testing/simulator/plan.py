@@ -25,7 +25,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PARTS: Final = ("seat", "room", "gift", "both", "post", "send")
-"""What a trip may be made of: see `trips.py`."""
+"""What a trip may be made of: see `trips.py`. In some there is a `guide` besides."""
 
 
 EXTRAS: Final = ("sign", "think", "hurry")

@@ -130,13 +130,15 @@ class Plans:
     # --- at the end of time ------------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
-        """Every choice of a run that has ended well is on record; what a message called off was left before it."""
+        """Every choice of a run that has ended well is on record; what somebody called off was left before it."""
         ended = {row.run for row in await self._world.journal.runs(limit=10_000) if row.status == "completed"}
         for name, place in self._places.items():
             step = f"{place.plan}/s{place.number}"
             run = name.partition("/")[0]
             known = step in self._chosen or self._world.checker.messages.interrupted(run)
-            if run in ended and self._status.get(name) and not known:
+            trip = self._world.checker.trips.around(name)
+            called_off = trip is not None and bool(trip.by)
+            if run in ended and self._status.get(name) and not (known or called_off):
                 self._broken(14, f"{name} is {self._status[name]}, and why it was chosen is on no record")
 
 

@@ -9,16 +9,8 @@ import msgspec
 
 from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
-from holdfast.testing.simulator.draw import (
-    CALL_FAULTS,
-    CASE_FAULTS,
-    GATE_FAULTS,
-    HOOK_FAULTS,
-    PEOPLE_FAULTS,
-    PROCESS_FAULTS,
-    RESTORE_FAULTS,
-    REVIEW_FAULTS,
-)
+from holdfast.testing.simulator.draw import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS, RESTORE_FAULTS
+from holdfast.testing.simulator.draw_people import AMENDS_FAULTS, GATE_FAULTS, PEOPLE_FAULTS, REVIEW_FAULTS
 from holdfast.testing.simulator.gates import GATED
 
 _ANSWERS: Final = {
@@ -30,6 +22,7 @@ _ANSWERS: Final = {
         HOOK_FAULTS,
         PEOPLE_FAULTS,
         REVIEW_FAULTS,
+        AMENDS_FAULTS,
         RESTORE_FAULTS,
     )
     for fault in faults
@@ -85,6 +78,7 @@ EXPECTED_ENDINGS: Final = (
         f"review: {what}"
         for what in ("asked for", "happened", "did_not_happen", "retry", "same_key", "a word taken down")
     ),
+    *(f"amends: {what}" for what in ("ordered", "called off", "made")),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

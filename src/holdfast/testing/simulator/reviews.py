@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.interfaces.people.answers import DidNotHappen, Happened, RetrySameKey, Review, answer
+from holdfast.interfaces.people.answers import Compensate, DidNotHappen, Happened, RetrySameKey, Review, answer
 from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
+from holdfast.testing.simulator.amends import Amends
 from holdfast.testing.simulator.errands import Errand
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.plan import Fault
@@ -48,10 +49,13 @@ class _Item(msgspec.Struct):
 class Reviews:
     """Everything in one simulation that a person has to look at."""
 
-    def __init__(self, world: World, broken: Callable[[int, str], None], effects: Mapping[str, list[Effect]]) -> None:
+    def __init__(
+        self, world: World, broken: Callable[[int, str], None], effects: Mapping[str, list[Effect]], amends: Amends
+    ) -> None:
         self._world = world
         self._broken = broken
         self._effects = effects
+        self._amends = amends
         self._items: dict[str, _Item] = {}
         self._waiting = 0
 
@@ -95,6 +99,8 @@ class Reviews:
             return
         if not item.open:
             self._broken(6, f"{name} was decided before {record.by} said {record.word}")
+        if record.word == "happened" and not any(isinstance(one, Happened) for one in item.said):
+            self._amends.stands(name)
         item.open, item.word, item.result = False, record.word, result
         self._reached(record.word)
 
@@ -135,18 +141,24 @@ class Reviews:
             self._later(AGAIN_MS, name)
             return
         item.tries += 1
-        said = self._word(item, tool, self._effects.get(name, []))
+        said = self._word(name, item)
         item.said.append(said)
         self._waiting += 1
         told = functools.partial(self._told, name)
         Errand(world, f"{item.by} say {said} of {name}", functools.partial(_say, name, item.by, said), told).begin(0)
 
-    def _word(self, item: _Item, tool: str, done: list[Effect]) -> Review:
+    def _word(self, name: str, item: _Item) -> Review:
         """What is so; and what is to be done about it, where the plan says."""
+        tool, done = self._world.checker.tool_of(name), self._effects.get(name, [])
         fault = self._world.nemesis.of_call("review") or Fault("", 0)
         if fault.kind == "same_key" and self._world.services[tool].able.key:
             item.same_key = True
             return RetrySameKey("the same once more")
+        if done and fault.kind == "unfit_amends":
+            return Compensate("it is there, and nobody wants it", len(done))
+        if done and fault.kind == "amends":
+            self._amends.ordered(name, item.by)
+            return Compensate("it is there, and nobody wants it", done[-1].value)
         if done:
             return Happened("it is there", done[-1].value)
         return DidNotHappen("retry" if fault.kind == "retry" else "give_up", "it is not there")
@@ -154,6 +166,8 @@ class Reviews:
     def _told(self, name: str, _actor: Actor, refused: bool) -> None:
         self._waiting -= 1
         self._reached("a word refused" if refused else "a word taken down")
+        if not refused and isinstance(self._items[name].said[-1], Compensate):
+            self._amends.taken_down(name)
         if refused and name in self._items:
             self._items[name].same_key = False
             self._later(AGAIN_MS, name)
@@ -169,7 +183,7 @@ async def _say(name: str, by: str, said: Review, service: Service) -> None:
 def _says(said: Review, word: str, result: Any) -> bool:
     """Whether this is what stands on record."""
     match said:
-        case Happened():
+        case Happened() | Compensate():
             return word == "happened" and result == said.result
         case DidNotHappen(then="give_up"):
             return word == "did_not_happen"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
 from holdfast.errors import Interrupted, TransactionAborted
+from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
@@ -16,7 +17,7 @@ from holdfast.testing.simulator import answers, proposals
 from holdfast.testing.simulator.plan import Script, Step
 from holdfast.testing.simulator.replay_checker import PLACE
 from holdfast.testing.simulator.tools import standard_tools
-from holdfast.testing.simulator.trips import make_trip
+from holdfast.testing.simulator.trips import make_trip, name_of
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.lives import Life
@@ -91,8 +92,8 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
     checker = LIFE.get().world.checker
     match step.kind:
         case "trip":
-            text, gone = await make_trip(run, tools, step)
-            checker.trips.told(LIFE.get().actor, text, gone)
+            text, gone = await make_trip(run, tools, step, lambda outcome: _told(outcome, ears))
+            checker.trips.told(LIFE.get().actor, text, gone, ended=operation_id(run.id, name_of(step)))
             return _called_off(text, gone, ears)
         case "think":
             asking = run.options(step=f"think {step.thing}", retry=PATIENT)

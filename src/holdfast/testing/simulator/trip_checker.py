@@ -38,11 +38,21 @@ class _Part:
 class _Trip:
     """One transaction."""
 
-    __slots__ = ("name", "parts", "phase", "still_standing", "undone")
+    __slots__ = ("again", "backward", "by", "heard", "left", "name", "parts", "phase", "still_standing", "undone")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.phase = "open"
+        self.backward = False
+        """It is called off, or is about to be."""
+        self.by = ""
+        """Who called it off, where a person did."""
+        self.left: set[str] = set()
+        """What was held until its commit, and was let go of."""
+        self.heard: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        """What code was told last: what was undone, and what stands; nothing where it was told nothing of that kind."""
+        self.again = False
+        """It was raised again after its end."""
         self.parts: dict[str, _Part] = {}
         self.undone: tuple[str, ...] = ()
         self.still_standing: tuple[str, ...] = ()
@@ -70,20 +80,12 @@ class Trips:
         """A record became durable."""
         self._records += 1
         match record:
-            case r.TransactionOpened():
-                name = operation_id(run, record.transaction)
-                self._trips[name] = _Trip(name)
-            case r.TransactionCommitting():
-                self._move(run, record.transaction, "committing", {"open"})
-            case r.TransactionAborting():
-                self._move(run, record.transaction, "aborting", {"open", "committing"})
-            case r.TransactionCommitted():
-                self._move(run, record.transaction, "committed", {"open", "committing", "parked"})
-            case r.TransactionParked():
-                self._move(run, record.transaction, "parked", {"committing", "aborting", "parked"})
-            case r.TransactionAborted():
-                trip = self._move(run, record.transaction, "aborted", {"aborting", "parked"})
-                trip.undone, trip.still_standing = record.undone, record.still_standing
+            case r.TransactionOpened() | r.TransactionCommitting() | r.TransactionAborting():
+                self._turned(run, record)
+            case r.TransactionCommitted() | r.TransactionParked() | r.TransactionAborted():
+                self._came_to_rest(run, record)
+            case r.HoldReleased(step=step):
+                self._released(operation_id(run, step))
             case r.OperationPlanned(intent=intent) | r.AttemptStarted(intent=r.Intent() as intent):
                 self._begun(run, record.step, intent)
             case r.OperationSettled():
@@ -92,6 +94,32 @@ class Trips:
                 self._settled(operation_id(run, record.step), "succeeded" if word == "happened" else "failed")
             case _:
                 return
+
+    def _turned(self, run: str, record: r.TransactionOpened | r.TransactionCommitting | r.TransactionAborting) -> None:
+        match record:
+            case r.TransactionOpened():
+                name = operation_id(run, record.transaction)
+                self._trips[name] = _Trip(name)
+            case r.TransactionCommitting():
+                self._move(run, record.transaction, "committing", {"open"})
+            case r.TransactionAborting(by=by):
+                allowed = {"open", "committing", *(("parked",) if by else ())}
+                trip = self._move(run, record.transaction, "aborting", allowed)
+                trip.backward, trip.by = True, by
+
+    def _came_to_rest(
+        self, run: str, record: r.TransactionCommitted | r.TransactionParked | r.TransactionAborted
+    ) -> None:
+        match record:
+            case r.TransactionCommitted():
+                self._move(run, record.transaction, "committed", {"open", "committing", "parked"})
+            case r.TransactionParked():
+                trip = self._trips[operation_id(run, record.transaction)]
+                trip.again = trip.again or trip.phase == "aborted"  # it turned out otherwise since
+                self._move(run, record.transaction, "parked", {"committing", "aborting", "aborted", "parked"})
+            case r.TransactionAborted():
+                trip = self._move(run, record.transaction, "aborted", {"aborting", "parked"})
+                trip.undone, trip.still_standing = record.undone, record.still_standing
 
     def _move(self, run: str, transaction: str, phase: str, allowed: set[str]) -> _Trip:
         trip = self._trips[operation_id(run, transaction)]
@@ -102,12 +130,32 @@ class Trips:
 
     def _begun(self, run: str, step: str, intent: r.Intent) -> None:
         name = operation_id(run, step)
-        trip = next((one for title, one in self._trips.items() if name.startswith(title + "/")), None)
+        trip = self.around(name)
         if trip is None or name in self._parts:
             return
+        if trip.backward and not (intent.compensates or intent.confirms):
+            self._broken(SAGA, f"{name} begins, and {trip.name} was called off")
         part = _Part(name, intent, self._records)
         self._parts[name] = (trip, part)
         trip.parts[name] = part
+
+    def _released(self, name: str) -> None:
+        trip = self._parts[name][0]
+        trip.left.add(name)
+        if trip.backward:
+            self._broken(SAGA, f"{name} is held, and was let go of after {trip.name} was called off")
+
+    def around(self, name: str) -> _Trip | None:
+        """The transaction that an operation belongs to."""
+        return next((one for title, one in self._trips.items() if name.startswith(title + "/")), None)
+
+    def amendable(self, name: str) -> bool:
+        """Whether an operation has an effect, and can be made amends for."""
+        return self._parts[name][1].intent.tool in UNDOES and bool(self._effects.get(name))
+
+    def amends_of(self, name: str) -> list[Effect]:
+        """The effects of what made amends for an operation."""
+        return self._done(self._parts[name][0], name, compensates=True)
 
     def _settled(self, name: str, status: str) -> None:
         found = self._parts.get(name)
@@ -156,21 +204,39 @@ class Trips:
             for effect in self._effects.get(other.name, [])
         ]
 
-    def told(self, actor: Actor, text: str, gone: TransactionAborted | None) -> None:
-        """Agent code heard how a transaction ended."""
+    def told(self, actor: Actor, text: str, gone: TransactionAborted | None, *, ended: str = "") -> None:
+        """Agent code heard how a transaction ended: `ended` is its name, where code heard of no other end."""
         self._world.tell(actor, f"hears: {text}")
         if not actor.alive:
             return
+        self._ended(text, gone, ended)
         for step in gone.undone if gone is not None else ():
             found = self._parts.get(operation_id(gone.run, step)) if gone is not None else None
             if found is None or not self._done(found[0], found[1].name, compensates=True):
                 self._broken(12, f"the agent heard that {step} was undone, and it was not")
+
+    def _ended(self, text: str, gone: TransactionAborted | None, ended: str) -> None:
+        """What code heard of its end is what is on record, as far as that goes by then; and in the end is all of it."""
+        trip = self._trips.get(ended or (operation_id(gone.run, gone.transaction) if gone is not None else ""))
+        if trip is None:
+            return
+        if trip.backward if gone is None else trip.phase in {"committing", "committed"}:
+            self._broken(12, f"the agent heard: {text}; and {trip.name} is {trip.phase}")
+        trip.heard = (gone.undone, gone.still_standing) if gone is not None else None
 
     # --- at the end of time ------------------------------------------------------------------------------------
 
     def at_the_end(self) -> None:
         """Every transaction is whole, or undone, or waits for a person with the exact list."""
         for trip in self._trips.values():
+            if (
+                trip.phase == "aborted"
+                and not trip.again
+                and trip.heard not in {None, (trip.undone, trip.still_standing)}
+            ):
+                self._broken(
+                    12, f"code heard of {trip.name} {trip.heard}: {trip.undone} undone, {trip.still_standing} stand"
+                )
             if trip.phase == "committed":
                 self._whole(trip)
             elif trip.phase == "aborted":
@@ -191,9 +257,16 @@ class Trips:
         for name, part in trip.parts.items():
             happened = self._effects.get(name)
             if part.intent.tool in HELD and happened:
-                self._broken(SAGA, f"{trip.name} is called off, and {name} left")
+                self._left(trip, part)
             if self._stands(trip, part):  # nobody here accepts that anything stands
                 self._broken(SAGA, f"{trip.name} is called off, and {name} stands")
             amends = self._done(trip, name, compensates=True)
-            if part.intent.tool == "gift" and len(amends) > 1:
+            if part.intent.tool in {"gift", "guide"} and len(amends) > 1:
                 self._broken(2, f"{name} was given back {len(amends)} times")
+
+    def _left(self, trip: _Trip, part: _Part) -> None:
+        """What was held has left, and stands: that is so only where a person called the rest off afterwards."""
+        if not trip.by or part.name not in trip.left:
+            self._broken(SAGA, f"{trip.name} is called off, and {part.name} left")
+        if part.name.partition("/")[2] not in trip.still_standing:
+            self._broken(SAGA, f"{trip.name} is called off, and nobody is told that {part.name} stands")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,12 +11,12 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.agent.transactions import Held, Transaction
 from holdfast.errors import TransactionAborted
 from holdfast.model.contract import Key, Natural
-from holdfast.model.outcome import Verdict
+from holdfast.model.outcome import Outcome, Verdict
 from holdfast.model.view import Operation
 from holdfast.testing.simulator.plan import Step
 from holdfast.testing.simulator.tools import ANSWERS, NETWORK, verdict, write
 
-UNDOES: Final[Mapping[str, str]] = {"seat": "unseat", "room": "leave", "gift": "gift_back"}
+UNDOES: Final[Mapping[str, str]] = {"seat": "unseat", "room": "leave", "gift": "gift_back", "guide": "unguide"}
 """Which service makes amends for which."""
 
 CONFIRMS: Final[Mapping[str, str]] = {"room": "take"}
@@ -30,7 +30,7 @@ class TripFailed(Exception):
 
 def trip_tools() -> Iterable[Tool[Any, Any]]:
     """What a trip is made of."""
-    return (*_amended(), *_held())
+    return (*_amended(), *_blunt(), *_held())
 
 
 def _amended() -> Iterable[Tool[Any, Any]]:
@@ -78,6 +78,23 @@ def _amended() -> Iterable[Tool[Any, Any]]:
     return seat, room, gift
 
 
+def _blunt() -> Iterable[Tool[Any, Any]]:
+    """A plain write with plain amends: nobody but a person can tell what became of either."""
+
+    @tool(**ANSWERS)
+    async def guide(thing: str) -> str:
+        return await write("guide", thing=thing)
+
+    @guide.compensate(restores=True)
+    @tool(**ANSWERS)
+    async def unguide(operation: Operation[str], thing: str) -> str:
+        assert operation.result, operation
+        return await write("unguide", thing=thing)
+
+    del unguide
+    return (guide,)
+
+
 def _held() -> Iterable[Tool[Any, Any]]:
     """What leaves at the end: an effect that may be repeated, and one that may not."""
 
@@ -92,18 +109,42 @@ def _held() -> Iterable[Tool[Any, Any]]:
     return post, send
 
 
-async def make_trip(run: Run, tools: Mapping[str, Tool[Any, Any]], step: Step) -> tuple[str, TransactionAborted | None]:
-    """Perform the parts of one trip inside a transaction. What came of it, and the error that called it off."""
+def name_of(step: Step) -> str:
+    """The name of its transaction."""
+    return f"trip {step.thing}"
+
+
+async def make_trip(
+    run: Run, tools: Mapping[str, Tool[Any, Any]], step: Step, told: Callable[[Outcome[Any]], object]
+) -> tuple[str, TransactionAborted | None]:
+    """Perform the parts of one trip inside a transaction. What came of it, and the error that called it off.
+
+    `told` hears what became of a guide.
+    """
     held: list[Held[Any]] = []
     try:
-        async with run.transaction(f"trip {step.thing}") as boundary:
-            for part in step.parts:
-                await _part(run, boundary, tools, part, step.thing, held)
-            if step.fails:
-                raise TripFailed(step.thing)
+        async with run.transaction(name_of(step)) as boundary:
+            await _travel(run, boundary, tools, step, held, told)
     except TransactionAborted as gone:
         return f"trip {step.thing} aborted: {sorted(gone.undone)}, standing {sorted(gone.still_standing)}", gone
     return f"trip {step.thing} committed: {[one.outcome.status for one in held]}", None
+
+
+async def _travel(
+    run: Run,
+    boundary: Transaction,
+    tools: Mapping[str, Tool[Any, Any]],
+    step: Step,
+    held: list[Held[Any]],
+    told: Callable[[Outcome[Any]], object],
+) -> None:
+    for part in step.parts:
+        if part == "guide":
+            await _guided(tools, step.thing, told)
+        else:
+            await _part(run, boundary, tools, part, step.thing, held)
+    if step.fails:
+        raise TripFailed(step.thing)
 
 
 async def _part(
@@ -115,3 +156,11 @@ async def _part(
         await run.gather(tools["seat"](thing), tools["gift"](thing))
     else:
         await tools[part](thing)
+
+
+async def _guided(tools: Mapping[str, Tool[Any, Any]], thing: str, told: Callable[[Outcome[Any]], object]) -> None:
+    """Without a guide there is no trip."""
+    outcome = await tools["guide"].outcome(thing)
+    told(outcome)
+    if outcome.status != "succeeded":
+        raise TripFailed(thing)
