@@ -25,6 +25,11 @@ def test_every_listed_command_is_there_under_its_name(name: str, module: str):
     assert getattr(import_module(f"holdfast.interfaces.cli.{module}"), name.replace("-", "_")).name == name
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_80_columns(holdfast: Lab, name: str):
+    assert not [line for line in holdfast(name, "--help").lines if len(line) > 80]
+
+
 def test_version(holdfast: Lab):
     assert holdfast("--version").out == f"holdfast {metadata.version('holdfast')}\n"
 

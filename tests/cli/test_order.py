@@ -71,6 +71,12 @@ def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
     assert "bea says that it did not happen" in resumed.err
 
 
+def test_why_does_not_call_proven_what_a_person_said(asking: Lab):
+    asking("resolve", OPERATION, "--did-not-happen", "--by", "bea", "--evidence", "the shelf is empty")
+    landed = asking("why", OPERATION, "--json").json["landed"]
+    assert landed == {"answer": "no", "because": "bea said so: the shelf is empty"}
+
+
 def test_retry_sends_it_once_more(asking: Lab):
     assert asking("resolve", OPERATION, "--did-not-happen", "--retry").status == 0
     assert asking("resume", "ticket-1").status == 3, "the answer was lost again: the person is asked again"

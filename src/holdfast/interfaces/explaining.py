@@ -222,6 +222,8 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
 def _landed(state: OperationState, weight: Weight) -> Answer:
     if state.phase == "succeeded":
         return Answer("yes", "not read back in time" if state.unverified else "")
+    if state.final and state.basis is not None and state.basis.by == "person":
+        return Answer("no", basis_text(state.basis))
     if state.final or not weight.ambiguous:
         sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
         return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")

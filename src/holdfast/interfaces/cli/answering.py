@@ -69,7 +69,7 @@ class Said(msgspec.Struct, frozen=True):
     examples=(
         "holdfast answer 'trip-17/ask#1' Paris --by anna",
         "holdfast answer 'refund-9/refund#1' yes --by anna --hours 4",
-        "holdfast answer 'refund-9/refund#1' no --by anna --why 'the customer kept it'",
+        "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
         """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
         "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
         "holdfast answer --all --queue refunds yes --by anna",

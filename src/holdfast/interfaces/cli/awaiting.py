@@ -37,7 +37,7 @@ class Awaited(msgspec.Struct, frozen=True):
     "deliver",
     examples=(
         """holdfast deliver INV-9 --id evt-1 --result '"paid"'""",
-        "holdfast deliver INV-9 --id evt-2 --status failed --why 'the card was refused'",
+        "holdfast deliver INV-9 --id evt-2 --status failed --why 'card refused'",
     ),
 )
 @click.argument("key")

@@ -63,7 +63,7 @@ async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
         (new, "bold"), f" begins like {run} before {step}: {count(len(forked.inherited), 'inherited step')}."
     )
     if forked.again:
-        call.screen.line(f"{run} made these after that point; before the fork makes one again, a person is asked:")
+        call.screen.line(f"{run} did these after it; before the fork does one again, a person is asked:")
         for operation in forked.again:
             call.screen.line(f"  {operation}")
     call.screen.line(("Next: ", "dim"), f"holdfast resume {new}")

@@ -37,7 +37,7 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @command(
     "resolve",
     examples=(
-        "holdfast resolve ticket-17/restock#1 --happened --evidence 'saw it on the shelf'",
+        "holdfast resolve ticket-17/restock#1 --happened --evidence 'it is there'",
         """holdfast resolve ticket-17/refund#1 --happened --result '{"id": "r-9"}'""",
         "holdfast resolve ticket-17/restock#1 --did-not-happen --retry --by anna",
         "holdfast resolve ticket-17/refund#1 --same-key",

@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True):
     examples=(
         "holdfast trial desk.py:desk --inputs cases.jsonl",
         "holdfast trial desk.py:desk --inputs cases.jsonl --check checks.py:end_state",
-        "holdfast trial desk.py:desk --inputs cases.jsonl --faults all --html trial.html",
+        "holdfast trial desk.py:desk --inputs cases.jsonl --faults all --html t.html",
     ),
 )
 @click.argument("target")

@@ -29,7 +29,7 @@ _CAN: Final = {
     "transaction",
     examples=(
         "holdfast transaction trip-17/book-trip --retry",
-        "holdfast transaction trip-17/book-trip --accept --note 'the hotel refunds by hand'",
+        "holdfast transaction trip-17/book-trip --accept --note 'refunded by hand'",
         "holdfast transaction trip-17/book-trip --abort --note 'customer called'",
     ),
 )
