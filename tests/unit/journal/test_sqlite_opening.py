@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import stat
 from pathlib import Path
@@ -146,6 +147,17 @@ def test_a_different_history_is_refused(tmp_path: Path) -> None:
     opened(SqliteJournal(path))
     other = replace(shipped()[0], sql=shipped()[0].sql + "-- touched\n")
     assert "not the one that this release ships" in refusal(SqliteJournal(path, parts=Parts(migrations=(other,))))
+
+
+def test_a_history_that_is_gone_is_damage_and_not_another_release(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    opened(SqliteJournal(path))
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # what a cut file gives back
+        connection.execute("update migration set version = 0, name = 'x', checksum = 'x'")
+        connection.commit()
+    said = refusal(SqliteJournal(path))
+    assert "is damaged: its list of migrations lacks 1 (sqlite.sql)" in said
+    assert "use the release" not in said
 
 
 def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:

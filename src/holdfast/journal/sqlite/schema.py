@@ -113,6 +113,11 @@ def _check_history(database: Database, path: Path, known: Sequence[Migration]) -
     rows = database.rows("select version, checksum from migration")
     applied = {row[0]: row[1] for row in rows}
     for step in known:
+        if step.version not in applied:
+            raise JournalError(
+                f"{path} is damaged: its list of migrations lacks {step.version} ({step.name})",
+                next_step="keep a copy of the file as it is, and restore a backup",
+            )
         if applied.get(step.version) != step.checksum:
             raise JournalError(
                 f"{path}: migration {step.version} ({step.name}) is not the one that this release ships",
