@@ -1,6 +1,7 @@
 """A journal that is only looked at: it reads what is there, and refuses whatever would write."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -112,3 +113,29 @@ def test_what_waits_for_something_is_not_done_without_a_loop():
     with pytest.raises(RuntimeError):
         without_waiting(waiting)
     assert waiting.cr_frame is None, "it is closed"
+
+
+def test_a_full_disk_can_be_looked_at(tmp_path):
+    path = tmp_path / "j.db"
+
+    async def main():
+        journal = SqliteJournal(path)
+        await journal.open()
+        await journal.close()
+        older = (tmp_path / "j.db.anchor").read_bytes()
+        await filled(path)
+        (tmp_path / "j.db.anchor").write_bytes(older)  # a process that died before it renewed the anchor
+        fresh = tmp_path / f"j.db.anchor.{os.getpid()}"
+        fresh.symlink_to("/dev/full")  # where the next anchor is written: there is no room for it
+        with pytest.raises(JournalUnavailable, match="No space left"):
+            await SqliteJournal(path).open()
+        assert not fresh.is_symlink(), "what could not be written is not left behind"
+        fresh.symlink_to("/dev/full")
+        reading = ReadingJournal(path)
+        identity = await reading.open()
+        assert reading.untouched
+        assert "the disk is full" in identity.notices[-1]
+        assert [row.run for row in await reading.runs()] == ["r"]
+        await reading.close()
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ sent until an operator has looked.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def save(path: Path, mark: Mark) -> None:
             # but without any anchor a journal with records would be distrusted.
             sync_directory(path.parent)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
         raise JournalUnavailable(
             f"the anchor {path} cannot be written: {error.strerror}",
             known="the journal itself is not affected",

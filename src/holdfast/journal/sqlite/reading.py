@@ -1,14 +1,15 @@
 """Looking at a journal, without an event loop and without a thread: nothing here waits for a commit.
 
 A file that can be written is opened as by everybody, which brings it up to date and heals what a crash left. One that
-cannot (on a read-only mount, in a read-only directory, or read-only) is taken as it is: nothing is changed, created or
-locked for others. SQLite reads a file in WAL mode together with its log where it finds (or may make) the log's index.
-Where it does not, the file is read alone: it is whole as of its last checkpoint, and what was written after that is not
-seen. The identity's notices say which of the two it was.
+cannot (on a read-only mount or a full disk, in a read-only directory, or read-only) is taken as it is: nothing is
+changed, created or locked for others. SQLite reads a file in WAL mode together with its log where it finds (or may
+make) the log's index. Where it does not, the file is read alone: it is whole as of its last checkpoint, and what was
+written after that is not seen. The identity's notices say which of the two it was.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,7 @@ class ReadingJournal:
         self._store = Store(self._settings)
         self._identity = Identity("", b"", "")
         self._database: Database | None = None
+        self._why_untouched = f"{self.path.name} or its directory cannot be written"
 
     async def open(self) -> Identity:
         """Open it as far as it can be read. Raises `JournalError`."""
@@ -116,8 +118,10 @@ class ReadingJournal:
             try:
                 self._identity = self._store.open()
                 self._database = self._store.reader
-            except JournalUnavailable:
-                if not is_unwritable(self.path):
+            except JournalUnavailable as error:
+                if _lacks_room(error):
+                    self._why_untouched = "the disk is full"
+                elif not is_unwritable(self.path):
                     raise
                 self.untouched = True
         if self.untouched:
@@ -150,7 +154,7 @@ class ReadingJournal:
                 known="it cannot be brought up to date, as it cannot be written",
                 next_step="use the release that wrote the file, or a copy that can be written",
             )
-        identity = opening.read_identity(view.database, self._settings, _notices(self.path, view))
+        identity = opening.read_identity(view.database, self._settings, _notices(self._why_untouched, view))
         if not view.stale or identity.trust != "distrustful":
             return identity
         return msgspec.structs.replace(identity, reason=f"{identity.reason} (or its end is in the log, unread)")
@@ -233,8 +237,19 @@ class ReadingJournal:
         )
 
 
-def _notices(path: Path, view: View) -> tuple[str, ...]:
-    said = f"{path.name} or its directory cannot be written: it is open for reading only"
+def _lacks_room(error: BaseException | None) -> bool:
+    """Whether something failed since the disk, or this user's share of it, is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return True
+        if isinstance(error, DatabaseFailure) and error.kind == "full":
+            return True
+        error = error.__cause__
+    return False
+
+
+def _notices(why: str, view: View) -> tuple[str, ...]:
+    said = f"{why}: the journal is open for reading only"
     if view.stale:
         return (f"{said}, and without its log: what was written last may be missing",)
     if view.alone:
