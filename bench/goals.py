@@ -135,7 +135,14 @@ GOALS: Final = (
         at_most=1.5,
     ),
     Goal("bytes", "journal per step beyond the payload", "riding", "bytes", "bytes", at_most=450),
-    Goal("import", "python -c 'from holdfast import Holdfast, agent', whole process", "import", "import", "ms", at_most=150),
+    Goal(
+        "import",
+        "python -c 'from holdfast import Holdfast, agent', whole process",
+        "import",
+        "import",
+        "ms",
+        at_most=150,
+    ),
     Goal(
         "memory",
         "resident memory, 20,000 steps over 1,000",

@@ -86,10 +86,20 @@ class OperationMachine(RuleBasedStateMachine):
         self.orders = 0
         self.sends = 0
 
-    @initialize(contract=CONTRACTS, executable=st.sampled_from([True, True, False]))
-    def begins(self, contract: Contract, executable: bool) -> None:
+    @initialize(
+        contract=CONTRACTS,
+        executable=st.sampled_from([True, True, False]),
+        restored=st.sampled_from(["", "", "nothing is forgotten", "an attempt is forgotten"]),
+        late=LATE,
+        lag=LATE,
+    )
+    def begins(self, contract: Contract, executable: bool, restored: str, late: int, lag: int) -> None:
         self.contract = contract
         self.world = World(contract)
+        self.restored = bool(restored)
+        if restored == "an attempt is forgotten":  # the process that made it died before the copy was put in its place
+            window = self.contract.settle_ms if self.contract.settle_ms is not None else 10 * HOUR
+            self.world.arrives(self.time, min(late, window // 2), min(lag, window // 2), refuses=False)
         self.claimed = self.time
         self.open_situation["at_hand"] = not executable
         intent = r.Intent("charge", r.Raw(b"{}"), "d", "c", executable=executable)
@@ -212,7 +222,11 @@ class OperationMachine(RuleBasedStateMachine):
                 self._settle(move)
             case m.Wait():
                 self._wait(move, share)
-            case m.Park() | m.Gate():
+            case m.Park():
+                stamp = self.stamp()
+                record = r.OperationParked(step=STEP, why=move.why, rule=move.rule, forgotten=move.forgotten, **stamp)
+                self.note(record)
+            case m.Gate():
                 self.note(r.OperationParked(step=STEP, why=move.rule, rule=move.rule, **self.stamp()))
             case m.Hold():
                 self.note(r.OperationHeld(step=STEP, transaction="trip", **self.stamp()))
@@ -392,6 +406,7 @@ class OperationMachine(RuleBasedStateMachine):
             contract=self.contract,
             claimed_up=self.claimed - self.boot_began,
             live=frozenset(self.live),
+            began_doubtful=self.restored and not self.state.unproven,
             reading=self.reading,
             clock_error_ms=CLOCK_ERROR,
             **self.open_situation,

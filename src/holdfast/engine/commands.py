@@ -265,7 +265,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             f"{history.run}/{step} is a part of {operation.intent.completes}, and a part is never sent by itself",
             next_step="use --happened, or --did-not-happen --give-up",
         )
-    if word == "happened" and not operation.attempts:
+    if word == "happened" and not operation.may_have_been_sent:
         raise UsageError(
             f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
             next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",

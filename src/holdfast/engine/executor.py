@@ -126,7 +126,7 @@ async def _perform(flight: Flight, move: Deed) -> None:
         case m.Reuse():
             await _reuse(flight, move)
         case m.Park():
-            await park(flight, move.why, move.rule)
+            await park(flight, move)
         case m.Hold():
             await hold(flight)
         case m.Judge():
@@ -162,7 +162,7 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine = flight.instance.engine
     if (flight.arguments is None or operation.edits) and (misfit := _misfit(flight)):
-        await park(flight, f"its recorded arguments no longer fit the tool: {misfit}", "arguments")
+        await park(flight, m.Park("arguments", why=f"its recorded arguments no longer fit the tool: {misfit}"))
         return
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)

@@ -116,7 +116,7 @@ async def _read_back(instance: Instance, operation: OperationState) -> None:
                 if flight.operation.final:
                     return
             case m.Park():
-                await park(flight, move.why, move.rule)
+                await park(flight, move)
             case m.Wait() if move.why == "verify" and not move.drawn:
                 await schedule(flight, move)
                 return

@@ -45,11 +45,14 @@ async def ask(flight: Flight, move: m.Gate) -> None:
     await _note(flight, record)
 
 
-async def park(flight: Flight, why: str, rule: str) -> None:
+async def park(flight: Flight, move: m.Park) -> None:
     """Leave it to a person, who looks at what is there. Silence says nothing: it is waited for beyond its time."""
     stamp = flight.instance.stamp()
     until = flight.instance.engine.settings.answer_by(stamp["at"])
-    await _note(flight, r.OperationParked(step=flight.step, why=why, rule=rule, until=until, on_expiry="hold", **stamp))
+    record = r.OperationParked(
+        step=flight.step, why=move.why, rule=move.rule, forgotten=move.forgotten, until=until, on_expiry="hold", **stamp
+    )
+    await _note(flight, record)
 
 
 async def _note(flight: Flight, record: r.OperationParked) -> None:

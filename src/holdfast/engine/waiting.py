@@ -44,7 +44,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
             flight.step,
             due,
             asks,
-            bool(operation.attempts),
+            operation.may_have_been_sent,
             operation.asked_at,
             queue,
             operation.intent.tool,

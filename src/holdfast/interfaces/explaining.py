@@ -106,7 +106,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
     ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
     state = await _with_deaths(looking, history, state, now)
     contract = _contract(history, state)
-    situation = await _situation(looking, history, contract, now)
+    situation = await _situation(looking, history, state, contract, now)
     move = decide(state, situation, now)
     weight = weigh(state, situation, now)
     return Explanation(
@@ -144,7 +144,9 @@ def _contract(history: RunHistory, state: OperationState) -> Contract:
     return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
 
 
-async def _situation(looking: Looking, history: RunHistory, contract: Contract, now: Now) -> Situation:
+async def _situation(
+    looking: Looking, history: RunHistory, state: OperationState, contract: Contract, now: Now
+) -> Situation:
     identity = looking.identity
     hint = await looking.journal.hint(f"breaker/{contract.tool}")
     breaker = 0 if hint is None else wait_ms(msgspec.json.decode(hint, type=Breaker), now.wall, retry=True)
@@ -153,7 +155,7 @@ async def _situation(looking: Looking, history: RunHistory, contract: Contract, 
         contract=contract,
         claimed_up=now.up,
         distrusted=identity.reason if identity.trust == "distrustful" else "",
-        began_doubtful=identity.trust == "doubtful",
+        began_doubtful=identity.trust == "doubtful" and not state.unproven,
         stop="cancel" if history.cancelled is not None else "stopped" if history.status == "stopped" else "",
         paused=paused or ("the run" if history.paused is not None else ""),
         breaker_ms=breaker,
@@ -183,6 +185,9 @@ async def _policing(looking: Looking, record: r.Ruled) -> Policing:
     return Policing(record.policy, ruling.word, ruling.rule, says, record.facts, *drawn, rules.get(ruling.rule))
 
 
+_FORGOTTEN: Final = Answer("perhaps", "before the journal was restored; no attempt of that time is on record")
+
+
 def _attempt_text(attempt: Attempt) -> str:
     end = end_text(attempt.end) if attempt.end else "no end on record: it may still be running"
     return f"attempt {attempt.number} at {moment(attempt.at)}: {end}"
@@ -192,7 +197,7 @@ def _attempted(state: OperationState) -> Answer:
     if state.reused:
         return Answer("no", f"the outcome of {state.reused} was given instead; nothing was sent")
     if not state.attempts:
-        return Answer("no", "its intent is recorded, nothing was ever sent")
+        return _FORGOTTEN if state.forgotten else Answer("no", "its intent is recorded, nothing was ever sent")
     times = len(state.attempts)
     return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing))
 
@@ -224,6 +229,8 @@ def _landed(state: OperationState, weight: Weight) -> Answer:
         return Answer("yes", "not read back in time" if state.unverified else "")
     if state.final and state.basis is not None and state.basis.by == "person":
         return Answer("no", basis_text(state.basis))
+    if state.forgotten and not state.final and not weight.ambiguous:
+        return _FORGOTTEN
     if state.final or not weight.ambiguous:
         sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
         return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
@@ -238,6 +245,8 @@ def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now
         return Answer("no", f"{state.reused} stands")
     if state.intent.completes:
         return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
+    if state.forgotten:
+        return Answer("no", "first it must be known that nothing happened before the journal was restored")
     if not weight.ambiguous:
         return Answer("yes", "nothing landed")
     match weight.column:
@@ -286,7 +295,9 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
         once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
         again = [] if state.intent.completes else [once_more]
         result = "" if _contract(history, state).may_be_null else " --result JSON"
-        happened = [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.attempts else []
+        happened = (
+            [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.may_have_been_sent else []
+        )
         return [
             *happened,
             f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",

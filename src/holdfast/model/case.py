@@ -28,6 +28,15 @@ class Case:
         self.weight = Weight(operation, situation, now)
 
     @property
+    def forgotten(self) -> bool:
+        """Whether a restored journal may have forgotten an attempt, and nobody has said or seen that there was none."""
+        operation, situation = self.operation, self.situation
+        if operation.believed_absent_first or operation.one_more:
+            return False
+        restored = situation.began_doubtful or (situation.distrusted != "" and not operation.unproven)
+        return operation.forgotten or (restored and self.contract.effect == "write")
+
+    @property
     def can_verify(self) -> bool:
         """Whether there is a verifier to ask."""
         return self.contract.verifies and self.situation.tool == "present"

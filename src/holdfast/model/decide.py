@@ -19,6 +19,7 @@ from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import EXPIRED, FINAL, INTERRUPTED, RETURNED
 from holdfast.model.proving import (
+    look_for_forgotten,
     next_reading,
     nothing_landed,
     recorded,
@@ -94,7 +95,7 @@ def _refused(case: Case) -> Move | None:
     if attempt is None or attempt.end is None or weight.returned is not None:
         return None
     end = attempt.end
-    if not weight.ambiguous or weight.column == "read":
+    if not (weight.ambiguous or case.forgotten) or weight.column == "read":
         return Settle("refused, and nothing landed", "failed", RETURNED, end.why, end.code, attempt.number)
     key = case.contract.key
     one_answer = key is not None and key.stores == "all" and key.in_progress != "runs_twice"
@@ -123,14 +124,16 @@ def _gated(case: Case) -> Move | None:
     if operation.asks and situation.asks not in {"", operation.asks}:
         return Gate("what a person was asked about has changed")
     if operation.asked_too_long(case.now.wall):
-        return _expired(operation)
+        return _expired(case)
     return Wait("a person is asked", why="person", until_woken=True)
 
 
-def _expired(operation: OperationState) -> Move:
+def _expired(case: Case) -> Move:
     """Nobody answered in time: it is refused, or the question goes on to others."""
-    if operation.on_expiry == "escalate":
+    if case.operation.on_expiry == "escalate":
         return Gate("nobody answered in time, so others are asked", escalated=True)
+    if case.forgotten:
+        return look_for_forgotten(case)
     return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
 
 
@@ -185,6 +188,8 @@ def _sending_ended(case: Case) -> Move | None:
         return Wait("the run has stopped", why="person", until_woken=True)
     if weight.column == "read":
         return Settle("sending ended", "failed", RULE, reason)
+    if case.forgotten and not weight.ambiguous:
+        return look_for_forgotten(case)
     code = INTERRUPTED if case.situation.stop == "told" else ""
     if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)

@@ -40,7 +40,7 @@ class Messages:
         self.heard: dict[str, tuple[int, ...]] = {}
         """What was told at which step."""
         self.called_off: dict[str, int] = {}
-        """Operations that a message called off, and the first one that came while they were open."""
+        """Operations that a message called off, and the first entry that is news to whoever waits for them."""
         self._came: dict[str, int] = {}
         """The first message that came while an operation was open, whether that called it off or not."""
         self.stop = 0
@@ -72,7 +72,7 @@ class Messages:
         """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either."""
         waiting = self.unheard
         if _of_code(operation) and (waiting or self.stop):
-            self.called_off[operation.step] = waiting[0].entry if waiting else self.stop
+            self.called_off[operation.step] = waiting[0].entry if waiting else self.last + 1
 
     def hear(self, record: MessageHeard) -> None:
         """Code was told, at this step."""

@@ -78,9 +78,10 @@ class Settle(_Move, frozen=True):
 
 
 class Park(_Move, frozen=True):
-    """Leave it to a person."""
+    """Leave it to a person. `forgotten`: a restored journal may have forgotten an attempt that landed."""
 
     why: str = ""
+    forgotten: bool = False
 
 
 class Done(_Move, frozen=True):

@@ -94,7 +94,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     is how long an open breaker stood in the way since the first attempt, the present pause not counted. `overtaken`
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
     either. `called` is what code called with, where the `editor` changed that; `edited` is that person's yes until
-    it is used. `stood_in` says that a person answered in the place of the tool, so that nothing was sent.
+    it is used. `stood_in` says that a person answered in the place of the tool, so that nothing was sent. `forgotten`:
+    a restored journal may have forgotten an attempt, a person was asked, and nobody has seen that there was none.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -129,6 +130,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     observed: Raw = NOTHING
     verified_absent_first: bool = False
     believed_absent_first: bool = False
+    forgotten: bool = False
     found: Raw | None = None
     shut_ms: int = 0
     answer_key: str = ""
@@ -206,8 +208,18 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         )
 
     @property
+    def may_have_been_sent(self) -> bool:
+        """Whether there was an attempt, on record or forgotten."""
+        return self.forgotten or bool(self.attempts)
+
+    @property
     def may_have_landed(self) -> bool:
-        """Whether some attempt is not proven unsent, refused or absent."""
+        """Whether an effect may be there: of an attempt on record, or of one that is forgotten."""
+        return self.forgotten or self.unproven
+
+    @property
+    def unproven(self) -> bool:
+        """Whether some attempt on record is not proven unsent, refused or absent."""
         harmless = {"unsent", "rejected", "absent"}
         return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.model.case import EVIDENCE, RULE, Case
-from holdfast.model.moves import Move, Settle, Verify, Wait
+from holdfast.model.moves import Move, Park, Settle, Verify, Wait
 from holdfast.model.outcome import RETURNED
 from holdfast.model.weigh import checking_ms, quiet_ms, until_believable_ms, wait_left_ms
 
@@ -50,7 +50,17 @@ def verification_over(case: Case) -> bool:
         return checking_ms(operation, situation, now) >= limit
     if quiet is None or operation.believable_checks == 0:
         return False
-    return (quiet - settle if operation.may_have_landed else checking_ms(operation, situation, now)) >= limit
+    return (quiet - settle if operation.unproven else checking_ms(operation, situation, now)) >= limit
+
+
+def look_for_forgotten(case: Case) -> Move:
+    """A restored journal may have forgotten an attempt: only a reading, or a person, can say that there was none."""
+    if case.situation.distrusted:
+        return Wait("the journal is not trusted", why="trust", until_woken=True)
+    if case.can_verify and not verification_over(case):
+        return next_reading(case)
+    why = "the world could not be read" if case.can_verify else "it may have been sent before the journal was restored"
+    return Park("restored journal", why=why, forgotten=True)
 
 
 def recorded(case: Case, why: Literal["retry", "verify", "answer", "breaker"]) -> Wait | None:

@@ -267,12 +267,14 @@ class OperationParked(Stamped, frozen=True):
 
     `asks` is the digest of exactly what is to be approved, by that many `people`; empty where it is no approval. An
     answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
+    `forgotten`: the journal was restored, and an attempt that is not on record may have landed.
     """
 
     step: str
     why: str
     rule: str = ""
     asks: str = ""
+    forgotten: bool = False
     people: int = 1
     until: int = 0
     queue: str = ""

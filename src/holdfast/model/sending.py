@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
 from holdfast.model.outcome import MISMATCH, REFUSED
-from holdfast.model.proving import next_reading, recorded, verification_over, verify_or_unknown
+from holdfast.model.proving import look_for_forgotten, next_reading, recorded, verification_over, verify_or_unknown
 from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
 
@@ -114,17 +114,13 @@ def _hold(case: Case) -> Move | None:
 def _check_first(case: Case) -> Move | None:
     """Verify before the first attempt: declared, or the journal was restored and may have forgotten one."""
     operation, contract = case.operation, case.contract
-    if operation.one_more:
+    key = contract.key
+    deduped = key is not None and key.ttl is None and key.in_progress != "runs_twice"  # whenever it was sent first
+    if case.forgotten and not deduped:
+        return look_for_forgotten(case)
+    if not contract.check_first or operation.one_more or operation.verified_absent_first:
         return None
-    deduped = contract.key is not None and contract.key.ttl is None  # whenever it was sent first
-    doubtful = case.situation.began_doubtful and contract.effect == "write" and not deduped
-    if not (doubtful or contract.check_first):
-        return None
-    if not case.can_verify:
-        return Park("restored journal", why="it may have been sent before the journal was restored")
-    if operation.believed_absent_first if doubtful else operation.verified_absent_first:
-        return None
-    if verification_over(case):
+    if not case.can_verify or verification_over(case):
         return Park("cannot tell whether it was already sent", why="the world could not be read")
     return next_reading(case)
 

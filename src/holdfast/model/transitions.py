@@ -168,6 +168,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
     if record.through > len(operation.attempts) or (record.through and not (absent and record.believable)):
         raise IllegalTransition(operation.phase, record)
     first = operation.checked_since == 0
+    nothing = absent and record.believable and not operation.unproven
     after = replace(
         operation,
         checks=operation.checks + 1,
@@ -178,8 +179,8 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         absent_through=max(operation.absent_through, record.through),
         conflict=(record.evidence or "conflict") if record.verdict == "conflict" else "",
         verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
-        believed_absent_first=operation.believed_absent_first
-        or (absent and record.believable and not operation.may_have_landed),
+        believed_absent_first=operation.believed_absent_first or nothing,
+        forgotten=operation.forgotten and not nothing,
         shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
         wait=None,
     )
@@ -277,7 +278,7 @@ def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status
     if operation.phase == "unknown":
         return False
     if status == "cancelled":
-        return all(attempt.unsent for attempt in attempts)
+        return not operation.forgotten and all(attempt.unsent for attempt in attempts)
     return replace(operation, attempts=attempts).may_have_landed
 
 

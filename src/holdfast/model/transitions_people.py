@@ -57,6 +57,8 @@ def stood_in(operation: OperationState, record: r.ResultGiven, _boot: str) -> Op
 
 def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
     """Nobody knows, or a person has to approve: a person is asked."""
+    if record.forgotten:
+        operation = replace(operation, forgotten=True)
     return replace(
         operation,
         phase="unknown" if operation.may_have_landed else "gated",
@@ -83,9 +85,11 @@ def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Opera
     """A person says what happened, or orders one more attempt."""
     basis = Basis("person", record.by, record.evidence)
     if record.orders:
+        absent = record.orders == "retry"
         return replace(
             operation, phase="ready", one_more=record.orders, basis=None, conflict="", reason="", code="", settled_at=0,
-            wait=None, waits_for="",
+            wait=None, waits_for="", forgotten=operation.forgotten and not absent,
+            believed_absent_first=operation.believed_absent_first or (operation.forgotten and absent),
         )  # fmt: skip
     happened = record.word == "happened"
     return replace(

@@ -99,3 +99,54 @@ async def test_an_attempt_that_was_never_sent_does_not_vouch_for_those_that_are_
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
     assert len(lab.of("r-ann", r.AttemptStarted)) == 1
+
+
+@virtual
+async def test_what_is_cancelled_in_a_restored_journal_is_not_called_unsent_and_a_person_may_say_that_it_happened(
+    lab: Lab,
+):
+    """The refund was paid before the copy was made to serve; the copy knows of neither the attempt nor the call."""
+
+    @tool
+    async def refund(order: str) -> str:
+        lab.sent.append(order)
+        return f"paid {order}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund(name)
+
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended, match="before the journal was restored"):
+            await app.run(desk, "ann")
+        await app.service.cancel("r-ann", by="bea")
+        await lab.pass_time(minutes=1)
+        assert (await app.service.row("r-ann")).status == "stopped"
+        _, operation = await app.service.operation("r-ann/refund#1")
+        assert operation.phase == "unknown"
+        await app.service.resolve(
+            "r-ann/refund#1", "happened", by="bea", evidence="the bank shows it", result='"paid ann"'
+        )
+        _, operation = await app.service.operation("r-ann/refund#1")
+    assert (operation.phase, str(operation.basis)) == ("succeeded", "person(bea): the bank shows it")
+    assert lab.sent == []
+
+
+@virtual
+async def test_attempts_that_were_all_turned_away_do_not_say_that_nothing_happened_before_the_restore(lab: Lab):
+    @tool(idempotency=Key.forever(), retry=Retry(attempts=3, elapsed=timedelta(hours=1)))
+    async def pay(order: str) -> str:
+        assert current_operation().key
+        raise NotSent("busy")
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended, match="before the journal was restored"):
+            await app.run(desk, "ann")
+        _, operation = await app.service.operation("r-ann/pay#1")
+    assert (operation.phase, len(operation.attempts)) == ("unknown", 3)

@@ -124,8 +124,9 @@ class Story:
         record = r.WaitScheduled(step=STEP, ms=ms, until=until, why=why, rule="drawn", shut=shut, **self.stamp())
         return self.took(record)
 
-    def parked(self, why: str = "nobody knows", asks: str = "") -> Story:
-        return self.took(r.OperationParked(step=STEP, why=why, rule="parked", asks=asks, **self.stamp()))
+    def parked(self, why: str = "nobody knows", asks: str = "", forgotten: bool = False) -> Story:
+        stamp = self.stamp()
+        return self.took(r.OperationParked(step=STEP, why=why, rule="parked", asks=asks, forgotten=forgotten, **stamp))
 
     def settled(self, status: Literal["succeeded", "failed", "unknown", "cancelled"], **more: Any) -> Story:
         return self.took(r.OperationSettled(step=STEP, status=status, basis=Basis("rule"), **more, **self.stamp()))

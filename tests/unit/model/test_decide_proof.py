@@ -334,6 +334,61 @@ def test_after_a_restore_a_person_may_order_the_attempt():
     assert Story().planned().parked().person("retry").says(began_doubtful=True) == "attempt: first attempt"
 
 
+@pytest.mark.parametrize("stop", ["cancel", "deadline", "aborting", "told"])
+@pytest.mark.parametrize("contract", [PLAIN, changed(KEYED, idempotency=Key.forever())], ids=["plain", "for ever"])
+def test_after_a_restore_what_is_called_off_is_not_called_unsent(contract, stop):
+    story = Story(contract).planned()
+    assert story.says(began_doubtful=True, stop=stop) == "park: restored journal"
+    story.parked(forgotten=True)
+    assert story.state.phase == "unknown"
+    assert story.says(began_doubtful=True, stop=stop).startswith("wait for person")
+    assert story.person("happened").state.phase == "succeeded"
+
+
+def test_before_anybody_has_looked_at_a_copy_nothing_is_called_unsent():
+    story = Story(PLAIN).planned()
+    assert story.says(distrusted="it is old", stop="cancel") == "wait for trust: the journal is not trusted"
+    assert (
+        story.sent("not_sent").says(distrusted="it is old", stop="told") == "wait for trust: the journal is not trusted"
+    )
+
+
+def test_after_a_restore_silence_about_an_approval_does_not_say_that_nothing_was_sent():
+    story = Story(PLAIN).planned().asked(until=1, on_expiry="refuse")
+    assert story.later(HOUR).says(began_doubtful=True, asks="a1") == "park: restored journal"
+    assert story.says(asks="a1") == "failed(expired): nobody answered in time"
+
+
+def test_after_a_restore_a_reading_says_whether_what_is_called_off_was_sent():
+    story = Story(VERIFIABLE).planned().later(SETTLE)
+    assert story.says(began_doubtful=True, stop="cancel").startswith("verify")
+    story.verified("did_not_happen")
+    assert story.says(began_doubtful=True, stop="cancel") == "cancelled: called off before it was sent"
+    found = Story(VERIFIABLE).planned().verified("happened")
+    assert found.says(began_doubtful=True, stop="cancel") == "succeeded: found by verification"
+
+
+def test_after_a_restore_what_a_person_was_asked_about_is_read_back_meanwhile():
+    story = Story(VERIFIABLE).planned().parked(forgotten=True)
+    assert story.says(began_doubtful=True).startswith("wait for verify")
+    story.later(SETTLE).verified("did_not_happen")
+    assert story.says(began_doubtful=True) == "failed: proven that nothing landed"
+
+
+@pytest.mark.parametrize(
+    ("word", "then"), [("retry", "failed: refused, and nothing landed"), ("same_key", "park: restored journal")]
+)
+def test_after_a_restore_a_refusal_ends_it_only_where_a_person_said_that_nothing_had_happened(word, then):
+    story = Story(changed(KEYED, idempotency=Key.forever())).planned().parked(forgotten=True).person(word)
+    assert story.says(began_doubtful=True) == "attempt: first attempt"
+    assert story.sent("rejected").says(began_doubtful=True) == then
+
+
+def test_after_a_restore_a_key_that_runs_twice_while_in_progress_dedupes_nothing():
+    story = Story(changed(KEYED, idempotency=Key.forever(in_progress="runs_twice"))).planned()
+    assert story.says(began_doubtful=True) == "park: restored journal"
+
+
 def test_after_a_restore_an_attempt_that_was_not_sent_does_not_vouch_for_what_is_forgotten():
     story = Story(VERIFIABLE).sent("not_sent").waits(0, "retry")
     assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"

@@ -54,11 +54,14 @@ def test_an_outcome_says_why():
     assert reason(absent.decide()) == "returned, but not there"
 
 
+FORGOTTEN = "it may have been sent before the journal was restored"
+
+
 def test_a_person_is_told_what_is_in_the_way():
     expects = Story(changed(VERIFIABLE, expects=True)).sent("returned").verified("conflict", evidence="theirs")
     assert expects.decide() == m.Park("returned, but something else is there", why="theirs")
     restored = Story().planned().decide(began_doubtful=True)
-    assert restored == m.Park("restored journal", why="it may have been sent before the journal was restored")
+    assert restored == m.Park("restored journal", why=FORGOTTEN, forgotten=True)
     checks = Story(changed(VERIFIABLE, check_first=True)).planned().later(HOUR).verified("cannot_tell").later(HOUR)
     assert checks.decide() == m.Park("cannot tell whether it was already sent", why="the world could not be read")
 

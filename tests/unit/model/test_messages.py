@@ -96,10 +96,17 @@ def test_what_is_recorded_while_nobody_has_heard_is_called_off_as_well():
 
 def test_after_a_stop_everything_new_is_called_off():
     told = history(came(7, stop=True), came(8, stop=True), heard("sleep#1", 7, 8), planned())
-    assert (messages(told).stop, messages(told).called_off) == (7, {"charge#1": 7})
+    assert (messages(told).stop, messages(told).called_off) == (7, {"charge#1": 9})
     assert messages(told).since(8) == (7,), "it is told again"
-    assert messages(told).since(6) == (7, 8)
     assert messages(history(came(7))).since(7) == ()
+
+
+def test_what_begins_after_a_stop_that_was_heard_tells_of_the_stop_and_of_no_other_message_again():
+    told = history(came(7, stop=True), came(9), heard("sleep#1", 7, 9), planned())
+    first = messages(told).called_off["charge#1"]
+    assert messages(told).since(first - 1) == (7,)
+    told.add(came(12))
+    assert messages(told).since(first - 1) == (12,)
 
 
 def test_whoever_left_has_heard_nothing():

@@ -340,7 +340,7 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
         return tuple(answer_with(about.run, HALT, "").split(" | "))
     if about.kind == "shadow":
         return (answer_afterwards(about.item),)
-    sent = isinstance(about.subject, Transaction) or bool(about.subject.attempts)
+    sent = isinstance(about.subject, Transaction) or about.subject.may_have_been_sent
     if about.kind == "approval":
         other = f"holdfast answer {about.item} --edit JSON | --ask TEXT | --stand-in JSON --by NAME"
         return (answer_with(about.run, "approval", listed), other)

@@ -85,7 +85,7 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
         case OperationState() as operation:
             asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
             kind = "approval" if operation.wants_approval else "person"
-            answer = answer_with(now.run, kind, now.step, sent=bool(operation.attempts))
+            answer = answer_with(now.run, kind, now.step, sent=operation.may_have_been_sent)
             asked_ms = operation.asked_at
         case Transaction() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"

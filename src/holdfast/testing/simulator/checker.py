@@ -371,20 +371,12 @@ class Checker:
 
     def _at_the_end_of_operations(self) -> None:
         for name, known in self.operations.items():
-            settled, done = known.settled, self._remembered(name)
+            settled, done = known.settled, self._effects.get(name)
             if not isinstance(settled, r.OperationSettled) or settled.basis.by == "person" or known.person:
                 continue
             if settled.status in {"failed", "cancelled"} and done:
                 self.broken(4, f"{name} is {settled.status} ({settled.rule}), and it happened")
         for outcome, at in self._told:
             person = outcome.basis is not None and outcome.basis.by == "person"
-            if outcome.status in {"failed", "cancelled"} and self._remembered(outcome.operation) and not person:
+            if outcome.status in {"failed", "cancelled"} and self._effects.get(outcome.operation) and not person:
                 self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")
-
-    def _remembered(self, name: str) -> list[Effect]:
-        """What an operation did. Where an old copy stands in the place of the journal, only since then."""
-        done, since = self._effects.get(name, []), self._world.restored_ms
-        if since < 0:
-            return done
-        known = self.operations.get(name)
-        return [one for one in done if one.at_ms > since and known is not None and one.attempt in known.attempts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.model.moves import Settle
 from holdfast.testing.simulator import answer_twists, proposal_twists, trip_twists, twists
 from holdfast.testing.simulator.mutant import Mutant
 
@@ -121,6 +122,12 @@ TOGETHER: Final = (
         "what an old journal has forgotten is sent again unread",
         "model.sending:_BEFORE_FIRST",
         twists.replaced("_check_first", twists.always(None)),
+    ),
+    Mutant(
+        "a copy's word",
+        "what an old journal knows nothing of is called unsent",
+        "model.decide:look_for_forgotten",
+        twists.always(Settle("sending ended, nothing landed", "failed")),
     ),
     # Plans.
     Mutant(
