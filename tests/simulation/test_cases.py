@@ -210,3 +210,23 @@ def test_what_a_late_owner_knows_of_a_call_that_a_message_called_off_is_known_to
     plan = of(Step("ticket", "bug"), faults=(Fault("refused", 1, "ticket"),), tellings=(Telling("run", 60_000),))
     for report in struck_everywhere(plan, "pause", 120_000):
         assert report.reach.records["RunCompleted"] == 1
+
+
+@pytest.mark.parametrize("kind", ["ask", "hand_over"])
+def test_the_first_word_is_heard_wherever_its_process_dies(kind: str):
+    plan = of(Step(kind, "q", ms=600_000, cents=2), Step("ship", "box"), faults=(Fault("disagree", 1, "question", 30),))
+    for report in struck_everywhere(plan, "kill"):
+        assert report.reach.records["QuestionAsked"] == report.reach.endings["question: answered"] == 1
+
+
+def test_a_run_that_was_taken_over_sends_nothing_more_wherever_its_process_dies():
+    steps = (Step("pay", "first"), Step("hand_over", "q", ms=600_000), Step("ship", "box"))
+    for report in struck_everywhere(of(*steps, faults=(Fault("take_over", 1, "question"),)), "kill"):
+        assert report.reach.endings["question: taken over"]
+        assert not ended(report) & {"ship succeeded", "ship unknown"}
+
+
+def test_what_is_handed_to_another_agent_is_done_once_wherever_its_process_dies():
+    for report in struck_everywhere(of(Step("pass", "q"), Step("charge", "card")), "kill"):
+        assert report.reach.records["HandedOff"] == 1
+        assert any("dare failed" in line for line in report.log), "it had not that tool"

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, verdict_of
-from holdfast.engine.arriving import receive, stir
+from holdfast.engine.arriving import in_between, stir
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.halting import word_on_stopped
@@ -201,10 +201,8 @@ async def take_commands(instance: Instance) -> None:
 async def _take(instance: Instance, entry: Entry) -> None:
     await _recall(instance, entry)
     codes = Codes(instance.engine.tools, instance.engine.identity.secret)
-    records = records_for(instance.history, entry, instance.stamp(), codes)
-    if isinstance(records[0], r.MessageReceived):
-        await receive(instance, *records)
-    else:
+    async with in_between(instance):
+        records = records_for(instance.history, entry, instance.stamp(), codes)
         await instance.append(*records, posts=posts_for(instance.history, records))
     for record in records:
         if isinstance(record, r.CommandApplied):

@@ -160,7 +160,8 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
 
 async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
-    engine = flight.instance.engine
+    engine, history = flight.instance.engine, flight.instance.history
+    decided = history.records
     if (flight.arguments is None or operation.edits) and (misfit := _misfit(flight)):
         await park(flight, m.Park("arguments", why=f"its recorded arguments no longer fit the tool: {misfit}"))
         return
@@ -177,7 +178,9 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     recorded = flight.recorded
     started = _started(flight, operation, now, first=not recorded)
     engine.seams.crash.reached("before_intent")
-    if flight.journaled and may_be_stopped(flight.instance) and not await may_still_begin(flight, operation, now):
+    news = history.records != decided  # such as an order, while the ledger was asked
+    unsure = flight.journaled and (news or may_be_stopped(flight.instance))
+    if unsure and not await may_still_begin(flight, operation, now):
         return
     flight.started = started
     try:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.arriving import in_between
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import interruption_at, interrupts
@@ -121,9 +122,10 @@ async def _answered(instance: Instance, name: str) -> bool:
 
 async def _end(instance: Instance, answer: Answered) -> None:
     """Somebody took the run over: nothing goes back to its code."""
-    if instance.history.cancelled is None:
-        taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **instance.stamp())
-        await instance.append(taken)
+    async with instance.taking_orders, in_between(instance):
+        if instance.history.cancelled is None:
+            taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **instance.stamp())
+            await instance.append(taken)
     assert instance.history.cancelled is not None, "that record says so"
     instance.end(Ending("cancelled", why_ended(instance.history.cancelled)))
 

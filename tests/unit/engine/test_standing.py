@@ -2,13 +2,14 @@
 
 import asyncio
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
-from holdfast.errors import ArgumentError, RunSuspended, UsageError
+from holdfast.engine import executor, standing
+from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.interfaces.timeline import timeline
@@ -186,6 +187,27 @@ async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
         with pytest.raises(UsageError, match=f"there are: {given.id}"):
             await revoke_standing(app.engine, "s-0", by="cid")
     assert lab.sent == []
+
+
+@pytest.mark.parametrize("word", ["cancel", "pause"])
+@virtual
+async def test_an_order_that_comes_while_uses_are_counted_is_heeded(
+    lab: Lab, word: Literal["cancel", "pause"], monkeypatch: pytest.MonkeyPatch
+):
+    """That it may be sent was decided before: once the order is on record, no attempt begins."""
+    desk = desk_of(lab)
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(times=2))
+
+        async def counted(flight: Any, permit: Any) -> Any:
+            await getattr(app.service, word)("r-one", by="bea")
+            return await standing.counted(flight, permit)
+
+        monkeypatch.setattr(executor, "counted", counted)
+        with pytest.raises(OperationCancelled if word == "cancel" else RunSuspended):
+            await app.run(desk, "one")
+    assert not lab.sent
+    assert not lab.of("r-one", r.AttemptStarted)
 
 
 @virtual

@@ -25,6 +25,7 @@ from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.permits import Permits
 from holdfast.testing.simulator.plan import Script
 from holdfast.testing.simulator.proposal_checker import Plans
+from holdfast.testing.simulator.questions import Questions
 from holdfast.testing.simulator.record_checker import check_records
 from holdfast.testing.simulator.replay_checker import Replays
 from holdfast.testing.simulator.reviews import Reviews
@@ -65,6 +66,7 @@ class Checker:
         self.permits: Final = Permits(world, self.broken)
         self.messages: Final = Messages(world, self.broken)
         self.rulings: Final = Rulings(world, self.broken)
+        self.questions: Final = Questions(world, self.broken)
         self.replays: Final = Replays(self.broken)
         self.amends: Final = Amends(world, self.broken, self._effects)
         self.reviews: Final = Reviews(world, self.broken, self._effects, self.amends)
@@ -112,7 +114,7 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends
+        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends, self.questions
         for part in (self.trips, self.answers, self.plans, *people, self.replays):
             part.restored()
         for run, (_, rows) in backup.runs.items():
@@ -180,7 +182,7 @@ class Checker:
             others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
-        for part in (self.answers, self.plans, self.reviews):
+        for part in (self.answers, self.plans, self.reviews, self.questions):
             part.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
@@ -224,6 +226,7 @@ class Checker:
         else:
             self._of_run(run, record)
         self.messages.heard(run, record)
+        self.questions.heard(run, record)
         self.amends.heard(run, record)
         self.reviews.heard(run, record)
 
@@ -359,6 +362,7 @@ class Checker:
         await self.approvals.at_the_end()
         await self.permits.at_the_end()
         await self.messages.at_the_end()
+        await self.questions.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             self.amends.at_the_end()

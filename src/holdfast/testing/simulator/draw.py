@@ -11,12 +11,14 @@ from holdfast.testing.simulator.draw_calls import COMMON, dice, of_calls
 from holdfast.testing.simulator.draw_people import (
     of_amends,
     of_people,
+    of_questions,
     of_reviews,
     permits_of,
     tellings_of,
     with_gates,
     with_guides,
     with_money,
+    with_questions,
     with_rests,
 )
 from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
@@ -70,8 +72,9 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    chance, later, plans, people, money, said, looks, wishes = (
-        dice(what, seed) for what in ("plan", "answers", "plans", "people", "money", "messages", "reviews", "amends")
+    chance, later, plans, people, money, said, looks, wishes, asking = (
+        dice(what, seed)
+        for what in ("plan", "answers", "plans", "people", "money", "messages", "reviews", "amends", "questions")
     )
     scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), dice("trips", seed))
     scripts = _with_extras(scripts, dice("extras", seed))
@@ -85,12 +88,13 @@ def draw(seed: int) -> Plan:
     policy = dice("policy", seed).random() < 0.06
     reviews = looks.random() < 0.15
     scripts = with_guides(scripts, wishes) if reviews else scripts
+    scripts = with_questions(scripts, asking)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
-        + of_amends(wishes, scripts, reviews=reviews)
+        + of_amends(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
         + _restore(dice("restores", seed)),
         _schedule(chance),
         _settings(chance),

@@ -11,7 +11,11 @@ from msgspec.structs import replace
 from holdfast.testing.simulator.draw_calls import COMMON, of_calls
 from holdfast.testing.simulator.gates import GATED, GREAT, PETTY
 from holdfast.testing.simulator.people import HARDLY_MS, LONG_MS, NAMES
-from holdfast.testing.simulator.plan import PARTS, Fault, Permit, Script, Step, Telling
+from holdfast.testing.simulator.plan import ASKING, PARTS, Fault, Permit, Script, Step, Telling
+
+QUESTION_FAULTS: Final = ("silent", "overslept", "disagree", "misfit", "take_over", "both")
+"""What people may do about a question or a hand-over: say nothing, or too late, or two things at once, or what is no
+answer; take the run over, or take it over while somebody else answers."""
 
 GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "wire": (*COMMON, "duplicate"),
@@ -148,6 +152,28 @@ def of_amends(chance: random.Random, scripts: tuple[Script, ...], *, reviews: bo
     faults += of_calls(chance, "review", AMENDS_FAULTS)
     faults += [Fault("amends", chance.choice((1, 2)), "review")] if chance.random() < 0.4 else []
     return tuple(faults) if parts and reviews else ()
+
+
+def with_questions(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """In some seeds agents ask people, or hand their runs over, alone or beside something else that they do."""
+    if chance.random() >= 0.12:
+        return scripts
+    return tuple(_asking(chance, script, number) for number, script in enumerate(scripts))
+
+
+def _asking(chance: random.Random, script: Script, number: int) -> Script:
+    at = chance.choice((1, 2, len(script.steps)))
+    step = Step(
+        chance.choice(ASKING), f"q{number}", script.steps[1].group if at == 2 else 0,
+        cents=chance.choice((0, 1, 2, 3)), ms=chance.choice((20_000, 120_000, 600_000)),
+    )  # fmt: skip
+    return Script(script.id, (*script.steps[:at], step, *script.steps[at:]))
+
+
+def of_questions(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    """What people do about what they are asked otherwise than one hopes."""
+    asks = any(step.kind in ASKING for script in scripts for step in script.steps)
+    return tuple(of_calls(chance, "question", QUESTION_FAULTS)) if asks else ()
 
 
 def _contested(chance: random.Random) -> Iterator[Fault]:

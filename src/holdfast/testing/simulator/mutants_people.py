@@ -9,6 +9,7 @@ from holdfast.testing.simulator import (
     approval_twists,
     message_twists,
     permit_twists,
+    question_twists,
     review_twists,
     ruling_twists,
     twists,
@@ -174,6 +175,50 @@ PEOPLE: Final = (
     ),
     Mutant(
         "drawn anew", "a sample is another one when it is drawn again", "model.ruling:chance", ruling_twists.drawn_anew
+    ),
+    # What they are asked, and what is handed over to them.
+    Mutant(
+        "any word is the first",
+        "who answers second is told to be the first",
+        "engine.questions:answer_post",
+        question_twists.any_word_is_the_first,
+    ),
+    Mutant("impatient", "less time is waited than code says", "engine.questions:_put", question_twists.impatient),
+    Mutant(
+        "before its time",
+        "a default stands in before the time is over",
+        "engine.questions:_answered",
+        question_twists.before_its_time,
+    ),
+    Mutant(
+        "first choice by default",
+        "another default stands in than the one on record",
+        "engine.questions:_late",
+        question_twists.first_choice_by_default,
+    ),
+    Mutant(
+        "deaf by default",
+        "code goes on with its default whatever was said",
+        "engine.questions:ask",
+        question_twists.by_default_and_not_said,
+    ),
+    Mutant(
+        "taken for an answer",
+        "taking a run over counts as an answer",
+        "interfaces.service:Service.take_over",
+        question_twists.taken_for_an_answer,
+    ),
+    Mutant(
+        "orders overtake",
+        "an order is recorded before an attempt that had been decided on",
+        "engine.arriving:in_between",
+        question_twists.at_once,
+    ),
+    Mutant(
+        "handed more than one has",
+        "another agent may use all tools",
+        "agent.offering:tools_for",
+        question_twists.with_all_tools,
     ),
     # What they say about what nobody could decide.
     Mutant(

@@ -37,6 +37,10 @@ LATER: Final = ("rent", "visa", "permit", "nag")
 """Steps whose outcome comes later: see `answers.py`."""
 
 
+ASKING: Final = ("ask", "hand_over", "pass")
+"""Steps at which somebody else decides, or goes on: people, or another agent. See `asking.py`."""
+
+
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a plan: `tools` are what is tried, in order.
 
@@ -56,7 +60,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
-    `spend` spends `cents`, one of the kind `rest` sleeps for `ms`.
+    `spend` spends `cents`, one of the kind `rest` sleeps for `ms`. One that asks people waits for `ms`, and goes on
+    with a default where `cents` says which.
     """
 
     kind: str

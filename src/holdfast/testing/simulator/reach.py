@@ -10,7 +10,13 @@ import msgspec
 from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
 from holdfast.testing.simulator.draw import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS, RESTORE_FAULTS
-from holdfast.testing.simulator.draw_people import AMENDS_FAULTS, GATE_FAULTS, PEOPLE_FAULTS, REVIEW_FAULTS
+from holdfast.testing.simulator.draw_people import (
+    AMENDS_FAULTS,
+    GATE_FAULTS,
+    PEOPLE_FAULTS,
+    QUESTION_FAULTS,
+    REVIEW_FAULTS,
+)
 from holdfast.testing.simulator.gates import GATED
 
 _ANSWERS: Final = {
@@ -23,6 +29,7 @@ _ANSWERS: Final = {
         PEOPLE_FAULTS,
         REVIEW_FAULTS,
         AMENDS_FAULTS,
+        QUESTION_FAULTS,
         RESTORE_FAULTS,
     )
     for fault in faults
@@ -43,7 +50,7 @@ EXPECTED_RECORDS: Final = (
     "TransactionCommitted", "TransactionAborting", "TransactionAborted", "TransactionParked", "OperationHeld",
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
     "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
-    "ResultGiven", "MessageReceived", "MessageHeard", "Ruled", "Resolved",
+    "ResultGiven", "MessageReceived", "MessageHeard", "Ruled", "Resolved", "QuestionAsked", "HandedOff",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -77,6 +84,20 @@ EXPECTED_ENDINGS: Final = (
     *(
         f"review: {what}"
         for what in ("asked for", "happened", "did_not_happen", "retry", "same_key", "a word taken down")
+    ),
+    *(
+        f"question: {what}"
+        for what in (
+            "asked",
+            "answered",
+            "by default",
+            "expired",
+            "handed over",
+            "taken over",
+            "handed to an agent",
+            "a word taken down",
+            "a word refused",
+        )
     ),
     *(f"amends: {what}" for what in ("ordered", "called off", "made")),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
-from holdfast.errors import Interrupted, TransactionAborted
+from holdfast.errors import Interrupted, TransactionAborted, UnknownTool
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from holdfast.testing.simulator import answers, proposals
+from holdfast.testing.simulator import answers, asking, proposals
 from holdfast.testing.simulator.plan import Script, Step
 from holdfast.testing.simulator.replay_checker import PLACE
 from holdfast.testing.simulator.tools import standard_tools
@@ -50,12 +50,17 @@ class Ears:
         return f"heard {', '.join(told)}"
 
 
+EARS: Final[ContextVar[Ears]] = ContextVar("holdfast_simulated_ears")
+"""What the branch has heard in which another agent goes on."""
+
+
 def agent_of(newer: bool) -> Agent[Script, list[str]]:
     """The agent of one version of the code."""
-    return AGENTS[newer]
+    return AGENTS[newer][0]
 
 
-def _make(newer: bool) -> Agent[Script, list[str]]:
+def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]:
+    """The agent that performs scripts, and the one that it hands some of its runs over to."""
     tools = standard_tools(newer=newer)
 
     @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
@@ -77,7 +82,28 @@ def _make(newer: bool) -> Agent[Script, list[str]]:
             told += news
         return told
 
-    return scripted
+    @agent(tools=[tools[name] for name in asking.SPECIALISTS], version="2" if newer else "1", name="specialist")
+    async def specialist(run: Run, thing: str) -> list[str]:
+        """Do something with each tool that it was given, and try one that it was not."""
+        ears = EARS.get()
+        return [await _as_given(run, name, f"{thing}/{name}", ears) for name in ("pay", "dare", "ship")]
+
+    return scripted, specialist
+
+
+async def _pass_on(run: Run, step: Step, ears: Ears) -> str:
+    """Let the other agent go on in this run."""
+    EARS.set(ears)
+    _, specialist = AGENTS[LIFE.get().newer]
+    done = await run.hand_off(specialist, why="it knows how", state=step.thing)
+    return ", ".join(done)
+
+
+async def _as_given(run: Run, tool: str, thing: str, ears: Ears) -> str:
+    try:
+        return f"{tool} {thing}: {_told(await run.call(tool, {'thing': thing}), ears)}"
+    except UnknownTool:
+        return f"{tool} is somebody else's"
 
 
 async def _perform(run: Run, tools: Any, step: Step, ears: Ears) -> str:
@@ -96,8 +122,8 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             checker.trips.told(LIFE.get().actor, text, gone, ended=operation_id(run.id, name_of(step)))
             return _called_off(text, gone, ears)
         case "think":
-            asking = run.options(step=f"think {step.thing}", retry=PATIENT)
-            return await asking.decide(think, run.id, step.thing)
+            patiently = run.options(step=f"think {step.thing}", retry=PATIENT)
+            return await patiently.decide(think, run.id, step.thing)
         case "plan":
             text, done, gone = await proposals.carry_out(run, step)
             checker.trips.told(LIFE.get().actor, text, gone)
@@ -106,6 +132,12 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         case "nag":
             heard = [_told(one, ears) for one in await answers.nag(run, step)]
             return f"nag {step.thing}: {', '.join(heard)}"
+        case "ask" | "hand_over":
+            said = await asking.ask(run, step)
+            checker.questions.told(LIFE.get().actor, run.id, asking.text_of(step), said)
+            return f"{asking.text_of(step)} {said}"
+        case "pass":
+            return await _pass_on(run, step, ears)
         case "hurry":
             return await _hurry(run, tools, step, ears)
         case "rest":

@@ -139,7 +139,8 @@ class World:
 
     async def _at_rest(self) -> bool:
         offices = any(one.busy() for one in self.offices.values())
-        if self._down or offices or self.people.busy() or self.checker.reviews.busy():
+        people = self.people.busy() or self.checker.reviews.busy() or self.checker.questions.busy()
+        if self._down or offices or people:
             return False
         return not await self._restless()
 
