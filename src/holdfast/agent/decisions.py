@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe
+from holdfast.engine.leaving import cut_off_again, limit_over
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.transactions import may_begin
@@ -80,6 +81,8 @@ async def decide(
     seen_digest = digest(instance.engine.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
+        if (limit := limit_over(scope)) is not None:
+            await cut_off_again(scope, step, limit)
         if instance.history.transactions:
             await may_begin(scope, step)
         recorded = await _ask(scope, question, settings)

@@ -16,6 +16,7 @@ from holdfast.engine.arriving import in_between
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import interruption_at, interrupts
+from holdfast.engine.leaving import cut_off_again, limit_over
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
@@ -50,6 +51,8 @@ async def ask(
     instance.check()
     name = scope.step("ask" if handoff is None else "hand_off", step)
     if name not in instance.history.answers:
+        if (limit := limit_over(scope)) is not None:
+            await cut_off_again(scope, name, limit)
         if instance.history.transactions:
             await may_begin(scope, name)
         _put(

@@ -18,10 +18,11 @@ from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
+from holdfast.engine.leaving import cut_off_again, left_again, limit_over
 from holdfast.engine.members import parts_met
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.tooling import ToolCode, ring, words_of
+from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
 from holdfast.model import records as r
@@ -91,6 +92,8 @@ async def _operate_now(scope: Scope, step: str, call: Call, written: Forms) -> N
     """The record has nothing of this step: perform it."""
     instance, tool = scope.instance, call.tool
     _not_a_read(instance, step)
+    if (limit := limit_over(scope)) is not None:
+        await cut_off_again(scope, step, limit)
     if instance.history.transactions:
         await may_begin(scope, step)
         _hold_or_not(instance, step, call)
@@ -274,7 +277,7 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
         _leave(instance, step)
         raise
     if delivery.told == "left":
-        await _left_again(scope, step)
+        await left_again(scope, step)
     return _hear(instance, step, delivery)
 
 
@@ -311,21 +314,6 @@ def _leave(instance: Instance, step: str) -> None:
         instance.forgo(step)
 
 
-async def _left_again(scope: Scope, step: str) -> None:
-    """On replay the caller is cancelled at the same point: by its own timer where it has one, else by us."""
-    instance = scope.instance
-    if scope.host.limits and scope.host.limits[-1].fired:
-        scope.host.limits[-1].fire()
-    pause = Pause("left", step, instance.engine.seams.clock.wall_ms())
-    forever: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = asyncio.get_running_loop().call_later(instance.engine.settings.patience_ms / 1000, ring, forever)
-    try:
-        await instance.wait_for(scope, forever, pause)
-    finally:
-        timer.cancel()
-    raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
-
-
 # --- reads ---------------------------------------------------------------------------------------------
 
 
@@ -340,6 +328,8 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
         if step in instance.history.operations:
             instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
             raise instance.divergence(f"{step} is recorded as a write, and is a read now")
+        if (limit := limit_over(scope)) is not None:
+            await cut_off_again(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
     await instance.take_turn(scope, step)
     if not isinstance(recorded, r.ReadRecorded):

@@ -10,10 +10,12 @@ from collections.abc import AsyncGenerator
 from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import interruption_at, interrupts
+from holdfast.engine.leaving import cut_off_again, limit_over
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
 from holdfast.engine.transactions import may_begin
+from holdfast.engine.turns import release
 from holdfast.model import records as r
 from holdfast.model.ids import stream
 
@@ -37,6 +39,8 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     instance = scope.instance
     instance.check()
     if name not in instance.history.answers:
+        if (limit := limit_over(scope)) is not None:
+            await cut_off_again(scope, name, limit)
         if instance.history.transactions:
             await may_begin(scope, name)
         await _set_timer(instance, name, ms, event)
@@ -114,6 +118,8 @@ class TimeLimit:
         self._name = scope.step("timeout")
         self._ms = ms
         self._limit: asyncio.Timeout | None = None
+        self.outlived: list[asyncio.Future[None]] = []
+        """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -136,6 +142,7 @@ class TimeLimit:
         finally:
             self._scope.host.limits.remove(self)
             instance.limits.pop(name, None)
+            release(self.outlived)
 
     @property
     def fired(self) -> bool:

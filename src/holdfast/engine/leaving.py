@@ -1,0 +1,57 @@
+"""What its caller left in the middle: on replay it is left at the same point, and not made again.
+
+A call that was in flight has a record of that. What only waited, or read, has none: there the time limit around it is
+on record as over, and the step is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.engine.rest import Pause
+from holdfast.engine.tooling import ring
+
+if TYPE_CHECKING:
+    from holdfast.engine.scopes import Scope
+    from holdfast.engine.timers import TimeLimit
+
+
+def limit_over(scope: Scope) -> TimeLimit | None:
+    """The innermost limit around this branch, or around one that began it, that is over on record.
+
+    A step in it that is not on record did not end in time. Whatever the world holds now came too late for it: an event,
+    an answer of a person or a model, the end of a pause.
+    """
+    host: Scope | None = scope.host
+    while host is not None:
+        for limit in reversed(host.limits):
+            if limit.fired:
+                return limit
+        host = host.parent
+    return None
+
+
+async def cut_off_again(scope: Scope, step: str, limit: TimeLimit) -> None:
+    """Leave the step where its branch is in the body of the limit; a branch that the body began may outlive it."""
+    if limit in scope.host.limits:
+        await left_again(scope, step)
+    pause = Pause("left", step, scope.instance.engine.seams.clock.wall_ms())
+    await scope.instance.wait(scope, limit.outlived, pause)
+
+
+async def left_again(scope: Scope, step: str) -> None:
+    """The caller is cancelled at the same point: by its own time limit where it has one, else by us."""
+    instance, loop = scope.instance, asyncio.get_running_loop()
+    instance.begun.discard(step)
+    limit = next((one for one in reversed(scope.host.limits) if one.fired), None)
+    if limit is not None:
+        limit.fire()
+    pause = Pause("left", step, instance.engine.seams.clock.wall_ms())
+    forever: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(instance.engine.settings.patience_ms / 1000, ring, forever)
+    try:
+        await instance.wait_for(scope, forever, pause)
+    finally:
+        timer.cancel()
+    raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
