@@ -71,6 +71,8 @@ CASES: Final[Mapping[str, Case]] = {
     "waking": Case("waking.py", (), "Holdfast, wake-ups in a crowd"),
     "journal": Case("journal.py", _ours("plain", 1000), "the journal alone, both records waited for"),
     "journal-riding": Case("journal.py", _ours("riding", 1500), "the journal alone, outcome rides"),
+    "floor": Case("floor.py", ("--kind", "plain"), "the least that a plain write can be, see below"),
+    "floor-riding": Case("floor.py", ("--kind", "riding", "--steps", "1500"), "the least that a keyed write can be"),
     "journal-100": Case("journal.py", _ours("plain", 20, 100), "the journal alone, 100 runs"),
     "dbos": Case("dbos_sqlite.py", ("--steps", "300"), "DBOS on SQLite as shipped", peer=True),
     "dbos-wal": Case("dbos_sqlite.py", ("--wal", "--steps", "500"), "DBOS on SQLite in WAL mode", peer=True),
@@ -88,8 +90,8 @@ CASES: Final[Mapping[str, Case]] = {
     ),
 }
 
-SHOWN: Final = ("raw-one", "read", "riding-100", "journal", "journal-riding", "journal-100")
-"""Cases that no goal is about: they show what the syncs, the journal and the engine each take."""
+SHOWN: Final = ("raw-one", "read", "riding-100", "journal", "journal-riding", "journal-100", "floor", "floor-riding")
+"""Cases that no goal is about: they show what the syncs, the journal, the engine and Python itself take."""
 
 GOALS: Final = (
     Goal("waited", "plain write against bare SQLite", "plain", "rate", "x", RAW, at_least=0.85),
