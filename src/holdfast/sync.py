@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.agent.agent import Agent
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.app import Done, Holdfast
@@ -72,6 +73,9 @@ class SyncHoldfast:
             self._wait(done.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        if self._loop.is_closed() or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise _cannot_wait(closed=self._loop.is_closed())
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -96,3 +100,12 @@ class SyncHoldfast:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _cannot_wait(*, closed: bool) -> UsageError:
+    if closed:
+        return UsageError("the app is closed", next_step="use it inside its block: with Holdfast(...) as app")
+    return UsageError(
+        "code on the loop of the app would wait for itself",
+        next_step="call it from another thread, or use the asynchronous face there",
+    )

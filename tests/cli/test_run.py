@@ -69,6 +69,7 @@ def test_a_refusal_ends_the_run_with_the_words_of_the_system(holdfast: Lab):
     assert said.status == 1
     assert said.json["problem"]["error"] == "Rejected"
     assert said.json["problem"]["message"] == "over the limit"
+    assert said.json["problem"]["next_step"] == "holdfast show ticket-1; after a fix: holdfast resume ticket-1"
 
 
 def test_what_agent_code_does_wrong_with_its_tools_is_its_own_failure(holdfast: Lab):

@@ -61,11 +61,11 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
     if isinstance(error, RunStopped) and error.reason == "diverged":
         status = DIVERGED
     problem = problem_of(error)
-    if not isinstance(error, HoldfastError):
-        problem = msgspec.structs.replace(
-            problem, known=_place(error), next_step=f"holdfast show {run}; after a fix: holdfast resume {run}"
-        )
     state = "stopped" if not refused and await _has_stopped(app, run) else "refused"
+    if not isinstance(error, HoldfastError):
+        problem = msgspec.structs.replace(problem, known=_place(error), next_step="")
+    if state == "stopped" and not problem.next_step:
+        problem = msgspec.structs.replace(problem, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
     return Ended(
         run, state, status, reason=str(error), line=line,
         problem=msgspec.structs.replace(problem, exit_status=status),
