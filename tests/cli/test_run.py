@@ -95,6 +95,8 @@ def test_a_run_id_with_another_input_is_an_error(holdfast: Lab):
     said = holdfast("run", "desk.py:desk", holdfast.ticket("1", cents=1))
     assert said.status == 2
     assert "exists with another input" in said.err
+    assert "$object" not in said.err, "it is shown as a person wrote it"
+    assert '"cents":1' in said.err.partition("now: ")[2]
     assert len(holdfast.world) == 2
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.engine.engine import AgentCode, Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.leases import unchanged
@@ -10,6 +12,7 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import records as r
+from holdfast.model.plain import plain_arguments
 from holdfast.model.run import RunHistory
 
 
@@ -36,12 +39,20 @@ def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
     """Raise `ParameterMismatch` where the run was begun with another input."""
     if history.started is None or history.started.digest == digest:
         return
+    recorded, now = _shown(history.started.input), _shown(stored)
+    if recorded == now:  # they differ in a type, or in what is not shown
+        recorded, now = bytes(history.started.input).decode(), stored.decode()
     raise ParameterMismatch(
         f"run {history.run} exists with another input",
         run=history.run,
-        known=f"recorded: {bytes(history.started.input).decode()}; now: {stored.decode()}. Nothing was sent",
+        known=f"recorded: {recorded}; now: {now}. Nothing was sent",
         next_step="a run id names one input: use another id, or the same input",
     )
+
+
+def _shown(stored: bytes) -> str:
+    """An input as a person would write it."""
+    return msgspec.json.encode(plain_arguments(stored).get("input")).decode()
 
 
 async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by: str) -> None:

@@ -1,6 +1,8 @@
 """Code that does not come back to what is recorded is stopped before anything is sent, with a readable diff."""
 
 from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -254,10 +256,22 @@ async def test_the_same_run_id_with_another_input_is_refused_whether_it_runs_or_
         with pytest.raises(ParameterMismatch, match="running with another input"):
             await app.run(desk, "y", run_id="one")
         assert await handle.result() == "x"
-        with pytest.raises(ParameterMismatch, match=r'recorded: {"input":"x"}; now: {"input":"y"}'):
+        with pytest.raises(ParameterMismatch, match='recorded: "x"; now: "y"'):
             await app.run(desk, "y", run_id="one")
         assert await app.run(desk, "x", run_id="one") == "x"
     assert lab.sent == ["charge x"]
+
+
+@virtual
+async def test_inputs_that_differ_in_their_type_alone_are_shown_with_it(lab: Lab):
+    @agent()
+    async def desk(run: Run, given: Any) -> str:
+        return str(given)
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, Decimal("1.5"), run_id="one") == "1.5"
+        with pytest.raises(ParameterMismatch, match=r'recorded: .*decimal.*; now: {"input":1.5}'):
+            await app.run(desk, 1.5, run_id="one")
 
 
 @virtual
