@@ -304,3 +304,14 @@ async def test_a_coroutine_that_a_plain_function_gives_is_no_result(lab: Lab):
             await app.run(desk, "ann")
     assert not sent
     assert lab.of("r-ann", r.AttemptEnded)[0].end.kind == "ambiguous"
+
+
+@virtual
+async def test_a_generator_that_a_plain_function_gives_is_no_result(lab: Lab):
+    @tool
+    def send(to: str) -> object:
+        return (letter for letter in to)
+
+    async with lab.app(desk := one_call(send)) as app:
+        with pytest.raises(RunSuspended, match="gave a generator that never ran"):
+            await app.run(desk, "ann")

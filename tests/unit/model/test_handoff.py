@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.model import records as r
-from holdfast.model.handoff import DEEPEST, TAKE_OVER, why_ended, within
+from holdfast.model.handoff import DEEPEST, TAKE_OVER, after_stop, why_ended, within
 from holdfast.model.run import RunHistory
 from holdfast.model.waits import PEOPLE, answer_with
 
@@ -62,3 +62,17 @@ def test_a_hand_off_is_answered_or_taken():
     assert answer_with("trip", "handoff", "hand_off#1") == (
         "holdfast answer trip/hand_off#1 VALUE --by NAME | holdfast take-over trip/hand_off#1 --by NAME"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "goes_on"),
+    [
+        ("error", "after a fix: holdfast resume r"),
+        ("diverged", "after a fix: holdfast resume r"),
+        ("cancelled", "only if it is to go on after all: holdfast resume r"),
+        ("handed_over", ""),
+        ("undone", ""),
+    ],
+)
+def test_nobody_is_sent_on_with_a_run_that_is_not_to_go_on(reason: str, goes_on: str):
+    assert after_stop("r", reason)[1] == goes_on
