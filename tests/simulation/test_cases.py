@@ -169,6 +169,16 @@ def test_a_write_is_judged_once_wherever_its_process_dies(kind: str, word: str):
         assert bool(report.reach.records["AttemptStarted"]) is (word != "refuse")
 
 
+def test_what_is_judged_by_the_past_is_counted_once_wherever_its_process_dies():
+    """The third purchase is the second one after somebody approved the first: from then on it is one too many."""
+    steps = tuple(Step("buy", "shop 0", cents=700) for _ in range(3))
+    plan = replace(of(*steps, faults=(Fault("error_before", 1, "buy"),)), policy=True)
+    for report in struck_everywhere(plan, "kill"):
+        ruled = [name for name in report.reach.endings if name.startswith("past: ")]
+        assert sorted(ruled) == ["past: a lot", "past: approved before", "past: purchases"]
+        assert report.reach.records["Ruled"] == 3
+
+
 def test_what_a_caller_left_while_it_was_judged_is_judged_once():
     """This run's letter is drawn for a look afterwards, so its ruling is a commit of its own, and that takes its time."""
     script = Script("run-1", (Step("hurry", "letter"), Step("ship", "box")))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.engine.flight import Flight
+from holdfast.engine.judging import word_posts
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.ruling import terms
+from holdfast.model.transitions import apply
 
 _SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
 
@@ -57,7 +59,9 @@ async def park(flight: Flight, move: m.Park) -> None:
 
 async def _note(flight: Flight, record: r.OperationParked) -> None:
     planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
-    await flight.note(*planned, record, *_approved_with_changes(flight, record))
+    granted = _approved_with_changes(flight, record)
+    posts = [post for one in granted for post in word_posts(apply(flight.operation, record), one, flight.instance.run)]
+    await flight.note(*planned, record, *granted, posts=tuple(posts))
     flight.instance.settled(flight.step)
 
 

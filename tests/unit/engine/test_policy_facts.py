@@ -99,6 +99,20 @@ async def test_what_was_sent_and_said_about_a_subject_before_is_known_over_all_r
 
 
 @virtual
+async def test_who_approves_with_changes_has_approved(lab: Lab):
+    desk = refunds(lab, 4000)
+    rules = policy(Rule("all", "true", "ask"), subjects={"refund": "'everybody'"})
+    async with lab.app(desk, policy=rules) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.edit("r-ann/refund#1", {"cents": 3000}, by="bea")
+        await app.run(desk, "ann")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "bob")
+    assert lab.of("r-bob", r.Ruled)[0].facts.history == Past(1, 30.0, approved=1)
+
+
+@virtual
 async def test_history_goes_back_as_far_as_the_policy_says(lab: Lab):
     desk = refunds(lab, 4000)
     rules = policy(subjects={"refund": "'everybody'"}, default="auto", remembers=timedelta(hours=2))

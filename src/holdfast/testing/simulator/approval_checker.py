@@ -87,6 +87,8 @@ class Approvals:
         self._newer: dict[str, bool] = {}
         """Whether the owner of a run has newer code."""
         self._acknowledged: list[Word] = []
+        self._said_no: dict[str, str] = {}
+        """What agent code was told of a no, or of a time that passed: it rides, and is on record in the end."""
 
     def restored(self) -> None:
         """The records say less than they did: what people said since is forgotten, and they are asked anew."""
@@ -94,6 +96,7 @@ class Approvals:
         self._calls.clear()
         self._used.clear()
         self._acknowledged.clear()
+        self._said_no.clear()
         self._world.people.restored()
 
     # --- events ----------------------------------------------------------------------------------------------
@@ -311,14 +314,17 @@ class Approvals:
             self._broken(
                 12, f"the agent heard {outcome.value!r} from {outcome.operation}, and was told {known.given!r}"
             )
-        if outcome.code in {DECLINED, EXPIRED} and (known is None or known.ended != outcome.code):
-            self._broken(12, f"the agent heard that {outcome.operation} was {outcome.code}, which is not on record")
+        if outcome.code in {DECLINED, EXPIRED}:
+            self._said_no[outcome.operation] = outcome.code
 
     # --- at the end of time ----------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
         """Every no that was taken down has ended what it was about, unless others had decided that before."""
         rows = await self._world.journal.runs(limit=10_000)
+        for name, code in self._said_no.items():
+            if (known := self._known.get(name)) is None or known.ended != code:
+                self._broken(12, f"the agent heard that {name} was {code}, which is not on record")
         set_aside = {row.run for row in rows if row.reason.startswith("quarantined")}
         for word in self._acknowledged:
             known = self._known.get(word.operation)

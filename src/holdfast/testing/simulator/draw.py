@@ -18,6 +18,7 @@ from holdfast.testing.simulator.draw_people import (
     with_gates,
     with_guides,
     with_money,
+    with_purchases,
     with_questions,
     with_rests,
 )
@@ -86,6 +87,7 @@ def draw(seed: int) -> Plan:
     tellings = tellings_of(said, scripts)
     scripts = with_rests(scripts, said) if tellings else scripts
     policy = dice("policy", seed).random() < 0.06
+    scripts = with_purchases(scripts, dice("purchases", seed)) if policy else scripts
     reviews = looks.random() < 0.15
     scripts = with_guides(scripts, wishes) if reviews else scripts
     scripts = with_questions(scripts, asking)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.testing.simulator.draw_calls import COMMON, of_calls
 from holdfast.testing.simulator.gates import GATED, GREAT, PETTY
+from holdfast.testing.simulator.pasts import TOOL
 from holdfast.testing.simulator.people import HARDLY_MS, LONG_MS, NAMES
 from holdfast.testing.simulator.plan import ASKING, PARTS, Fault, Permit, Script, Step, Telling
 
@@ -22,6 +23,7 @@ GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "grant": COMMON,
     "adjust": (*COMMON, "duplicate", "overtaken"),
     "spend": (*COMMON, "duplicate"),
+    TOOL: (*COMMON, "duplicate"),
 }
 """The same for what people have to approve. What one of them relies on may be changed by somebody meanwhile."""
 
@@ -116,7 +118,7 @@ def _spends(chance: random.Random, number: int) -> tuple[Step, ...]:
 
 def of_people(chance: random.Random, scripts: tuple[Script, ...], *, policy: bool) -> tuple[Fault, ...]:
     """What people do otherwise than one hopes, and what goes wrong on the way to what they approve."""
-    services = sorted({step.kind for script in scripts for step in script.steps if step.kind in GATED})
+    services = sorted({step.kind for script in scripts for step in script.steps if step.kind in GATE_FAULTS})
     faults = [fault for service in services for fault in of_calls(chance, service, GATE_FAULTS[service])]
     faults += of_calls(chance, "people", PEOPLE_FAULTS) if services or policy else []
     return (*faults, *(_contested(chance) if "adjust" in services and chance.random() < 0.5 else ()))
@@ -152,6 +154,29 @@ def of_amends(chance: random.Random, scripts: tuple[Script, ...], *, reviews: bo
     faults += of_calls(chance, "review", AMENDS_FAULTS)
     faults += [Fault("amends", chance.choice((1, 2)), "review")] if chance.random() < 0.4 else []
     return tuple(faults) if parts and reviews else ()
+
+
+def with_purchases(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """Some agents buy in the same shops, now and then two things at once, and are judged by what was bought there."""
+    return tuple(
+        Script(
+            script.id,
+            (
+                *script.steps[:3],
+                *_purchases(chance, number, alone=not any(step.group for step in script.steps)),
+                *script.steps[3:],
+            ),
+        )
+        if chance.random() < 0.7
+        else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _purchases(chance: random.Random, number: int, *, alone: bool) -> Iterator[Step]:
+    together = 10 + number if alone and chance.random() < 0.5 else 0
+    for _ in range(chance.choice((1, 2, 2))):
+        yield Step(TOOL, f"shop {chance.randrange(2)}", together, cents=chance.randrange(PETTY, 8 * PETTY))
 
 
 def with_questions(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:

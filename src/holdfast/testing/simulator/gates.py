@@ -21,8 +21,9 @@ PETTY: Final = 100
 
 
 def gate_tools(*, newer: bool) -> Iterable[Tool[Any, Any]]:
-    """Two people within a time, one person within a time, one about what somebody else may change, one about money.
+    """Two people within a time, one within a time, one about what somebody else may change, two about money.
 
+    About the last one only a policy asks.
     A yes to older code is none to newer code that promises something else.
     """
 
@@ -54,8 +55,12 @@ def gate_tools(*, newer: bool) -> Iterable[Tool[Any, Any]]:
     async def spend(thing: str, cents: int) -> str:
         return await write("spend", keyed=True, thing=thing, cents=str(cents))
 
+    @tool(idempotency=Key.forever(), **ANSWERS)
+    async def buy(thing: str, cents: int) -> str:
+        return await write("buy", keyed=True, thing=thing, cents=str(cents))
+
     del as_it_is, adjusted
-    return wire, grant, adjust, spend
+    return wire, grant, adjust, spend, buy
 
 
 def asks(service: str, arguments: Mapping[str, str]) -> bool:

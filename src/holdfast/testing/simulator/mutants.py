@@ -13,6 +13,7 @@ from holdfast.model.outcome import DidNotHappen
 from holdfast.testing.simulator import twists
 from holdfast.testing.simulator.mutant import Mutant
 from holdfast.testing.simulator.mutants_people import PEOPLE
+from holdfast.testing.simulator.mutants_policy import POLICY
 from holdfast.testing.simulator.mutants_together import TOGETHER
 
 MUTANTS: Final = (
@@ -242,5 +243,6 @@ MUTANTS: Final = (
     ),
     *TOGETHER,
     *PEOPLE,
+    *POLICY,
 )
 """The planted bugs, by the promise that they break."""

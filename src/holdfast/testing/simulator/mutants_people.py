@@ -11,7 +11,6 @@ from holdfast.testing.simulator import (
     permit_twists,
     question_twists,
     review_twists,
-    ruling_twists,
     twists,
 )
 from holdfast.testing.simulator.mutant import Mutant
@@ -149,32 +148,6 @@ PEOPLE: Final = (
         "of several messages code hears one",
         "model.messages:Messages.told_at",
         message_twists.only_the_last,
-    ),
-    # What a policy says.
-    Mutant(
-        "nothing is judged", "writes leave that no policy has seen", "engine.flight:Flight._policy", twists.always("")
-    ),
-    Mutant(
-        "refused and sent",
-        "what a policy refuses is sent",
-        "model.sending:_BEFORE_FIRST",
-        twists.replaced("ruled", ruling_twists.refused_in_vain),
-    ),
-    Mutant(
-        "ruled and not asked",
-        "what a policy asks about is sent",
-        "model.sending:_BEFORE_FIRST",
-        twists.replaced("_gate", ruling_twists.asked_in_vain),
-    ),
-    Mutant("one is enough", "one person says yes where two have to", "model.ruling:terms", ruling_twists.one_is_enough),
-    Mutant(
-        "a policy overrules a gate",
-        "what a tool asks about leaves by a policy",
-        "engine.flight:Flight._gated",
-        ruling_twists.overruled,
-    ),
-    Mutant(
-        "drawn anew", "a sample is another one when it is drawn again", "model.ruling:chance", ruling_twists.drawn_anew
     ),
     # What they are asked, and what is handed over to them.
     Mutant(

@@ -60,8 +60,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
-    `spend` spends `cents`, one of the kind `rest` sleeps for `ms`. One that asks people waits for `ms`, and goes on
-    with a default where `cents` says which.
+    `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`. One that asks people waits for `ms`, and
+    goes on with a default where `cents` says which.
     """
 
     kind: str

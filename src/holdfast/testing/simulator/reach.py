@@ -18,6 +18,7 @@ from holdfast.testing.simulator.draw_people import (
     REVIEW_FAULTS,
 )
 from holdfast.testing.simulator.gates import GATED
+from holdfast.testing.simulator.pasts import RULES
 
 _ANSWERS: Final = {
     fault
@@ -85,6 +86,7 @@ EXPECTED_ENDINGS: Final = (
         f"review: {what}"
         for what in ("asked for", "happened", "did_not_happen", "retry", "same_key", "a word taken down")
     ),
+    *(f"past: {rule.name}" for rule in RULES[False]),
     *(
         f"question: {what}"
         for what in (

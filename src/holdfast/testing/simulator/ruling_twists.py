@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from holdfast.journal.port import Post
+from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
 from holdfast.model.moves import Settle
 
 
@@ -56,3 +59,36 @@ def asked_in_vain(original: Any) -> Any:
         return original(case) if case.situation.gate == "wanted" else None
 
     return gate
+
+
+def counted_at_each_attempt(_original: Any) -> Any:
+    """What is sent again counts again."""
+
+    def posts(flight: Any, at: int) -> Any:
+        operation = flight.operation
+        deed = deed_of(operation.judged_by, "sent", flight.id, at)
+        stream = "" if deed is None else deeds_stream(operation.judged_by.tool, operation.judged_by.subject)
+        return () if deed is None else (Post(stream, "", msgspec.json.encode(deed)),)
+
+    return posts
+
+
+def of_the_same_run(_original: Any) -> Any:
+    """The past of a subject is what this run knows of it."""
+
+    async def past(flight: Any, subject: str, since_ms: int) -> Any:
+        entries = await flight.instance.engine.journal.entries(deeds_stream(flight.operation.intent.tool, subject))
+        deeds = [msgspec.json.decode(entry.body, type=Deed) for entry in entries]
+        own = [deed for deed in deeds if deed.operation.startswith(f"{flight.instance.run}/")]
+        return past_of(own, since_ms)
+
+    return past
+
+
+def the_last_rule(original: Any) -> Any:
+    """Of several rules that hold the last one decides."""
+
+    def chosen(policy: Any, *more: Any) -> Any:
+        return original(replace(policy, rules=policy.rules[::-1]), *more)
+
+    return chosen

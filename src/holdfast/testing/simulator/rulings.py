@@ -14,6 +14,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import REFUSED, Outcome
 from holdfast.model.policy import Policy, Rule, version_of
+from holdfast.testing.simulator.pasts import AMOUNTS, RULES, SUBJECTS, TOOL, Pasts, rule_for
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
@@ -46,7 +47,7 @@ def policy_of(newer: bool) -> Policy:
         )
         for tool, one in TABLES[newer].items()
     ]  # fmt: skip
-    return Policy("desk", tuple(rules), default="auto")
+    return Policy("desk", (*rules, *RULES[newer]), default="auto", amounts=AMOUNTS, subjects=SUBJECTS)
 
 
 POLICIES: Final = {newer: policy_of(newer) for newer in (False, True)}
@@ -61,6 +62,7 @@ class Rulings:
         self._broken = broken
         self._ruled: dict[str, r.Ruled] = {}
         self._intents: dict[str, r.Intent] = {}
+        self._pasts: Final = Pasts(world, broken)
         self._drawn: dict[tuple[str, str], tuple[bool, bool]] = {}
         """Whether an operation was drawn for a look before and after it, by policy: whatever else is forgotten."""
 
@@ -68,11 +70,13 @@ class Rulings:
         """The records say less than they did."""
         self._ruled.clear()
         self._intents.clear()
+        self._pasts.restored()
 
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         if not self._world.plan.policy:
             return
+        self._pasts.heard(run, record)
         match record:
             case r.OperationPlanned(step=step, intent=intent):
                 self._intents[operation_id(run, step)] = intent
@@ -93,7 +97,7 @@ class Rulings:
         if record.policy not in _VERSIONS:
             self._broken(LIVE, f"{name} was judged by {record.policy}, which is nobody's policy")
             return
-        rule = TABLES[_VERSIONS[record.policy]].get(self._intents[name].tool, Rule("none", "", "auto"))
+        rule = self._rule_for(name, record)
         asked_before = bool(ruling.why) and ruling.word == "ask"
         if ruling.word != rule.then and not asked_before:
             self._broken(LIVE, f"{name} is ruled {ruling.word}, and {record.policy} says {rule.then}")
@@ -101,6 +105,14 @@ class Rulings:
             self._sampled(name, record)
         self._ruled[name] = record
         self._reached("asked as before" if asked_before else ruling.word)
+
+    def _rule_for(self, name: str, record: r.Ruled) -> Rule:
+        """The rule that holds, by what was known when it was judged."""
+        newer, tool = _VERSIONS[record.policy], self._intents[name].tool
+        if tool == TOOL and record.facts is not None:
+            self._pasts.judged(name, record, record.facts)
+            return rule_for(record.facts, newer=newer)
+        return TABLES[newer].get(tool, Rule("none", "", "auto"))
 
     def _sampled(self, name: str, record: r.Ruled) -> None:
         now = record.ruling.sampled, record.ruling.shadow

@@ -178,7 +178,7 @@ def _called_off(text: str, gone: TransactionAborted | None, ears: Ears) -> str:
 
 def arguments_of(step: Step) -> dict[str, Any]:
     """What a tool is called with."""
-    return {"thing": step.thing, "cents": step.cents} if step.kind == "spend" else {"thing": step.thing}
+    return {"thing": step.thing, "cents": step.cents} if step.kind in {"spend", "buy"} else {"thing": step.thing}
 
 
 async def think(run: str, thing: str) -> str:

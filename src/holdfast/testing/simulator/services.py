@@ -74,6 +74,7 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("grant"),
         Capabilities("adjust", key=True, read_back="key", lag_ms=5_000, late_ms=5_000),
         Capabilities("spend", key=True, late_ms=5_000),
+        Capabilities("buy", key=True, late_ms=5_000),
     )
 }
 
