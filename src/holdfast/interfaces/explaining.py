@@ -205,7 +205,7 @@ def _attempted(state: OperationState) -> Answer:
 def _acknowledged(state: OperationState) -> Answer:
     answered = [a for a in state.attempts if a.end is not None and a.end.kind in {"returned", "rejected"}]
     if not answered:
-        return Answer("no", "no attempt got an answer" if state.attempts else "nothing was sent")
+        return Answer("no", "no attempt got an answer" if state.may_have_been_sent else "nothing was sent")
     last = answered[-1]
     late = ", late" if last.late else ""
     assert last.end is not None, last

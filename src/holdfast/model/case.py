@@ -31,7 +31,7 @@ class Case:
     def forgotten(self) -> bool:
         """Whether a restored journal may have forgotten an attempt, and nobody has said or seen that there was none."""
         operation, situation = self.operation, self.situation
-        if operation.believed_absent_first or operation.one_more:
+        if operation.believed_absent_first:
             return False
         restored = situation.began_doubtful or (situation.distrusted != "" and not operation.unproven)
         return operation.forgotten or (restored and self.contract.effect == "write")

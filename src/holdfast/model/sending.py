@@ -116,7 +116,7 @@ def _check_first(case: Case) -> Move | None:
     operation, contract = case.operation, case.contract
     key = contract.key
     deduped = key is not None and key.ttl is None and key.in_progress != "runs_twice"  # whenever it was sent first
-    if case.forgotten and not deduped:
+    if case.forgotten and not deduped and operation.one_more != "retry":
         return look_for_forgotten(case)
     if not contract.check_first or operation.one_more or operation.verified_absent_first:
         return None

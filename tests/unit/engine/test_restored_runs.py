@@ -17,6 +17,8 @@ from holdfast import (
     current_operation,
     tool,
 )
+from holdfast.errors import UsageError
+from holdfast.interfaces.people import answers as a
 from holdfast.model import records as r
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -150,3 +152,25 @@ async def test_attempts_that_were_all_turned_away_do_not_say_that_nothing_happen
             await app.run(desk, "ann")
         _, operation = await app.service.operation("r-ann/pay#1")
     assert (operation.phase, len(operation.attempts)) == ("unknown", 3)
+
+
+@virtual
+async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
+    @tool(idempotency=Key(ttl=timedelta(days=1)))
+    async def pay(order: str) -> str:
+        lab.sent.append(current_operation().key)
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(name)
+
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="before the journal was restored"):
+            await app.run(desk, "ann")
+        with pytest.raises(UsageError, match="nobody knows when it was sent first"):
+            await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank is down"), by="bea")
+        await a.answer(app.service, "r-ann/pay#1", a.Happened("the bank shows it", result="paid"), by="bea")
+        assert await app.run(desk, "ann") == "paid"
+    assert lab.sent == []

@@ -384,6 +384,13 @@ def test_after_a_restore_a_refusal_ends_it_only_where_a_person_said_that_nothing
     assert story.sent("rejected").says(began_doubtful=True) == then
 
 
+@pytest.mark.parametrize("contract", [PLAIN, KEYED], ids=["no key", "a key of unknown age"])
+def test_after_a_restore_an_order_to_send_under_the_same_key_holds_only_where_that_key_is_known_for_ever(contract):
+    story = Story(contract).planned().parked(forgotten=True).person("same_key")
+    assert story.says(began_doubtful=True) == "park: restored journal"
+    assert story.says(began_doubtful=True, stop="cancel") == "park: restored journal"
+
+
 def test_after_a_restore_a_key_that_runs_twice_while_in_progress_dedupes_nothing():
     story = Story(changed(KEYED, idempotency=Key.forever(in_progress="runs_twice"))).planned()
     assert story.says(began_doubtful=True) == "park: restored journal"

@@ -311,6 +311,8 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
         return "its tool has no key"
     if operation.key_unread:
         return "its tool never read its key"
+    if operation.forgotten and contract.key.ttl is not None:
+        return "nobody knows when it was sent first"
     here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
     left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
     return "" if left_ms > 0 else "the system may have forgotten it"
