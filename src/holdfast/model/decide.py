@@ -54,8 +54,13 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED
     for rule in rules:
         if (move := rule(case)) is not None:
-            return move
+            return look_for_forgotten(case) if _calls_unsent(move) and case.forgotten else move
     return slow_reading(case) if parked else after_ambiguity(case)
+
+
+def _calls_unsent(move: Move) -> bool:
+    """Whether it rests on the records alone that nothing happened, and not on an answer or on what was read."""
+    return type(move) is Settle and move.basis == RULE and move.status in {"failed", "cancelled"}
 
 
 # --- what the attempts already prove ---------------------------------------------------------------------
@@ -124,16 +129,14 @@ def _gated(case: Case) -> Move | None:
     if operation.asks and situation.asks not in {"", operation.asks}:
         return Gate("what a person was asked about has changed")
     if operation.asked_too_long(case.now.wall):
-        return _expired(case)
+        return _expired(operation)
     return Wait("a person is asked", why="person", until_woken=True)
 
 
-def _expired(case: Case) -> Move:
+def _expired(operation: OperationState) -> Move:
     """Nobody answered in time: it is refused, or the question goes on to others."""
-    if case.operation.on_expiry == "escalate":
+    if operation.on_expiry == "escalate":
         return Gate("nobody answered in time, so others are asked", escalated=True)
-    if case.forgotten:
-        return look_for_forgotten(case)
     return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
 
 
@@ -188,8 +191,6 @@ def _sending_ended(case: Case) -> Move | None:
         return Wait("the run has stopped", why="person", until_woken=True)
     if weight.column == "read":
         return Settle("sending ended", "failed", RULE, reason)
-    if case.forgotten and not weight.ambiguous:
-        return look_for_forgotten(case)
     code = INTERRUPTED if case.situation.stop == "told" else ""
     if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)

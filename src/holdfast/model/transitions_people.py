@@ -85,11 +85,9 @@ def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Opera
     """A person says what happened, or orders one more attempt."""
     basis = Basis("person", record.by, record.evidence)
     if record.orders:
-        absent = record.orders == "retry"
         return replace(
             operation, phase="ready", one_more=record.orders, basis=None, conflict="", reason="", code="", settled_at=0,
-            wait=None, waits_for="", forgotten=operation.forgotten and not absent,
-            believed_absent_first=operation.believed_absent_first or (operation.forgotten and absent),
+            wait=None, waits_for="",
         )  # fmt: skip
     happened = record.word == "happened"
     return replace(
