@@ -32,7 +32,7 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
     facts = facts_of(told.heard)
     if not facts:
         return outcome
-    return replace(outcome, facts={fact.name: msgspec.json.decode(fact.value) for fact in facts})
+    return replace(outcome, facts=r.values_of(facts))
 
 
 def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str
 def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
     """What a read answered."""
     name, basis = f"{run}/{record.step}", RETURNED if record.refused else None
-    facts = {fact.name: msgspec.json.decode(fact.value) for fact in record.facts}
+    facts = r.values_of(record.facts) if record.facts else {}
     if record.status == "failed":
         return Outcome("failed", name, tool.name, basis, record.reason, record.code, arguments=arguments, facts=facts)
     answered: Outcome[R] = Outcome("succeeded", name, tool.name, arguments=arguments, facts=facts)

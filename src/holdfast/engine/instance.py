@@ -222,7 +222,7 @@ class Instance:
     def reach(self, step: str) -> None:
         """Agent code came back to a recorded operation."""
         self.expected.discard(step)
-        if not self.catching_up:
+        if not (self.expected or self.catching_up):
             self._caught_up()
 
     def _caught_up(self) -> None:

@@ -131,7 +131,7 @@ def hear(scope: Scope, step: str) -> Told:
 
 def interruption(run: str, told: Told) -> Interrupted:
     """The messages as the error that code is told them with."""
-    facts = {fact.name: msgspec.json.decode(fact.value) for message in told for fact in message.facts}
+    facts = r.values_of(fact for message in told for fact in message.facts)
     by = ", ".join(dict.fromkeys(message.by for message in told))
     text = "; ".join(message.text for message in told)
     return Interrupted(text, run=run, by=by, facts=facts, stop=any(message.stop for message in told))

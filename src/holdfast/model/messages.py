@@ -14,6 +14,7 @@ import msgspec
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
 from holdfast.model.records_message import MessageHeard, MessageReceived
+from holdfast.model.records_operation import values_of
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -28,8 +29,7 @@ class Message(msgspec.Struct, frozen=True):
 
 def message_of(record: MessageReceived) -> Message:
     """The message as code reads it."""
-    facts = {fact.name: msgspec.json.decode(fact.value) for fact in record.facts}
-    return Message(record.text, record.by, facts, record.stop, record.at)
+    return Message(record.text, record.by, values_of(record.facts), record.stop, record.at)
 
 
 class Messages:

@@ -40,6 +40,7 @@ from holdfast.model.records_operation import (
     Ruled,
     Verified,
     WaitScheduled,
+    values_of,
 )
 from holdfast.model.records_run import (
     CallerLeft,
@@ -141,4 +142,5 @@ __all__ = [
     "ValueRecorded",
     "Verified",
     "WaitScheduled",
+    "values_of",
 ]

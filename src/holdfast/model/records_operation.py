@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -68,6 +69,11 @@ class Reported(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     value: Raw
+
+
+def values_of(facts: Iterable[Reported]) -> dict[str, Any]:
+    """What was reported, by name."""
+    return {fact.name: msgspec.json.decode(fact.value) for fact in facts}
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
