@@ -123,6 +123,9 @@ def test_a_copy_sends_nothing_until_somebody_vouches_for_it(holdfast: Lab):
     assert said.err.startswith("JournalDistrusted: this journal looks copied, rolled back or restored")
     assert "Next: find out which file is the newest; then: holdfast doctor --trust NAME" in said.err
     assert len(holdfast.world) == 2
+    listed = holdfast("ps", **copy)
+    assert listed.err.startswith("This journal is not trusted: ")
+    assert "not trusted" not in holdfast("ps", "--json", **copy).err
     found = holdfast("doctor", **copy)
     assert "distrustful" in found.out
     assert "holdfast doctor --trust NAME" in found.out

@@ -16,7 +16,7 @@ def test_help_lists_every_command_in_the_order_of_a_working_day(holdfast: Lab):
     assert said.status == 0
     listed = [line.split()[0] for line in said.lines[said.lines.index("Commands:") + 1 :] if line.startswith("  ")]
     assert listed[: len(COMMANDS)] == list(COMMANDS)
-    assert "Exit status: 0 done, 1 failed, 2 usage, 3 waits for a person" in said.words
+    assert "Exit status: 0 done, 1 failed, 2 usage, 3 waits (for a person, an event, a time)" in said.words
     assert not [line for line in said.lines if len(line) > 80]
 
 

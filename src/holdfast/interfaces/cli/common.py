@@ -36,10 +36,11 @@ class Call:
         self.journal: Final = journal
         self.policy: Final = policy
         self.screen: Final = Screen(as_json=as_json)
+        self._doubts_told = False
 
     @asynccontextmanager
-    async def looking(self) -> AsyncGenerator[Looking]:
-        """Open the journal to read it. It has to be there; where it cannot be written, that is said.
+    async def looking(self, *, tells_doubts: bool = True) -> AsyncGenerator[Looking]:
+        """Open the journal to read it. It has to be there; where it cannot be written, or trusted, that is said.
 
         Nothing in it waits for anything, so that a command which only looks can do `without_waiting`.
         """
@@ -47,6 +48,9 @@ class Call:
         identity = await journal.open()
         for notice in identity.notices if journal.untouched else ():
             logging.getLogger("holdfast").warning(notice)
+        if tells_doubts and identity.trust == "distrustful" and not self._doubts_told:
+            self._doubts_told = True
+            self.screen.note(("This journal is not trusted", "yellow"), f": {identity.reason}. Next: holdfast doctor")
         try:
             yield Looking(journal, identity)
         finally:

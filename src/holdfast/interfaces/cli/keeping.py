@@ -22,7 +22,7 @@ async def verify(call: Call) -> int:
     so is an end that only the anchor beside the journal remembers; the exit status
     is 4.
     """
-    async with call.looking() as looking:
+    async with call.looking(tells_doubts=False) as looking:
         found = await check(looking, existing_journal(call.journal))
         doubt = looking.identity.reason
     status = DIVERGED if found.broken else DONE
@@ -67,7 +67,7 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
                 done["trust"] = await trust(service.engine, by, newest=newest)
             if rebuilding:
                 done["rebuilt"] = await rebuild(service.engine)
-    async with call.looking() as looking:
+    async with call.looking(tells_doubts=False) as looking:
         found = await facts(looking, existing_journal(call.journal))
     if call.screen.as_json:
         call.screen.document({"journal": found, **done})

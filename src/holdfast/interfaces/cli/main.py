@@ -148,7 +148,8 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit status: 0 done, 1 failed, 2 usage, 3 waits for a person, 4 diverged or chain broken, 130 interrupted.",
+    epilog="Exit status: 0 done, 1 failed, 2 usage, 3 waits (for a person, an event, a time), 4 diverged "
+    "or chain broken, 130 interrupted.",
 )
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and end."
