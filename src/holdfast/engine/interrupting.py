@@ -46,10 +46,10 @@ def hearing(flight: Flight) -> tuple[r.MessageHeard, ...]:
     if messages is None or flight.step in history.left:
         return ()
     since = messages.called_off.get(flight.step)
-    if since is None:
-        assert flight.scope is not None, "what nobody calls has called off nothing"
+    if flight.scope is not None:
         heard = messages.since(flight.scope.host.heard)
     else:
+        assert since is not None, "what nobody calls has called off nothing"
         heard = messages.since(since - 1)
     return (r.MessageHeard(step=flight.step, messages=heard, **flight.instance.stamp()),)
 

@@ -69,10 +69,15 @@ class Messages:
                     self.called_off.setdefault(operation.step, first)
 
     def begin(self, operation: OperationState) -> None:
-        """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either."""
+        """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either.
+
+        Its branch may not even know what others have heard: that is news to it as well.
+        """
         waiting = self.unheard
         if _of_code(operation) and (waiting or self.stop):
-            self.called_off[operation.step] = waiting[0].entry if waiting else self.last + 1
+            beside = [one for at, entries in self.heard.items() if _beside(operation.step, at) for one in entries]
+            first = waiting[0].entry if waiting else self.last + 1
+            self.called_off[operation.step] = min((first, *beside))
 
     def hear(self, record: MessageHeard) -> None:
         """Code was told, at this step."""
@@ -100,6 +105,13 @@ class Messages:
 def was_interrupted(operation: OperationState) -> bool:
     """Whether a message called it off: its caller is told the message, rather than an outcome."""
     return operation.code == INTERRUPTED and operation.basis is not None and operation.basis.by == "rule"
+
+
+def _beside(step: str, other: str) -> bool:
+    """Whether these are steps of two branches beside each other."""
+    pairs = zip(step.split("/"), other.split("/"), strict=False)
+    here, there = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    return here.startswith("~") and there.startswith("~")
 
 
 def _of_code(operation: OperationState) -> bool:

@@ -94,6 +94,12 @@ def test_what_is_recorded_while_nobody_has_heard_is_called_off_as_well():
     assert messages(told).called_off == {"charge#1": 7}
 
 
+def test_what_only_the_branch_beside_it_has_heard_is_news_to_it_as_well():
+    first, second = (planned(f"~{branch}/charge#1") for branch in (1, 2))
+    told = history(came(3), heard("~2/hand_off#1", 3), came(6), first, second)
+    assert messages(told).called_off == {"~1/charge#1": 3, "~2/charge#1": 6}
+
+
 def test_after_a_stop_everything_new_is_called_off():
     told = history(came(7, stop=True), came(8, stop=True), heard("sleep#1", 7, 8), planned())
     assert (messages(told).stop, messages(told).called_off) == (7, {"charge#1": 9})
