@@ -33,7 +33,7 @@ class Case:
         operation, situation = self.operation, self.situation
         if operation.believed_absent_first:
             return False
-        restored = situation.began_doubtful or (situation.distrusted != "" and not operation.unproven)
+        restored = situation.began_doubtful or situation.distrusted != ""
         return operation.forgotten or (restored and self.contract.effect == "write")
 
     @property

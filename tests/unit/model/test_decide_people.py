@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import moves as m
+from holdfast.model.contract import Key
 from holdfast.model.outcome import EXPIRED, Basis
 from holdfast.model.situation import Elsewhere
 from holdfast.policies import Retry
@@ -42,6 +43,38 @@ def test_what_is_ordered_under_the_same_key_is_sent_only_while_the_key_is_rememb
 def test_what_is_ordered_under_a_forgotten_key_is_read_back_where_that_can_prove_it():
     story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("ambiguous").settled("unknown").person("same_key")
     assert story.later(10 * DAY).says().startswith("verify: ")
+
+
+def test_what_is_ordered_under_the_same_key_is_sent_although_the_first_request_may_still_run():
+    key = Key(ttl=None, in_progress="runs_twice")
+    story = Story(changed(KEYED, idempotency=key, settle_ms=SETTLE)).sent("ambiguous")
+    assert story.says().startswith("wait for retry: the system runs a key twice")
+    assert story.settled("unknown").person("same_key").says() == "attempt: a person ordered one more attempt"
+
+
+def test_a_key_that_was_forgotten_is_named_where_the_order_cannot_be_followed():
+    story = Story(KEYED).sent("ambiguous").settled("unknown").person("same_key").later(2 * DAY)
+    move = story.decide()
+    assert isinstance(move, m.Settle)
+    assert (move.status, move.reason) == ("unknown", "its key may be forgotten by now")
+
+
+def test_a_question_that_nobody_answered_goes_on_to_others():
+    story = Story().planned().asked(until=1, on_expiry="escalate").later(HOUR)
+    assert story.decide(asks="a1") == m.Gate("nobody answered in time, so others are asked", escalated=True)
+
+
+@pytest.mark.parametrize(
+    ("story", "asks"),
+    [
+        (Story().planned().asked(), True),
+        (Story().planned().parked(), False),
+        (Story().planned(), False),
+        (Story().sent("ambiguous").asked(), False),
+    ],
+)
+def test_an_approval_is_wanted_while_somebody_is_asked_for_one(story, asks):
+    assert story.state.wants_approval is asks
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from holdfast.model.outcome import REFUSED
 from holdfast.model.policy import Word
 from holdfast.model.ruling import Ruling
 from holdfast.model.situation import Elsewhere
-from tests.unit.model.stories import HOUR, STEP, Story
+from tests.unit.model.stories import HOUR, PLAIN, STEP, Story, changed
 
 NOW = "desk@2"
 
@@ -44,6 +44,30 @@ def test_a_repeat_is_met_before_anybody_judges():
 )
 def test_what_was_ruled_is_done(word: Word, drawn: bool, says: str):
     assert ruled(Story().planned(), word, sampled=drawn).says(policy=NOW) == says
+
+
+def test_what_is_asked_is_judged_anew_by_another_policy():
+    asked = ruled(Story().planned(), "ask", "desk@1").asked()
+    assert asked.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
+    assert asked.says(policy="desk@1", asks="a1") == "wait for person: a person is asked"
+    again = ruled(Story().sent("not_sent"), "ask", "desk@1").asked()
+    assert again.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
+
+
+def test_what_was_allowed_beforehand_is_not_asked_about():
+    story = ruled(Story().planned(), "ask")
+    assert story.says(policy=NOW, permitted=True) == "attempt: first attempt"
+    assert story.says(policy=NOW) == "gate: the policy asks for a person"
+
+
+def test_an_approval_is_bound_to_what_it_relies_on():
+    """So that is read before anybody is asked, and nobody is asked where it cannot be."""
+    story = Story(changed(PLAIN, observes=True)).planned()
+    assert story.decide(gate="wanted") == m.Observe("an approval is bound to what it relies on", kept=True)
+    assert story.says(gate="wanted", reading="unreadable") == "failed(unreadable): preconditions, nothing landed"
+    assert story.says(gate="wanted", reading="unreadable", hold="trip").startswith("failed(unreadable)")
+    assert story.says(gate="wanted", reading="same") == "gate: the contract asks for a person"
+    assert story.says(gate="wanted", reading="changed") == "gate: the contract asks for a person"
 
 
 def test_a_refusal_names_its_rule_and_its_policy():

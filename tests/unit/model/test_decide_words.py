@@ -10,7 +10,7 @@ from holdfast.model import moves as m
 from holdfast.model import weigh
 from holdfast.model.contract import Key
 from holdfast.model.outcome import Basis
-from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 LIVE = {"live": frozenset({1})}
 TWICE = changed(KEYED, idempotency=Key(ttl=timedelta(hours=24), in_progress="runs_twice"), settle_ms=SETTLE)
@@ -64,6 +64,23 @@ def test_a_person_is_told_what_is_in_the_way():
     assert restored == m.Park("restored journal", why=FORGOTTEN, forgotten=True)
     checks = Story(changed(VERIFIABLE, check_first=True)).planned().later(HOUR).verified("cannot_tell").later(HOUR)
     assert checks.decide() == m.Park("cannot tell whether it was already sent", why="the world could not be read")
+
+
+def test_nothing_leaves_a_copy_before_somebody_has_looked():
+    trust = m.Wait("the journal is not trusted", why="trust", until_woken=True)
+    for story in (Story(READ).planned(), Story(changed(KEYED, idempotency=Key.forever())).planned()):
+        assert story.decide(distrusted="it is old") == trust
+        assert story.says() == "attempt: first attempt"
+
+
+def test_what_cannot_be_read_any_more_is_not_sent_unread():
+    """The clause is stored with the operation; its code has no verifier any more."""
+    move = Story(changed(PLAIN, check_first=True)).planned().decide()
+    assert move == m.Park("cannot tell whether it was already sent", why="the world could not be read")
+
+
+def test_what_a_message_calls_off_is_cancelled():
+    assert Story().planned().says(stop="told") == "cancelled(interrupted): called off before it was sent"
 
 
 def test_an_outcome_says_who_proved_it():

@@ -1,0 +1,149 @@
+"""Journals that were restored: what they may have forgotten is neither sent again nor called unsent on a guess."""
+
+import pytest
+
+from holdfast.model import moves as m
+from holdfast.model.contract import Key
+from holdfast.model.transitions import IllegalTransition
+from tests.unit.model.stories import HOUR, KEYED, PLAIN, SETTLE, VERIFIABLE, Story, changed
+
+CHECKS = changed(VERIFIABLE, check_first=True)
+
+
+def test_after_a_restore_an_absence_must_be_believable_before_the_first_attempt():
+    story = Story(VERIFIABLE).planned().verified("did_not_happen")
+    assert story.says(began_doubtful=True).startswith("wait for verify")
+    assert story.later(SETTLE).verified("did_not_happen").says(began_doubtful=True) == "attempt: first attempt"
+
+
+def test_after_a_restore_a_reading_that_proves_nothing_is_no_absence():
+    story = Story(VERIFIABLE).planned().verified("did_not_happen").later(SETTLE).verified("cannot_tell")
+    assert story.says(began_doubtful=True).startswith("wait for verify")
+
+
+@pytest.mark.parametrize("contract", [PLAIN, KEYED], ids=["plain", "a key that is forgotten one day"])
+def test_after_a_restore_a_person_is_asked_where_nothing_can_be_read(contract):
+    assert Story(contract).planned().says(began_doubtful=True) == "park: restored journal"
+
+
+def test_after_a_restore_a_key_that_is_never_forgotten_dedupes():
+    story = Story(changed(KEYED, idempotency=Key.forever())).planned()
+    assert story.says(began_doubtful=True) == "attempt: first attempt"
+
+
+def test_after_a_restore_check_first_still_counts_for_such_a_key():
+    story = Story(changed(CHECKS, idempotency=Key.forever())).planned()
+    assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"
+    assert story.verified("did_not_happen").says(began_doubtful=True) == "attempt: first attempt"
+
+
+def test_after_a_restore_reads_are_just_read():
+    assert Story(changed(PLAIN, effect="read")).planned().says(began_doubtful=True) == "attempt: first attempt"
+
+
+def test_after_a_restore_a_person_may_order_the_attempt():
+    assert Story().planned().parked().person("retry").says(began_doubtful=True) == "attempt: first attempt"
+
+
+@pytest.mark.parametrize("stop", ["cancel", "deadline", "aborting", "told"])
+@pytest.mark.parametrize("contract", [PLAIN, changed(KEYED, idempotency=Key.forever())], ids=["plain", "for ever"])
+def test_after_a_restore_what_is_called_off_is_not_called_unsent(contract, stop):
+    story = Story(contract).planned()
+    assert story.says(began_doubtful=True, stop=stop) == "park: restored journal"
+    story.parked(forgotten=True)
+    assert story.state.phase == "unknown"
+    assert story.says(began_doubtful=True, stop=stop).startswith("wait for person")
+    assert story.person("happened").state.phase == "succeeded"
+
+
+def test_before_anybody_has_looked_at_a_copy_nothing_is_called_unsent():
+    story = Story(PLAIN).planned()
+    assert story.says(distrusted="it is old", stop="cancel") == "wait for trust: the journal is not trusted"
+    assert (
+        story.sent("not_sent").says(distrusted="it is old", stop="told") == "wait for trust: the journal is not trusted"
+    )
+
+
+def test_after_a_restore_silence_about_an_approval_does_not_say_that_nothing_was_sent():
+    story = Story(PLAIN).planned().asked(until=1, on_expiry="refuse")
+    assert story.later(HOUR).says(began_doubtful=True, asks="a1") == "park: restored journal"
+    assert story.says(asks="a1") == "failed(expired): nobody answered in time"
+
+
+def test_after_a_restore_a_reading_says_whether_what_is_called_off_was_sent():
+    story = Story(VERIFIABLE).planned().later(SETTLE)
+    assert story.says(began_doubtful=True, stop="cancel").startswith("verify")
+    story.verified("did_not_happen")
+    assert story.says(began_doubtful=True, stop="cancel") == "cancelled: called off before it was sent"
+    found = Story(VERIFIABLE).planned().verified("happened")
+    assert found.says(began_doubtful=True, stop="cancel") == "succeeded: found by verification"
+
+
+def test_after_a_restore_what_a_person_was_asked_about_is_read_back_meanwhile():
+    story = Story(VERIFIABLE).planned().parked(forgotten=True)
+    assert story.says(began_doubtful=True).startswith("wait for verify")
+    story.later(SETTLE).verified("did_not_happen")
+    assert story.says(began_doubtful=True) == "failed: proven that nothing landed"
+
+
+@pytest.mark.parametrize("word", ["retry", "same_key"])
+def test_after_a_restore_a_refusal_of_what_a_person_ordered_does_not_say_what_is_forgotten(word):
+    story = Story(changed(KEYED, idempotency=Key.forever())).planned().parked(forgotten=True).person(word)
+    assert story.says(began_doubtful=True) == "attempt: first attempt"
+    assert story.sent("rejected").says(began_doubtful=True) == "park: restored journal"
+
+
+def test_after_a_restore_changed_preconditions_may_be_changed_by_what_is_forgotten():
+    contract = changed(KEYED, idempotency=Key.forever(), observes=True)
+    assert Story(contract).planned().says(reading="changed").startswith("failed(stale)")
+    assert Story(contract).planned().says(reading="changed", began_doubtful=True) == "park: restored journal"
+
+
+@pytest.mark.parametrize("contract", [PLAIN, KEYED], ids=["no key", "a key of unknown age"])
+def test_after_a_restore_an_order_to_send_under_the_same_key_holds_only_where_that_key_is_known_for_ever(contract):
+    story = Story(contract).planned().parked(forgotten=True).person("same_key")
+    assert story.says(began_doubtful=True) == "park: restored journal"
+    assert story.says(began_doubtful=True, stop="cancel") == "park: restored journal"
+
+
+def test_after_a_restore_a_key_that_runs_twice_while_in_progress_dedupes_nothing():
+    story = Story(changed(KEYED, idempotency=Key.forever(in_progress="runs_twice"))).planned()
+    assert story.says(began_doubtful=True) == "park: restored journal"
+
+
+def test_after_a_restore_an_attempt_that_was_not_sent_does_not_vouch_for_what_is_forgotten():
+    story = Story(VERIFIABLE).sent("not_sent").waits(0, "retry")
+    assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"
+    story.later(SETTLE).verified("did_not_happen").waits(0, "retry")
+    assert story.says(began_doubtful=True) == "attempt: nothing landed: attempt again"
+
+
+def test_what_may_be_forgotten_stays_so_where_the_journal_is_trusted_later():
+    story = Story(PLAIN).planned().parked(forgotten=True).person("retry")
+    assert story.says(stop="cancel") == "park: restored journal"
+
+
+def test_after_a_restore_what_was_answered_or_read_counts_as_ever():
+    assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True) == "unknown: nothing can prove it"
+    assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True, stop="cancel") == "unknown: nothing can prove it"
+    absent = Story(VERIFIABLE).sent("ambiguous").parked().later(SETTLE).verified("did_not_happen")
+    assert absent.says(began_doubtful=True) == "failed: proven that nothing landed"
+
+
+def test_after_a_restore_a_person_is_told_that_the_world_could_not_be_read():
+    story = Story(VERIFIABLE).planned().later(HOUR).verified("cannot_tell").later(HOUR)
+    assert story.decide(began_doubtful=True) == m.Park(
+        "restored journal", why="the world could not be read", forgotten=True
+    )
+
+
+def test_whether_something_may_have_been_sent():
+    assert not Story(PLAIN).planned().state.may_have_been_sent
+    assert Story(PLAIN).sent("not_sent").state.may_have_been_sent
+    assert Story(PLAIN).planned().parked(forgotten=True).state.may_have_been_sent
+
+
+def test_what_may_be_forgotten_cannot_be_settled_as_called_off():
+    story = Story(PLAIN).planned().parked(forgotten=True).person("retry")
+    with pytest.raises(IllegalTransition):
+        story.settled("cancelled")
