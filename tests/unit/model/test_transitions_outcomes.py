@@ -126,6 +126,19 @@ def test_an_unknown_outcome_asks_a_person():
     assert story.settled("succeeded").state.asked
 
 
+def test_the_question_of_an_unknown_outcome_says_since_when_and_never_closes_by_itself():
+    story = Story().sent("ambiguous").later(5)
+    until = story.wall + HOUR
+    state = story.settled("unknown", until=until).state
+    assert (state.asked_at, state.asks_until, state.on_expiry) == (story.wall, until, "hold")
+    assert not state.asked_too_long(until)
+
+
+def test_an_outcome_waits_for_nothing():
+    state = Story().planned().waits(9, "retry").settled("cancelled").state
+    assert (state.wait, state.waits_for) == (None, "")
+
+
 @pytest.mark.parametrize("kind", ["ambiguous", "rejected", "returned", "lost"])
 def test_only_what_was_never_sent_can_be_cancelled(kind):
     with pytest.raises(IllegalTransition):
@@ -136,6 +149,15 @@ def test_only_what_was_never_sent_can_be_cancelled(kind):
 def test_an_absence_is_no_proof_that_it_was_never_sent():
     with pytest.raises(IllegalTransition):
         Story(VERIFIABLE).sent("ambiguous").later(HOUR).verified("did_not_happen").settled("cancelled")
+
+
+def test_what_a_restored_journal_may_have_forgotten_is_not_cancelled_until_it_was_looked_for():
+    def ordered() -> Story:
+        return Story(VERIFIABLE).planned().parked(forgotten=True).person("retry")
+
+    with pytest.raises(IllegalTransition):
+        ordered().settled("cancelled")
+    assert ordered().later(HOUR).verified("did_not_happen").settled("cancelled").phase == "cancelled"
 
 
 def test_only_what_may_have_landed_is_unknown():

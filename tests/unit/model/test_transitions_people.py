@@ -8,18 +8,21 @@ from msgspec.structs import replace
 from holdfast.model import records as r
 from holdfast.model.operation import Edited
 from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
+from holdfast.model.ruling import Facts, Ruling
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"
+ASK = Ruling("ask", "big")
+FACTS = Facts("charge", "desk", hour=9, weekday="mon", amount=700.0)
 
 # --- a question and its answers ------------------------------------------------------------------------------
 
 
-def test_a_question_says_what_is_asked_of_how_many_and_until_when():
+def test_a_question_says_what_is_asked_of_how_many_since_when_and_until_when():
     story = Story().planned()
     until = story.wall + HOUR
     state = story.asked("a1", people=2, until=until).state
-    assert (state.asks, state.asks_people, state.asks_until) == ("a1", 2, until)
+    assert (state.asks, state.asks_people, state.asked_at, state.asks_until) == ("a1", 2, story.wall, until)
     assert (state.phase, state.asked, state.waits_for) == ("gated", True, "a person")
 
 
@@ -64,6 +67,16 @@ def test_a_no_is_final_and_says_who_said_it():
 
 def test_a_no_without_a_reason_names_the_person():
     assert Story().planned().asked().refused().state.reason == "ann said no"
+
+
+def judged(story: Story) -> Story:
+    return story.took(r.Ruled(step=STEP, policy="desk@1", ruling=ASK, facts=FACTS))
+
+
+def test_a_ruling_is_kept_with_its_policy_and_the_facts_it_judged_and_changes_no_question():
+    state = judged(Story().planned().asked()).state
+    assert (state.ruling, state.policy, state.judged_by) == (ASK, "desk@1", FACTS)
+    assert (state.phase, state.asks, state.asked) == ("gated", "a1", True)
 
 
 # --- amends that were begun before anybody knew of the effect ------------------------------------------------
@@ -139,14 +152,22 @@ def edited(story: Story, arguments: bytes, by: str = "ann") -> Story:
 
 
 def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
-    story = Story().planned().asked(people=2).approved("bob")
+    story = Story().planned().asked(people=2).approved("bob", until=50).waits(HOUR, "approval")
     called = story.state.intent
     assert (story.state.edits, story.state.as_called) == (False, called)
     state = edited(story, b'{"cents":7}').state
     assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
     assert (state.edits, state.editor, state.edited) == (True, "ann", Edited("ann", "a1", "n", 9))
     assert (state.asks, state.approvers, state.approval, state.approved_until) == ("", (), "", 0)
-    assert (state.asked, state.reason, state.waits_for) == (False, "", "")
+    assert (state.asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
+
+
+def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_none_of_theirs():
+    story = judged(Story().planned()).asked().approved().parked("tool gone")
+    assert (story.state.policy, story.state.approval) == ("desk@1", "a1")
+    state = edited(story, b'{"cents":7}').state
+    assert (state.policy, state.approval) == ("", "")
+    assert state.ruling == ASK, "what was said stands where no policy is there any more to judge them"
 
 
 def test_what_is_asked_next_uses_up_the_yes_of_the_edit_and_a_second_edit_keeps_the_first_call():
@@ -160,7 +181,8 @@ def test_what_is_asked_next_uses_up_the_yes_of_the_edit_and_a_second_edit_keeps_
 
 def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effect():
     given = r.ResultGiven(step=STEP, approval="a1", by="ann", result=r.Raw(b'"paid"'), note="cash", at=5)
-    state = Story().planned().asked().took(given).state
+    state = Story().planned().asked().waits(HOUR, "approval").took(given).state
     assert (state.phase, state.basis, bytes(state.result)) == ("succeeded", Basis("person", "ann", "cash"), b'"paid"')
     assert (state.stood_in, state.landed, state.settled_at) == (True, False, 5)
-    assert (state.reason, state.waits_for) == ("", "")
+    assert (state.rule, state.reason) == ("a person answered as the tool would have", "")
+    assert (state.wait, state.waits_for) == (None, "")
