@@ -32,7 +32,7 @@ from holdfast.errors import UsageError
 from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
-from holdfast.model.question import Scalar
+from holdfast.model.question import Question, Scalar
 from holdfast.model.records_transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
@@ -188,21 +188,25 @@ class Run:
         the end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default stands in for it.
         Raises `TimeoutError` where there is no default.
         """
-        return ask(self.scope(), question_of(text, choices, returns), Limit(timeout, default), step)
+        return self._ask(question_of(text, choices, returns), Limit(timeout, default), step)
+
+    async def _ask(self, question: Question, limit: Limit, step: str | None) -> Scalar:
+        """In the branch that awaits it, which need not be the one that called."""
+        return await ask(self.scope(), question, limit, step)
 
     @overload
-    def hand_off(self, to: Agent[T, R], *, why: str = "", state: T) -> Coroutine[Any, Any, R]: ...
+    async def hand_off(self, to: Agent[T, R], *, why: str = "", state: T) -> R: ...
     @overload
-    def hand_off(
+    async def hand_off(
         self, to: str, *, why: str, state: Mapping[str, Any] | None = None, returns: type[A],
         within: timedelta | None = None, default: A | None = None,
-    ) -> Coroutine[Any, Any, A]: ...  # fmt: skip
+    ) -> A: ...  # fmt: skip
     @overload
-    def hand_off(
+    async def hand_off(
         self, to: str, *, why: str, state: Mapping[str, Any] | None = None, within: timedelta | None = None,
         default: str | None = None,
-    ) -> Coroutine[Any, Any, str]: ...  # fmt: skip
-    def hand_off(
+    ) -> str: ...  # fmt: skip
+    async def hand_off(
         self,
         to: Agent[Any, Any] | str,
         *,
@@ -211,7 +215,7 @@ class Run:
         returns: type[Any] = str,
         within: timedelta | None = None,
         default: Any = None,
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Any:
         """Hand this run over. It keeps its id, its operations, what it waits for, and its deadline.
 
         To an agent: its code goes on with `state` as its input, and what it returns is returned. It has no tools but
@@ -221,8 +225,8 @@ class Run:
         stands in; without one `TimeoutError` is raised.
         """
         if isinstance(to, str):
-            return to_people(self.scope(), to, question_of(why, (), returns), state, Limit(within, default))
-        return to_agent(self.scope(), to, state, why)
+            return await to_people(self.scope(), to, question_of(why, (), returns), state, Limit(within, default))
+        return await to_agent(self.scope(), to, state, why)
 
     async def messages(self) -> tuple[Message, ...]:
         """What was told to this run (`holdfast tell`) and was not heard yet, for code that looks by itself.

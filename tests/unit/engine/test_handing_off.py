@@ -356,3 +356,18 @@ async def test_what_the_other_agent_waits_for_is_kept_and_its_errors_are_errors(
                 await app.run(desk, name)
             await app.service.answer(f"trip-{name}/hand_off:specialist#1/hand_off#1", said, by="bea")
             assert await app.run(desk, name) == ended
+
+
+@virtual
+async def test_a_run_may_be_handed_over_in_a_branch(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        both = run.gather(run.hand_off("billing", why="a bill"), run.hand_off("shipping", why="a box"))
+        return ", ".join(await both)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        for asked in lab.of("r-ann", r.QuestionAsked):
+            await app.service.answer(f"r-ann/{asked.step}", f"done: {asked.question.text}", by="bea")
+        assert await app.run(desk, "ann") == "done: a bill, done: a box"

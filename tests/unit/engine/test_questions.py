@@ -145,3 +145,22 @@ async def test_questions_that_nobody_can_answer_are_refused_before_they_are_aske
             with pytest.raises(UsageError, match=problem):
                 await app.run(desk, str(number))
         assert not lab.of(f"r-{number}", r.QuestionAsked)
+
+
+@virtual
+async def test_two_questions_may_be_asked_at_once(lab: Lab):
+    """Each is asked in the branch that awaits it, so a replay meets it there again."""
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        colour, size = await run.gather(run.ask("which colour?"), run.ask("which size?"))
+        return f"{colour} and {size}"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        asked = lab.of("r-ann", r.QuestionAsked)
+        for question in asked:
+            answer = {"which colour?": "red", "which size?": "large"}[question.question.text]
+            await app.service.answer(f"r-ann/{question.step}", answer, by="bea")
+        assert await app.run(desk, "ann") == "red and large"
