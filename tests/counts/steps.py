@@ -43,17 +43,21 @@ async def work(_run: Run, job: tuple[str, int]) -> int:
     return count
 
 
+class Observed(sqlite3.Connection):
+    """Reports each statement that it executes.
+
+    SQLite's own trace would call Python while it holds the connection's mutex; another thread that has the interpreter and
+    waits for that mutex would then wait for ever.
+    """
+
+    def execute(self, sql, *values):
+        statements.append(sql)
+        return super().execute(sql, *values)
+
+
 def count_statements() -> None:
-    """Every connection made from here on reports each statement that SQLite starts to execute."""
-    connect = sqlite3.connect
-
-    @functools.wraps(connect)
-    def observed(*arguments, **settings):
-        connection = connect(*arguments, **settings)
-        connection.set_trace_callback(statements.append)
-        return connection
-
-    sqlite3.connect = observed
+    """Every connection made from here on is observed."""
+    sqlite3.connect = functools.partial(sqlite3.connect, factory=Observed)
 
 
 async def main(path: str, kind: str, count: int) -> None:
