@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from holdfast.agent.agent import Agent, agent
-from holdfast.agent.posting import Answered, post
 from holdfast.agent.run import Run
 from holdfast.agent.tool import Tool, tool
 from holdfast.engine import values
@@ -26,6 +25,7 @@ from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Message, N
 from holdfast.policies import Retry
 
 if TYPE_CHECKING:
+    from holdfast.agent.posting import Answered
     from holdfast.engine.engine import Engine
     from holdfast.engine.tooling import ToolCode
 
@@ -89,6 +89,8 @@ class Notifier:
 
     def _send(self, name: str, body: str) -> int:
         """One try: the same id and bytes each time, signed anew, as the time of the try is signed too."""
+        from holdfast.agent.posting import post  # noqa: PLC0415 - http.client is slow to import, and few send webhooks
+
         engine = self._open_engine()
         endpoint = engine.outbox.endpoints.get(name)
         if endpoint is None or not endpoint.open:
