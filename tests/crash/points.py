@@ -26,7 +26,7 @@ class Points:
     def reached(self, point):
         self.reached_so_far[point] += 1
         if self._chance is not None and self._chance.random() < 0.2:
-            time.sleep(self._chance.uniform(0, 0.004))
+            time.sleep(self._chance.uniform(0, 0.004))  # real processes: other moments meet in every run
         if self._kill == (point, self.reached_so_far[point]):
             os.kill(os.getpid(), signal.SIGKILL)
 

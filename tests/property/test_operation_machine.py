@@ -406,7 +406,7 @@ class OperationMachine(RuleBasedStateMachine):
             contract=self.contract,
             claimed_up=self.claimed - self.boot_began,
             live=frozenset(self.live),
-            began_doubtful=self.restored and not self.state.unproven,
+            began_doubtful=self.restored,
             reading=self.reading,
             clock_error_ms=CLOCK_ERROR,
             **self.open_situation,

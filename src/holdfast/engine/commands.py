@@ -231,7 +231,7 @@ async def _recall(instance: Instance, entry: Entry) -> None:
 def _act(instance: Instance, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" if command.refused:
-            _LOG.warning("run %s: what %s said was refused: %s", instance.run, command.by, command.refused)
+            _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.told)
         case "cancel" | "take_over":
             instance.end(Ending("cancelled", why_ended(command)))
         case "pause":

@@ -150,7 +150,7 @@ class Flight(msgspec.Struct, eq=False):
             claimed_up=instance.claimed_up,
             tool="gone" if self.tool is None else "present",
             distrusted=engine.identity.reason if engine.identity.trust == "distrustful" else "",
-            began_doubtful=engine.identity.trust == "doubtful" and not operation.unproven,
+            began_doubtful=engine.identity.trust == "doubtful",
             stop=self._stop(operation),
             gate="wanted" if self._gated(contract) and self.permit is None else "",
             policy=self._policy(operation),

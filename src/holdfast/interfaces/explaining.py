@@ -106,7 +106,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
     ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
     state = await _with_deaths(looking, history, state, now)
     contract = _contract(history, state)
-    situation = await _situation(looking, history, state, contract, now)
+    situation = await _situation(looking, history, contract, now)
     move = decide(state, situation, now)
     weight = weigh(state, situation, now)
     return Explanation(
@@ -144,9 +144,7 @@ def _contract(history: RunHistory, state: OperationState) -> Contract:
     return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
 
 
-async def _situation(
-    looking: Looking, history: RunHistory, state: OperationState, contract: Contract, now: Now
-) -> Situation:
+async def _situation(looking: Looking, history: RunHistory, contract: Contract, now: Now) -> Situation:
     identity = looking.identity
     hint = await looking.journal.hint(f"breaker/{contract.tool}")
     breaker = 0 if hint is None else wait_ms(msgspec.json.decode(hint, type=Breaker), now.wall, retry=True)
@@ -155,7 +153,7 @@ async def _situation(
         contract=contract,
         claimed_up=now.up,
         distrusted=identity.reason if identity.trust == "distrustful" else "",
-        began_doubtful=identity.trust == "doubtful" and not state.unproven,
+        began_doubtful=identity.trust == "doubtful",
         stop="cancel" if history.cancelled is not None else "stopped" if history.status == "stopped" else "",
         paused=paused or ("the run" if history.paused is not None else ""),
         breaker_ms=breaker,

@@ -288,8 +288,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
         case r.RunStopped():
             return "stopped", f"{record.reason}: {record.error}"
         case r.CommandApplied():
-            note = f"refused: {record.refused}" if record.refused else record.note
             said = "taken over" if record.command == "take_over" else record.command
-            return said, f"by {record.by}" + (f": {note}" if note else "")
+            return said, f"by {record.by}" + (f": {record.told}" if record.told else "")
         case _:
             return "", ""

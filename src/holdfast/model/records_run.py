@@ -162,6 +162,11 @@ class CommandApplied(Stamped, frozen=True):
     refused: str = ""
     run: str = ""
 
+    @property
+    def told(self) -> str:
+        """What there is to say of it: why it was refused, or else what its giver wrote."""
+        return f"refused: {self.refused}" if self.refused else self.note
+
 
 class RunSuspended(Stamped, frozen=True):
     """Nothing can go on without a person, an event or a timer."""

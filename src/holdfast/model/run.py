@@ -393,4 +393,4 @@ class RunHistory:
             case "fork":
                 self.forked_from, self.reason = record.run, record.note
             case _:
-                self.reason = f"refused: {record.refused}" if record.refused else record.note
+                self.reason = record.told

@@ -57,11 +57,10 @@ def stood_in(operation: OperationState, record: r.ResultGiven, _boot: str) -> Op
 
 def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
     """Nobody knows, or a person has to approve: a person is asked."""
-    if record.forgotten:
-        operation = replace(operation, forgotten=True)
     return replace(
         operation,
-        phase="unknown" if operation.may_have_landed else "gated",
+        phase="unknown" if record.forgotten or operation.may_have_landed else "gated",
+        forgotten=record.forgotten or operation.forgotten,
         asks=record.asks,
         asks_people=record.people,
         asks_until=record.until,

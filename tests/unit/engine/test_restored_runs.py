@@ -24,6 +24,11 @@ from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
+def restored(lab: Lab) -> None:
+    """An operator said that an old copy is to be used."""
+    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+
+
 @virtual
 async def test_a_caller_that_left_what_was_not_sent_yet_leaves_it_again(lab: Lab):
     @tool(idempotency=Key.forever())
@@ -69,7 +74,7 @@ async def test_a_window_of_an_old_journal_does_not_begin_anew_with_each_rest(lab
     async def desk(run: Run, name: str) -> str:
         return await mail(name)
 
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    restored(lab)
     async with lab.app(desk, recover=True) as app:
         with pytest.raises(RunSuspended, match="until the next reading"):
             await app.run(desk, "ann")
@@ -95,7 +100,7 @@ async def test_an_attempt_that_was_never_sent_does_not_vouch_for_those_that_are_
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    restored(lab)
     await lab.pass_time(minutes=11)
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
@@ -118,7 +123,7 @@ async def test_what_is_cancelled_in_a_restored_journal_is_not_called_unsent_and_
     async def desk(run: Run, name: str) -> str:
         return await refund(name)
 
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    restored(lab)
     async with lab.app(desk, recover=True) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
@@ -146,7 +151,7 @@ async def test_attempts_that_were_all_turned_away_do_not_say_that_nothing_happen
     async def desk(run: Run, name: str) -> str:
         return await pay(name)
 
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    restored(lab)
     async with lab.app(desk, recover=True) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
@@ -165,7 +170,7 @@ async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
     async def desk(run: Run, name: str) -> str:
         return await pay(name)
 
-    lab.journal.identity = replace(lab.journal.identity, trust="doubtful", reason="an operator")
+    restored(lab)
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")

@@ -147,3 +147,9 @@ def test_what_may_be_forgotten_cannot_be_settled_as_called_off():
     story = Story(PLAIN).planned().parked(forgotten=True).person("retry")
     with pytest.raises(IllegalTransition):
         story.settled("cancelled")
+
+
+def test_what_may_be_forgotten_stays_so_when_a_person_is_asked_about_something_else():
+    story = Story(PLAIN).planned().parked(forgotten=True).person("retry").parked("its tool is gone")
+    assert story.state.phase == "unknown"
+    assert story.state.may_have_been_sent
