@@ -5,7 +5,8 @@
     holdfast show planned-17
 
 It uses the airline and the hotel of `trip.py`. A city that begins with "Full" has no room left, so that the fallback
-of its step is taken; without a night the plan calls itself off, and what was booked is given back.
+of its step is taken; without a night the plan is called off before the flight is booked. `holdfast plan show` lists
+which conditions are evaluated before a step, and which after it.
 """
 
 from examples.trip import Trip, book_flight, book_hotel, send_itinerary

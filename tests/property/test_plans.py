@@ -58,7 +58,9 @@ def plans(draw: st.DrawFn) -> Plan:
             )
             for choice in range(draw(st.integers(1, 2)))
         ]
-        abort_if = draw(st.sampled_from([(), (), (), (f"results.s{number}.price > 5",)]))
+        own = f"results.s{number}.price > 5"
+        earlier = tuple(f"results.{name} != null && results.{name}.price > 1" for name in after)
+        abort_if = draw(st.sampled_from([(), (), (own,), earlier, (own, *earlier)]))
         steps.append(
             PlanStep(
                 id=f"s{number}",
@@ -128,6 +130,14 @@ def in_order(plan: Plan, world: World) -> None:
         assert not open_, (world.log, plan)
 
 
+def called_off_before(plan: Plan, world: World, told: str) -> None:
+    """A condition that does not read its own step's result held: then nothing of that step was sent."""
+    for step in plan.steps:
+        held = [text for text in step.abort_if if f"step {step.id}: {text}" in told]
+        if held and not held[0].startswith(f"results.{step.id}."):
+            assert not [name for _, name in world.log if name.startswith(f"{step.id}.")], (told, world.log, plan)
+
+
 async def story(plan: Plan, fates: list[tuple[str, int]]) -> None:
     lab, world = Lab(), World()
     desk = desk_of(plan, world)
@@ -137,6 +147,7 @@ async def story(plan: Plan, fates: list[tuple[str, int]]) -> None:
         told = await app.run(desk, "ann")
         await lab.pass_time(seconds=10)
     in_order(plan, world)
+    called_off_before(plan, world, told)
     names = list(world.landed.values())
     assert len(names) == len(set(names))
     if told.startswith("called off"):

@@ -23,8 +23,11 @@ COST_LIMIT: Final = 20_000_000
 
 _MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(?:([A-Za-z_]\w*)\s*,)?")
 _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
+_RESULTS: Final = re.compile(r"(?<!\.)\bresults\b")
 _INPUT: Final = re.compile(r"\binput\b")
 _INPUTS: Final = re.compile(r"\binput\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
+_QUOTED: Final = r"""(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_TEXTS: Final = re.compile(rf"((?:results|input)\s*\[\s*{_QUOTED}\s*\])|{_QUOTED}|//[^\n]*", re.DOTALL)
 _FUNCTIONS: Final = frozenset(
     {
         "size", "contains", "startsWith", "endsWith", "matches", "has", "int", "uint", "double", "string", "bytes",
@@ -62,7 +65,18 @@ def _program(text: str) -> Any:  # the library types its programs loosely
 def steps_used(text: str) -> frozenset[str]:
     """Parse a condition; the steps whose results it uses. Raises `ConditionError`."""
     checked(text, ("results", "input"))
-    return frozenset(dotted or quoted for dotted, quoted in _USED.findall(text))
+    return frozenset(dotted or quoted for dotted, quoted in _USED.findall(_code(text)))
+
+
+def reads_result_of(text: str, step: str) -> bool:
+    """Whether a condition reads the result of this step, or may: it uses `results` without naming a part of it."""
+    named = [dotted or quoted for dotted, quoted in _USED.findall(_code(text))]
+    return step in named or len(named) < len(_RESULTS.findall(_code(text)))
+
+
+def _code(text: str) -> str:
+    """The expression without comments and texts, except those that name a part: `results["seat"]`."""
+    return _TEXTS.sub(lambda found: found[1] or '""', text)
 
 
 def checked(text: str, known: Collection[str]) -> None:
@@ -78,8 +92,8 @@ def checked(text: str, known: Collection[str]) -> None:
 
 def inputs_used(text: str) -> frozenset[str] | None:
     """The parts of the input that a condition names; None where it may use any of them."""
-    named = _INPUTS.findall(text)
-    if len(named) < len(_INPUT.findall(text)):
+    named = _INPUTS.findall(_code(text))
+    if len(named) < len(_INPUT.findall(_code(text))):
         return None
     return frozenset(dotted or quoted for dotted, quoted in named)
 

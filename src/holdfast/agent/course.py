@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.calling import outcome_of
-from holdfast.agent.conditions import ConditionError, holds
+from holdfast.agent.conditions import ConditionError, holds, reads_result_of
 from holdfast.agent.grounds import APPROVE, Grounds
 from holdfast.agent.transactions import on_commit
 from holdfast.engine import values
@@ -36,17 +36,32 @@ PRIMARY: Final = "primary"
 SKIPPED: Final = "skipped"
 STALE: Final = "stale"
 DROPPED: Final = "dropped"
+ABORTED: Final = "aborted"
+JUDGED: Final = "judged"
+"""The judgement on the `abort_if` of a step, as a journaled value."""
 MOST_SHOWN: Final = 500
 """How much of one call a person is shown before it is approved."""
 
 
 class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done about one step, and why: `primary`, `fallback 1`, `skipped`, `stale`, `dropped` or `failed`."""
+    """What was done about one step, and why.
+
+    `primary` or `fallback 1` was performed; nothing was sent where it is `skipped`, `stale`, `dropped` or `aborted`;
+    `failed`: every call of it.
+    """
 
     step: str
     chosen: str
     tool: str = ""
     why: str = ""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The judgement on conditions of one step: `held` is the first that held, empty where none did."""
+
+    conditions: tuple[str, ...]
+    after: bool
+    held: str = ""
 
 
 class PlanResult(msgspec.Struct, frozen=True):
@@ -147,6 +162,10 @@ class Course:
             self._results[step.id] = None
             await self._chose(Chosen(step.id, SKIPPED, why=f"not needed: {step.when}"))
             return
+        before, after = parted(step)
+        if held := await self._aborts(step, before, after=False):
+            await self._chose(Chosen(step.id, ABORTED, why=f"called off before it was sent: {held}"))
+            raise self._aborted(step, held)
         if step.ask_if and self._holds(step, step.ask_if):
             yes = await approved(
                 _here(), f"{self._grounds.digest}.{step.id}", f"step {step.id}: {self._proposed(step)}"
@@ -157,11 +176,25 @@ class Course:
                     f"step {step.id} was not approved", run=self._scope.instance.run, plan=self._plan.name
                 )
         await self._try_in_order(step)
-        for condition in step.abort_if:
-            if self._holds(step, condition, after=True):
-                why = f"called off: {condition}"
-                await self._chose(msgspec.structs.replace(self._chosen[step.id], why=why))
-                raise PlanAborted(f"step {step.id}: {condition}", run=self._scope.instance.run, plan=self._plan.name)
+        if held := await self._aborts(step, after, after=True):
+            await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
+            raise self._aborted(step, held)
+
+    async def _aborts(self, step: PlanStep, conditions: tuple[str, ...], *, after: bool) -> str:
+        """The first of these conditions that holds; empty where none does. The judgement is on record."""
+        if not conditions:
+            return ""
+
+        def judged() -> dict[str, Any]:
+            held = next((one for one in conditions if self._holds(step, one, after=after)), "")
+            return msgspec.to_builtins(Judged(conditions, after, held))  # type: ignore[no-any-return]  # a struct: a dict
+
+        moment = "after" if after else "before"
+        return msgspec.convert(await values.value(_here(), f"{JUDGED}:{moment}", judged), Judged).held
+
+    def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
+        run, plan = self._scope.instance.run, self._plan.name
+        return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
     def _proposed(self, step: PlanStep) -> str:
         """The calls of a step as they would be made, for a person: what the tool redacts is not shown."""
@@ -280,6 +313,12 @@ class Course:
         text = msgspec.json.encode(chosen).decode()
         recorded = await values.value(_here(), "chose", lambda: text)
         self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
+
+
+def parted(step: PlanStep) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The `abort_if` of a step: those judged before anything of it is sent, and those that read its own result."""
+    after = tuple(one for one in step.abort_if if reads_result_of(one, step.id))
+    return tuple(one for one in step.abort_if if one not in after), after
 
 
 def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:

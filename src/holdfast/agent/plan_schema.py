@@ -59,6 +59,9 @@ def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
     return closed({"tool": {**_TEXT, "const": tool.name}, "arguments": closed(arguments)})
 
 
+_JUDGED: Final = "judged before the step is sent, or after it where it reads the step's own result"
+
+
 def _step() -> Schema:
     texts = {"type": "array", "items": _TEXT}
     condition = "a CEL condition over results and input, such as results.flight.price < 500"
@@ -70,7 +73,7 @@ def _step() -> Schema:
             "fallbacks": {"type": "array", "items": _to(_CALL)},
             "after": texts,
             "when": maybe,
-            "abort_if": {"type": "array", "items": {"type": "string", "description": condition}},
+            "abort_if": {"type": "array", "items": {"type": "string", "description": f"{condition}; {_JUDGED}"}},
             "ask_if": maybe,
             "timeout_s": one_of({"type": "number"}, _NULL),
             "attempts": one_of({"type": "integer"}, _NULL),

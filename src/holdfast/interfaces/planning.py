@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.conditions import steps_used
+from holdfast.agent.course import parted
 from holdfast.agent.planning import known_of
 from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
@@ -34,13 +35,18 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: what it waits for, and what is tried in order."""
+    """One step: what it waits for, and what is tried in order.
+
+    `abort_if` are the conditions that are judged before anything of it is sent, `abort_after` those that read its own
+    result.
+    """
 
     id: str
     waits_for: tuple[str, ...]
     calls: list[Shown]
     when: str = ""
     abort_if: tuple[str, ...] = ()
+    abort_after: tuple[str, ...] = ()
     ask_if: str = ""
     hold: bool = False
     relies_on: tuple[str, ...] = ()
@@ -117,7 +123,8 @@ def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[Fault], answers
         if step.id in answers:
             calls[0] = msgspec.structs.replace(calls[0], answer=msgspec.json.encode(answers[step.id]).decode())
         waits = tuple(name for name in plan.waits_for(step))
-        steps.append(ShownStep(step.id, waits, calls, step.when, step.abort_if, step.ask_if, step.hold, _facts(step)))
+        aborts = parted(step)
+        steps.append(ShownStep(step.id, waits, calls, step.when, *aborts, step.ask_if, step.hold, _facts(step)))
     return ShownPlan(plan.name, plan.goal, plan.digest, plan.together, steps, faults)
 
 

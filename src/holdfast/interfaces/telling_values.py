@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.course import Chosen
+from holdfast.agent.course import JUDGED, Chosen, Judged
 from holdfast.agent.grounds import GROUNDS
 from holdfast.interfaces.telling import stored
 from holdfast.model import records as r
@@ -85,6 +85,15 @@ def _chose(value: r.Raw) -> Said:
     return Said(what, below, chosen.chosen == "failed", r.Raw(text.encode()))
 
 
+def _judged(value: r.Raw) -> Said:
+    judged = msgspec.json.decode(value, type=Judged)
+    moment = "after its calls" if judged.after else "before its calls"
+    return Said(
+        f"{moment}: {judged.held} holds" if judged.held else f"{moment}: no condition of abort_if holds",
+        (("judged", ", ".join(judged.conditions)),),
+    )
+
+
 _TELLERS: Final[dict[str, Callable[[r.Raw], Said]]] = {
     "fact": _fact,
     "weighed": _weighed,
@@ -92,4 +101,5 @@ _TELLERS: Final[dict[str, Callable[[r.Raw], Said]]] = {
     GROUNDS: _grounds,
     "plan": _plan,
     "chose": _chose,
+    JUDGED: _judged,
 }

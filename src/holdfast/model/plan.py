@@ -32,7 +32,8 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     `fallbacks` are tried in order, each only when what came before is proven to have failed. It begins when the
     steps it refers to and those in `after` are over; `when` decides whether it is needed. `abort_if` are conditions
-    on what is known after it that call the plan off. `ask_if` is a condition under which a person has to agree
+    that call the plan off: before anything of the step is sent, except that a condition which reads the step's own
+    result is judged after it. `ask_if` is a condition under which a person has to agree
     first. `timeout_s` limits one call, `attempts` how often one call is tried; neither goes beyond what the tool
     declares. `hold` keeps an irreversible effect
     until everything else has succeeded. `relies_on` are facts that it rests on besides those that its arguments name:

@@ -79,13 +79,14 @@ def _show(screen: Screen, found: ShownPlan) -> None:
 
 def _lines(step: ShownStep) -> list[str]:
     lines = [f"only when {step.when}"] if step.when else []
+    lines += [f"calls the plan off before anything of it is sent if {condition}" for condition in step.abort_if]
     lines += [f"a person is asked if {step.ask_if}"] if step.ask_if else []
     lines += [f"rests on {', '.join(step.relies_on)}"] if step.relies_on else []
     for number, one in enumerate(step.calls):
         lines.append(("" if number == 0 else f"else ({number}) ") + f"{one.tool} {one.arguments}")
         lines += [f"  {about}" for about in [_about(one, hold=step.hold)] if about]
         lines += [f"  answered {one.answer}"] if one.answer else []
-    return [*lines, *(f"calls it off if {condition}" for condition in step.abort_if)]
+    return [*lines, *(f"calls the plan off after it if {condition}" for condition in step.abort_after)]
 
 
 def _about(one: Shown, *, hold: bool) -> str:
