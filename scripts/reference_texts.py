@@ -102,6 +102,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.testing.fixtures.replay_fixture",
         "holdfast.testing.clock.run_virtual",
         "holdfast.testing.clock.virtual_seams",
+        "holdfast.testing.clock.virtual_journal_clock",
         "holdfast.testing.clock.VirtualLoop",
     ),
     "`holdfast.testing.services`": (
@@ -112,7 +113,11 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.testing.services.keyvalue.KeyValue",
         "holdfast.testing.services.model.ScriptedModel",
     ),
-    "The journal": ("holdfast.journal.sqlite.journal.SqliteJournal", "holdfast.journal.memory.MemoryJournal"),
+    "The journal": (
+        "holdfast.journal.sqlite.journal.SqliteJournal",
+        "holdfast.journal.sqlite.here.JournalClock",
+        "holdfast.journal.memory.MemoryJournal",
+    ),
 }
 ENGINE_ONLY: Final[dict[str, set[str]]] = {
     "Tool": {"claims", "business_key", "expected", "restore"},

@@ -23,6 +23,7 @@ KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "src/holdfast/agent/tool.py:Tool.options": 8,
     "src/holdfast/agent/agent.py:agent": 7,
     "src/holdfast/app.py:Holdfast.__init__": 9,
+    "src/holdfast/journal/sqlite/journal.py:SqliteJournal.__init__": 7,
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

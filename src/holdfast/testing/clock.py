@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import itertools
+import os
 import random
 import selectors
 from collections.abc import Callable, Coroutine, Generator
@@ -19,12 +21,14 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, Threads
+from holdfast.journal.sqlite.here import JournalClock
 
 T = TypeVar("T")
 EPOCH_MS: Final = 1_767_225_600_000
 """The wall clock when a virtual loop starts: the first of January 2026, 00:00 UTC."""
 
 DAY: Final = timedelta(days=1)
+_BOOTS: Final = itertools.count(1)
 
 
 class TimeIsUp(AssertionError):
@@ -150,6 +154,12 @@ def virtual_seams(loop: VirtualLoop, seed: int = 1, *, threads: Threads | None =
 def ticks_ms(loop: asyncio.AbstractEventLoop) -> int:
     """The loop's time in whole milliseconds: the clock of a journal in memory."""
     return round(loop.time() * 1000)
+
+
+def virtual_journal_clock(loop: VirtualLoop) -> JournalClock:
+    """The clock of a virtual loop for a journal in a file: `SqliteJournal(path, clock=...)`."""
+    boot = f"virtual:{os.getpid()}:{next(_BOOTS)}"  # a new loop begins at 0: its times compare with no other's
+    return JournalClock(boot, lambda: ticks_ms(loop), VirtualClock(loop).wall_ms)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, limit: timedelta = DAY) -> T:

@@ -78,6 +78,32 @@ class JournalConformance:
 
         self._run(tmp_path, check)
 
+    def test_every_write_of_a_fenced_out_owner_is_told_so(self, tmp_path: Path) -> None:
+        """The token is checked before the sequence number: the present owner's records explain any gap."""
+
+        async def check(journal: Journal) -> None:
+            for after in range(3):
+                run = f"r{after}"
+                old = await _log(journal, run=run)
+                await old.append([body(1)])
+                await journal.beat(ALICE, OVER_MS)
+                new = await _log(journal, run=run, worker="bob")
+                await new.append([body(2)] * after if after else [], RunChange("running"))
+                await journal.beat(ALICE, LONG_MS)
+                rows = old.rows([body(3)])
+                gap = (Row(9, body(9), b"h" * 32, old.lease.token),)
+                late = [Write(old.lease, rows), Write(old.lease, rows), Write(old.lease, gap)]
+                late.append(Write(old.lease, gap, RunChange("completed", release=True)))
+                answers = [await _error(journal.append(write), LeaseLost) for write in late]
+                together = await asyncio.gather(*(journal.append(write) for write in late), return_exceptions=True)
+                journal.ride(late[2])
+                answers.append(await _error(journal.flush(old.lease), LeaseLost))
+                assert all(answers), answers
+                assert [type(answer) for answer in together] == [LeaseLost] * len(late)
+                assert len(await journal.read(run)) == 1 + after
+
+        self._run(tmp_path, check)
+
     def test_a_released_run_is_free(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             log = await _log(journal)

@@ -2,10 +2,21 @@
 
 import asyncio
 import contextlib
+from datetime import timedelta
 
 from holdfast import Holdfast, Run, agent, tool
-from holdfast.errors import RunSuspended
+from holdfast.engine.runner import drive_run
+from holdfast.engine.settings import Settings
+from holdfast.errors import RunBusy, RunSuspended
+from holdfast.journal import host
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog
 from holdfast.journal.port import Claimed
+from holdfast.journal.sqlite.here import JournalClock
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.model import records as r
+from holdfast.testing import run_virtual, virtual_journal_clock, virtual_seams
+from holdfast.testing.clock import virtual_loop
 
 
 @tool
@@ -55,3 +66,90 @@ def test_a_signal_and_a_run_at_once_end_well(tmp_path):
                 continue
 
     asyncio.run(main())
+
+
+class Shifted:
+    """A journal's clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def clock(self) -> JournalClock:
+        return JournalClock("shifted", lambda: host.uptime_ms() + self.ms, lambda: host.wall_ms() + self.ms)
+
+
+def test_no_step_under_a_lost_lease_raises_what_agent_code_could_catch(tmp_path):
+    """Its lease ends, another process records more of the run, and every branch of the first one goes on writing."""
+    caught, reached = [], []
+    shifted, going, taken = Shifted(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait_until_taken() -> None:
+        reached.append(1)
+        if len(reached) == 4:
+            going.set()
+        await taken.wait()
+
+    @agent(run_id="many-{number}")
+    async def many(run: Run, number: int) -> None:
+        async def branch() -> None:
+            for step in (wait_until_taken, note, run.now, note.outcome, note):
+                try:
+                    await step()
+                except Exception as error:  # noqa: BLE001 - the point: nothing of the kind may arrive here
+                    caught.append(error)
+
+        await run.gather(*(branch() for _ in range(4)))
+
+    def app():
+        journal = SqliteJournal(tmp_path / "j.db", clock=shifted.clock())
+        settings = Settings(poll_ms=10, grace_ms=100)
+        return Holdfast(journal, agents=[many], tools=[note, wait_until_taken], recover=False, settings=settings)
+
+    async def take_over(second):
+        await second.engine._beat()
+        claimed = await second.engine.journal.claim("many-1", second.engine.worker.id)
+        assert isinstance(claimed, Claimed)
+        log = RunLog(second.engine.journal, claimed.lease, claimed.last, claimed.last.hash)
+        stamp = {"worker": second.engine.worker.id, "token": claimed.lease.token, "boot": "shifted", "number": 1}
+        await log.append([encode(r.Claimed(**stamp, at=0, up=0))] * 3)
+
+    async def main():
+        async with app() as first, app() as second:
+            given = many.stored_input(1, first.engine.identity.secret)
+            driving = asyncio.create_task(drive_run(first.engine, "many-1", many, given))
+            await going.wait()
+            first.engine._beating.cancel()
+            shifted.ms += 16_000
+            await take_over(second)
+            taken.set()
+            (ended,) = await asyncio.gather(driving, return_exceptions=True)
+            assert isinstance(ended, RunBusy), ended
+
+    asyncio.run(main())
+    assert caught == []
+
+
+@tool(effect="read")
+async def look() -> int:
+    return 1
+
+
+@agent(run_id="slow-{number}")
+async def slow(run: Run, number: int) -> int:
+    await run.sleep(timedelta(hours=1))
+    return await look()
+
+
+def test_a_journal_in_a_file_runs_on_the_clock_it_is_given(tmp_path):
+    async def main():
+        loop = virtual_loop()
+        journal = SqliteJournal(tmp_path / "j.db", clock=virtual_journal_clock(loop))
+        settings = Settings(hold_ms=7_200_000)
+        async with Holdfast(journal, agents=[slow], seams=virtual_seams(loop), settings=settings) as app:
+            before = journal.now()
+            assert await app.run(slow, 1) == 1
+            assert journal.now().boot == before.boot
+            assert 3_600_000 <= journal.now().ms - before.ms < 3_700_000
+
+    run_virtual(main())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.port import Row, RunChange, Write
+from holdfast.journal.port import Lease, Row, RunChange, Write
 from holdfast.journal.rules import check_size
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
@@ -142,17 +142,24 @@ class BatchWriter:
         return values
 
     def _in_order(self, item: Item, write: Write, ahead: _Places) -> bool:
-        """Whether the write goes on where the run's stored chain ends; else it is refused."""
+        """Whether the write goes on where the run's stored chain ends; else it is refused.
+
+        A write under an older token is `LeaseLost` whatever its number is: the present owner's records explain the
+        gap, and agent code could catch a `RecordRefused`.
+        """
         lease, rows = write.lease, write.rows
         run, token = lease.row, lease.token
         place = ahead.get(run) or self._next.get(run)
         # Under another token others may have written meanwhile, so what is known of the run is void.
         expected = place[1] if place and place[0] == token else self._stored_next(run)
         if rows[0].seq != expected:
-            item.error = out_of_order(write, expected)
+            item.error = out_of_order(write, expected) if self._holds(lease) else lease_lost(write)
             return False
         ahead[run] = (token, expected + len(rows))
         return True
+
+    def _holds(self, lease: Lease) -> bool:
+        return self._database.rows("select token from run where id = ?", (lease.row,)) == [(lease.token,)]
 
     def _stored_next(self, run: int) -> int:
         ((last,),) = self._database.rows("select coalesce(max(seq), 0) from record where run = ?", (run,))
@@ -183,7 +190,7 @@ class BatchWriter:
 
     def _write(self, item: Item, write: Write, ahead: _Places) -> None:
         database, run = self._database, write.lease.row
-        if database.rows("select token from run where id = ?", (run,)) != [(write.lease.token,)]:
+        if not self._holds(write.lease):
             raise lease_lost(write)
         taken = ledger.first_taken(database, write.posts)
         if taken is not None:

@@ -13,6 +13,18 @@ from holdfast.journal import host
 from holdfast.journal.port import Fate, Worker
 
 
+class JournalClock(msgspec.Struct, frozen=True):
+    """A clock for `SqliteJournal(path, clock=...)`: leases, waits and settle windows are measured by it.
+
+    `uptime_ms` counts milliseconds, never goes back, and two of its values compare while `boot` is the same.
+    `wall_ms` is the calendar. Every process that has the file open needs a clock of the same `boot`.
+    """
+
+    boot: str
+    uptime_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+
+
 class Here(msgspec.Struct, frozen=True):
     """`uptime_ms` runs on while the machine sleeps and is set by nobody; `wall_ms` is the calendar."""
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import (
     Busy,
@@ -32,6 +34,7 @@ from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
 from holdfast.journal.sqlite.failures import explain
 from holdfast.journal.sqlite.group import GroupCommit
+from holdfast.journal.sqlite.here import JournalClock
 from holdfast.journal.sqlite.opening import Mode, Parts, Settings
 from holdfast.journal.sqlite.pace import Pace
 from holdfast.journal.sqlite.runs import Query, Roll
@@ -45,7 +48,8 @@ class SqliteJournal:
 
     `mode`: "wal", "rollback", or "auto": as the file was created, and a new one in WAL mode. `anchor`
     is kept beside the file unless another place is named; `namespace` is minted for a new journal
-    unless it is given. `parts` are for tests and other drivers.
+    unless it is given. `clock` replaces the machine's clock, in tests for example. `parts` are for tests
+    and other drivers.
     """
 
     def __init__(
@@ -56,11 +60,15 @@ class SqliteJournal:
         anchor: str | os.PathLike[str] | None = None,
         namespace: str | None = None,
         allow_network_filesystem: bool = False,
+        clock: JournalClock | None = None,
         parts: Parts | None = None,
     ) -> None:
         self.path = Path(path).absolute()
         place = Path(anchor).absolute() if anchor else anchor_file.beside(self.path)
         parts = parts or Parts()
+        if clock is not None:
+            here = replace(parts.here, boot=clock.boot, uptime_ms=clock.uptime_ms, wall_ms=clock.wall_ms)
+            parts = replace(parts, here=here)
         settings = Settings(self.path, place, mode, allow_network_filesystem, namespace, parts)
         self._here = parts.here
         self._behind = parts.behind
