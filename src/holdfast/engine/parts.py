@@ -22,8 +22,10 @@ from holdfast.model.operation import OperationState
 def items_of(flight: Flight, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
     """The parts that a success leaves for later: what the call that proves it said, and what a reading is missing.
 
-    What only a reading names is looked for as long as a reading goes on.
+    What only a reading names is looked for as long as a reading goes on. A part has no parts of its own.
     """
+    if operation.intent.completes:
+        return ()
     said = proof.pending if proof is not None else ()
     if not operation.missing:
         return said

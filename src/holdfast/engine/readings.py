@@ -28,18 +28,18 @@ async def verify(flight: Flight) -> None:
     before = flight.operation
     believable = until_believable_ms(before, flight.situation(before), instance.now()) == 0
     instance.engine.seams.crash.reached("before_verify")
-    part = before.intent.item if before.intent.completes else ""
-    verdict: Any = await _ask(flight.served() if part else flight, "verify")
+    part = before.intent.item if before.intent.completes else None
+    verdict: Any = await _ask(flight if part is None else flight.served(), "verify")
     instance.engine.seams.crash.reached("after_verify")
     answer: Any = verdict.__class__
     if answer not in _VERDICTS:
         answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
-    if part:
+    if part is not None:
         verdict = _about_part(part, verdict)
     kind = _VERDICTS[type(verdict)]
     stored, lost, missing = r.NOTHING, False, ()
     if kind == "happened":
-        end = r.End() if part else end_of_value(tool.codec, verdict.result)
+        end = end_of_value(tool.codec, verdict.result) if part is None else r.End()
         stored, lost, missing = end.result, end.lost, verdict.missing
     absent = kind == "did_not_happen" and believable
     record = r.Verified(

@@ -9,9 +9,8 @@ import msgspec
 
 from holdfast.engine.ends import clean
 from holdfast.model import records as r
+from holdfast.model.outcome import PARTS_AT_MOST
 from holdfast.policies import milliseconds
-
-ITEMS_AT_MOST = 10_000
 
 
 class Said:
@@ -30,7 +29,7 @@ class Said:
     def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None) -> None:
         """Keep a part whose end comes later; said again, the newest word counts."""
         name = clean(item) or "the rest"
-        if name in self._items or len(self._items) < ITEMS_AT_MOST:
+        if name in self._items or len(self._items) < PARTS_AT_MOST:
             every_ms = 0 if every is None else max(0, milliseconds(every))
             self._items[name] = r.PendingItem(name, clean(key), max(0, milliseconds(within)), every_ms)
 

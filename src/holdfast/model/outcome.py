@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -32,6 +32,8 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 RETURNED = Basis("returned")
+PARTS_AT_MOST: Final = 10_000
+"""How many parts of one effect may be pending."""
 MISMATCH = "mismatch"
 """The code of a failure: its business key names an effect with other arguments."""
 
@@ -115,12 +117,17 @@ class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
     """The effect is there and it is *ours*: found by our marker or key, or by authoritative state.
 
     Constructing it asserts identity; a mere likeness is `CannotTell(evidence=...)`. `missing` names
-    what is not there yet when the effect is ours but partial.
+    what is not there yet when the effect is ours but partial: each part once, up to 10,000 of them.
+    Raises `ValueError` for names that name no part.
     """
 
     result: R_co
     missing: tuple[str, ...] = ()
     evidence: str = ""
+
+    def __post_init__(self) -> None:
+        if self.missing != ():
+            msgspec.structs.force_setattr(self, "missing", _part_names(self.missing))
 
 
 class DidNotHappen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,6 +146,25 @@ class Conflict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something is there that is not ours and excludes ours."""
 
     evidence: str = ""
+
+
+def _part_names(names: object) -> tuple[str, ...]:
+    """The names of parts as a tuple. Text would be read letter by letter, and an empty name is the whole again."""
+    parts = cast("Sequence[object]", names) if isinstance(names, (tuple, list)) else None
+    if parts is None or not all(isinstance(name, str) for name in parts):
+        raise ValueError(f"Happened(missing={names!r}) takes a tuple of names: missing=('seat',)")
+    if len(parts) > PARTS_AT_MOST:
+        raise ValueError(f"Happened(missing=...) has {len(parts):,} names, and takes at most {PARTS_AT_MOST:,}")
+    found = cast("tuple[str, ...]", tuple(parts))
+    for place, name in enumerate(found):
+        if not name.strip():
+            raise ValueError(
+                f"Happened(missing=...) has an empty name at place {place + 1}: name the part that is missing"
+            )
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise ValueError(f"Happened(missing=...) names {twice!r} twice: name each missing part once")
+    return found
 
 
 Verdict: TypeAlias = Happened[R] | DidNotHappen | CannotTell | Conflict
