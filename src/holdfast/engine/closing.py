@@ -202,7 +202,7 @@ async def _perform(instance: Instance, boundary: Transaction, move: Closing, mem
                 members.reading[step] = await _reread(instance, step)
         case Release(step):
             _note(instance, r.HoldReleased(step=step, **instance.stamp()))
-            start_flight(instance, flight_of(instance, step))
+            instance.wake(step)  # one that its caller left has a driver, and a second one could send it again
         case TurnBack(reason):
             call_off(instance, boundary.name, reason)
         case Stop():

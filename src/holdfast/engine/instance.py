@@ -279,8 +279,8 @@ class Instance:
         history = self.history
         for step in self.troubled:
             operation = history.operations.get(step)
-            if operation is None or operation.final:
-                continue
+            if operation is None or operation.final or operation.phase == "held":
+                continue  # what is held waits for the end of the code that would wait for it here
             if operation.phase == "unknown" and step not in history.told_unknown:
                 return step
             if operation.phase != "unknown" and step in history.left:

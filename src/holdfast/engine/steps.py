@@ -298,7 +298,7 @@ def part_names(instance: Instance, step: str) -> tuple[str, ...]:
 def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
     """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
     history = instance.history
-    early = step in history.promised or history.deliveries[step].told == PENDING
+    early = step in history.promised or history.deliveries[step].told in {PENDING, "left"}
     return step not in instance.drivers or early or called_off
 
 

@@ -59,6 +59,11 @@ class Member(msgspec.Struct, frozen=True):
         return bool(self.operation.intent.hold)
 
     @property
+    def leaving(self) -> bool:
+        """Whether its commit let it leave, and its end is not on record."""
+        return self.operation.released and not self.operation.settled
+
+    @property
     def landed(self) -> bool:
         """Whether there is an effect of its own."""
         return self.operation.landed
@@ -260,15 +265,19 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
     if not isinstance(amends := _back(boundary, strays), Finish):
         return amends
     members = [member for member in members if not member.stray]
+    if any(member.leaving for member in held):
+        return Settle()  # it may have been sent: whether there is a way back is known when it has ended
     left = any(member.landed or member.operation.phase == "unknown" for member in held)
     if not left and (reason := _refusal(boundary, held)):
         return TurnBack(reason)
+    if any(not member.operation.settled and member.operation.phase != "held" for member in held):
+        return Settle()  # a person may still refuse it: everything is answered before anything is confirmed or leaves
     if (move := _confirm(boundary, members, left=left)) is not None:
         return move
     unread = tuple(
         member.step
         for member in held
-        if member.contract.observes and not member.operation.released and member.reading == "unread"
+        if member.contract.observes and member.operation.phase == "held" and member.reading == "unread"
     )
     if unread and not left:
         return Reread(unread)
@@ -332,10 +341,10 @@ def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
             continue
         if member.missed:
             stuck.append(member)  # something else has left before: there is no way back
-        elif not operation.released:
+        elif operation.phase == "held":
             return Release(member.step)
         else:
-            return Settle()
+            return Settle()  # whether it left is unknown: nothing else leaves before that is settled
     if stuck:
         return Stop("partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck))
     return Finish()

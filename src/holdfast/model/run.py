@@ -308,6 +308,14 @@ class RunHistory:
         self.deliveries[step] = Delivery(self.given, step, told, detail)
         self.given += 1
 
+    def _delivered(self, record: r.Delivered) -> None:
+        """Code receives something before there is an outcome."""
+        if record.step in self.left:
+            return  # the caller has left and takes nothing more: a second delivery would keep all later ones waiting
+        (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
+        self._deliver(record.step, record.told, record.detail)
+        self.deliveries[record.step].attempts = len(self.operations[record.step].attempts)
+
     def _run(self, record: r.RunRecord) -> None:
         """A record about the run: what its code is told, or how the run stands."""
         match record:
@@ -320,9 +328,7 @@ class RunHistory:
             case r.QuestionAsked():
                 self.questions[record.step] = record
             case r.Delivered():
-                (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
-                self._deliver(record.step, record.told, record.detail)
-                self.deliveries[record.step].attempts = len(self.operations[record.step].attempts)
+                self._delivered(record)
             case r.CallerLeft():
                 self._left(record.step)
             case r.StepsDropped():

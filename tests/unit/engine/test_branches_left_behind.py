@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.errors import RunSuspended
+from holdfast.engine.awaiting import Arrival
+from holdfast.errors import Deferred, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
@@ -174,3 +175,32 @@ async def test_nothing_is_reported_as_forgotten_when_a_run_is_torn_down(lab: Lab
     gc.collect()
     assert lab.sent == []
     assert caplog.text == ""
+
+
+@virtual
+async def test_what_is_accepted_after_its_caller_has_left_is_told_to_no_one(lab: Lab):
+    """A model called it, its branch was cut off, and only then the service said that it answers later."""
+
+    @tool
+    async def book(room: str) -> str:
+        await lab.pass_time(seconds=5)
+        raise Deferred("they will call", within=timedelta(days=1), key="B-7")
+
+    @tool(effect="read")
+    async def look(room: str) -> str:
+        return "free"
+
+    @agent(run_id="r-{name}", tools=[book, look])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(timedelta(seconds=1)):
+                await run.call("book", {"room": name})
+        except TimeoutError:
+            await run.sleep(timedelta(seconds=10))
+        return await look(name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("B-7", Arrival("m1", result=r.Raw(b'"room 12"')))
+        assert await app.run(desk, "ann") == "free"

@@ -223,3 +223,12 @@ def test_records_that_do_not_fit_are_refused_before_they_are_taken():
     told.check([planned(), settled()])
     assert told.operations == {}
     assert told.records == 2
+
+
+@pytest.mark.parametrize("told", ["promise", "pending", "unknown"])
+def test_a_caller_that_has_left_is_delivered_nothing_more(told: str):
+    """Its branch takes no second delivery, so one would keep every later one waiting."""
+    before = history(STARTED, CLAIMED, planned(), r.CallerLeft(step="charge#1"))
+    before.add(r.Delivered(step="charge#1", told=told))
+    assert (before.given, before.deliveries["charge#1"].told) == (1, "left")
+    assert not before.promised | before.told_unknown
