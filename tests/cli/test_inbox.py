@@ -96,8 +96,12 @@ def test_other_arguments_a_result_and_a_question_back(asked: Lab):
     assert asked("answer", "refund-9/refund#1", "--edit", "5").status == 2
     assert asked("answer", "refund-9/refund#1", "--stand-in", "5").status == 2
     assert "is answered: edit" in asked("answer", "refund-9/refund#1", "--edit", '{"cents": 6000}', "--by", "bea").out
+    assert asked("resume", "refund-9").status == 3
+    own = asked("answer", "refund-9/refund#1", "yes", "--by", "Bea")
+    assert (own.status, "cannot approve an edit of their own" in own.err) == (2, True)
+    assert asked("answer", "refund-9/refund#1", "yes", "--by", "cid").status == 0
     assert asked("resume", "refund-9").out == '"paid 6000 under True"\n'
-    assert 'approves it with {"cents":6000}' in asked("show", "refund-9").out
+    assert 'proposes {"cents":6000} instead' in asked("show", "refund-9").out
     asked("run", "desk.py:desk", '"10"')
     assert asked("answer", "refund-10/refund#1", "--ask", "why?", "--by", "bea").status == 0
     assert "why?" in asked("resume", "refund-10").err

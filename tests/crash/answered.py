@@ -63,6 +63,8 @@ async def answer(app: Holdfast, what: str) -> str:
         elif what == "revoke":
             (one,) = await list_standing(app.service.looking, 0)
             await revoke_standing(app.engine, one.standing.id, by="bea")
+        elif what == "agree":
+            await a.answer(app.service, ITEMS[0], a.Approve(), by="cid")
         else:
             await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
     except UsageError as told:

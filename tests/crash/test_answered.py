@@ -38,6 +38,10 @@ def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Call
             assert case.effects() == []
             assert case.live(word) == 0
             heard, _ = case.says("drive")
+        if word == "edit":
+            assert case.effects() == [], "an edit alone sends nothing, whoever died"
+            assert case.live("agree") == 0
+            heard, _ = case.says("drive")
         assert (heard[0], len(case.effects())) == (HEARD[word], PAID[word])
 
 
@@ -45,7 +49,8 @@ def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Call
 def test_a_kill_between_the_answer_and_its_end(after: Callable[..., Callable[[], Case]], word: str):
     """Once an attempt may have left, no answer sends another one: the write is plain, and a person is asked."""
     ended: set[str] = set()
-    for case in killed(after("drive", word), "drive"):
+    lives = ("drive", word, "drive", "agree") if word == "edit" else ("drive", word)
+    for case in killed(after(*lives), "drive"):
         heard, _ = case.says("drive")
         ended.add(heard[0].partition(":")[0])
         assert len(case.effects()) <= PAID[word]

@@ -26,7 +26,7 @@ def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
     if told.operation.edits:
         outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
-        outcome = replace(outcome, edited_by=told.operation.editor)
+        outcome = replace(outcome, edited_by=told.operation.editors[-1])
     else:
         outcome = _outcome(tool, arguments, told, run, namespace)
     facts = facts_of(told.heard)

@@ -18,8 +18,8 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OTHERWISE, OperationState
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
-YES: Final = (r.ApprovalGranted, r.ArgumentsEdited, r.ResultGiven)
-"""Words by which something goes ahead: nobody says them about what that person asked for."""
+YES: Final = (r.ApprovalGranted, r.ResultGiven)
+"""Answers by which the run goes ahead. A proposer cannot give one; an edit is a proposal, and open to everyone."""
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 
 

@@ -27,7 +27,7 @@ from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
 from holdfast.model.handoff import why_ended
 from holdfast.model.ids import operation_id
-from holdfast.model.names import same_person
+from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
@@ -89,8 +89,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
         return (replace(applied, refused=f"the time for an answer about {record.step} was over"),)
-    if history.started is not None and isinstance(record, YES) and same_person(record.by, history.started.by):
-        return (replace(applied, refused=f"{record.by} asked for this run"),)
+    if isinstance(record, YES) and is_among(record.by, operation.proposers(history.started)):
+        return (replace(applied, refused=f"{record.by} proposed it"),)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)

@@ -180,7 +180,7 @@ class Flight(msgspec.Struct, eq=False):
         if self.calls or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
             return False
         history = self.instance.history
-        if operation.intent.serves or history.transactions or history.given_up:
+        if operation.intent.serves or operation.edits or history.transactions or history.given_up:
             return False
         return tool.digest == operation.contract and operation.intent.executable and tool.contract.gate is None
 
@@ -208,7 +208,8 @@ class Flight(msgspec.Struct, eq=False):
         """The digest of exactly what a person would be asked to approve now."""
         operation = self.operation
         ruled = operation.ruling is not None and operation.ruling.asks
-        return self.asks_of(operation.intent) if self.gate or self.elsewhere or operation.asks or ruled else ""
+        wanted = self.gate or self.elsewhere or operation.asks or operation.edits or ruled
+        return self.asks_of(operation.intent) if wanted else ""
 
     def asks_of(self, intent: r.Intent) -> str:
         """The same for these arguments, where everything else is as it is now."""

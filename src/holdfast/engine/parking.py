@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.engine.flight import Flight
-from holdfast.engine.judging import word_posts
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.ruling import terms
-from holdfast.model.transitions import apply
 
 _SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
 
@@ -23,6 +21,8 @@ def what_is_asked(flight: Flight, move: m.Gate) -> str:
         because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
     if guard is not None and guard.then == "ask":
         because = f"{guard.source} did the same"
+    if flight.operation.edits:
+        because = f"{flight.operation.editors[-1]} proposed these, and another person has to approve them"
     arguments = bytes(intent.arguments).decode()
     call = f"{intent.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
@@ -59,20 +59,5 @@ async def park(flight: Flight, move: m.Park) -> None:
 
 async def _note(flight: Flight, record: r.OperationParked) -> None:
     planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
-    granted = _approved_with_changes(flight, record)
-    posts = [post for one in granted for post in word_posts(apply(flight.operation, record), one, flight.instance.run)]
-    await flight.note(*planned, record, *granted, posts=tuple(posts))
+    await flight.note(*planned, record)
     flight.instance.settled(flight.step)
-
-
-def _approved_with_changes(flight: Flight, asked: r.OperationParked) -> tuple[r.ApprovalGranted, ...]:
-    """Who changed the arguments has approved them, if nothing else is different from what that person was shown."""
-    operation = flight.operation
-    word = operation.edited
-    if not asked.asks or word is None or flight.asks_of(operation.as_called) != word.asks:
-        return ()
-    return (
-        r.ApprovalGranted(
-            step=asked.step, approval=asked.asks, by=word.by, note=word.note, until=word.until, at=asked.at, up=asked.up
-        ),
-    )

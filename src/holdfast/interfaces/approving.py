@@ -11,7 +11,7 @@ from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.errors import UsageError
 from holdfast.model import records as r
-from holdfast.model.names import is_among, same_person
+from holdfast.model.names import is_among
 from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.run import RunHistory
 from holdfast.policies import milliseconds
@@ -67,13 +67,22 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
     return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
-def checked_other(history: RunHistory, by: str) -> None:
-    """Refuse a yes of whoever asked for the run. Raises `UsageError`."""
-    if history.started is not None and by and same_person(history.started.by, by):
+def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:
+    """Refuse the yes of a proposer: of who started the run, or edited what would be sent. Raises `UsageError`."""
+    if not is_among(by, operation.proposers(history.started)):
+        return
+    name = f"{history.run}/{operation.step}"
+    if is_among(by, operation.editors):
         raise UsageError(
-            f"{by} asked for run {history.run}, and so cannot approve what it does",
-            next_step="another person has to say yes",
+            f"{by} edited {name}, and a person cannot approve an edit of their own",
+            known=f"it was edited by {', '.join(operation.editors)}; nothing was sent",
+            next_step=f"another person has to approve it; if there is none, decline it and say what is wanted: "
+            f"holdfast answer {name} no --why TEXT --by {by}",
         )
+    raise UsageError(
+        f"{by} asked for run {history.run}, and so cannot approve what it does",
+        next_step="another person has to say yes",
+    )
 
 
 def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
@@ -103,15 +112,13 @@ def _checked_new(operation: OperationState, by: str) -> None:
 
 
 def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: Codes) -> Command:
-    """The order that lets it be sent with these changes. Raises `UsageError` where they cannot be made.
+    """The order that proposes these changes to other people. Raises `UsageError` where they cannot be made.
 
     Where the tool's code is not here, they are judged where it is.
     """
-    _checked_new(operation, granted.by)
     record = r.ArgumentsEdited(
-        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.note,
-        until=granted.until_ms,
-    )  # fmt: skip
+        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.note
+    )
     _judged(operation, record, codes)
     return Command("edit", granted.by, granted.note, record)
 

@@ -145,17 +145,17 @@ class Service:
         history, state = await self._asked(operation, by, yes=True)
         return await self._decide(history, approval_of(state, self._granted(by, note, lasts)), state)
 
-    async def edit(
-        self, operation: str, changes: Mapping[str, Any], *, by: str, note: str = "", lasts: timedelta = LASTS
-    ) -> Applied:
-        """A person's yes to the operation with other arguments: `changes` names those that are different.
+    async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, note: str = "") -> Applied:
+        """Propose other arguments for the operation: `changes` names those that are different.
 
-        They have to fit the tool's parameters, and are judged by its gate like any others; the agent goes on as it
-        called, and is told what was really sent. What names the effect cannot be changed. Raises `UsageError`.
+        They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
+        The agent goes on as it called, and receives what was really sent. What names the effect cannot be changed.
+        Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by, yes=True)
+        history, state = await self._asked(operation, by)
+        checked_in_time(history, state, self._engine.seams.clock.wall_ms())
         written = r.Raw(msgspec.json.encode(changes))
-        return await self._decide(history, edit_of(state, written, self._granted(by, note, lasts), self._codes), state)
+        return await self._decide(history, edit_of(state, written, Granted(by, note), self._codes), state)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, note: str = "") -> Applied:
         """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
@@ -184,7 +184,7 @@ class Service:
         asked = asked_about(history, step, by)
         checked_shown(asked_in(history, step), self._shown)
         if yes:
-            checked_other(history, by)
+            checked_other(history, asked, by)
             checked_in_time(history, asked, self._engine.seams.clock.wall_ms())
         return history, asked
 

@@ -257,7 +257,7 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
             return record.by, f"asks back: {record.reason}"
         case r.ArgumentsEdited():
             note = f": {record.note}" if record.note else ""
-            return record.by, f"approves it with {stored(record.changes, 200)}{note}"
+            return record.by, f"proposes {stored(record.changes, 200)} instead{note}"
         case r.ResultGiven():
             note = f": {record.note}" if record.note else ""
             return record.by, f"answers in its place, and nothing is sent{note}"

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
 from holdfast.model.policy import OnExpiry
-from holdfast.model.records import NOTHING, End, Intent, Raw
+from holdfast.model.records import NOTHING, End, Intent, Raw, RunStarted
 from holdfast.model.ruling import Facts, Ruling
 
 OTHERWISE: Final = "otherwise"
@@ -74,15 +74,6 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     shut: bool = False
 
 
-class Edited(msgspec.Struct, frozen=True, gc=False):
-    """A person's yes to other arguments, which counts where these are asked about. `asks` is what that person saw."""
-
-    by: str
-    asks: str
-    note: str = ""
-    until: int = 0
-
-
 class OperationState(msgspec.Struct, frozen=True, gc=False):
     """Everything the records say about one operation.
 
@@ -93,9 +84,9 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `shut_ms`
     is how long an open breaker stood in the way since the first attempt, the present pause not counted. `overtaken`
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
-    either. `called` is what code called with, where the `editor` changed that; `edited` is that person's yes until
-    it is used. `stood_in` says that a person answered in the place of the tool, so that nothing was sent. `forgotten`:
-    a restored journal may have forgotten an attempt, a person was asked, and nobody has seen that there was none.
+    either. `called` is what code called with, where the `editors` changed that, in their order. `stood_in` says that a
+    person answered in the place of the tool, so that nothing was sent. `forgotten`: a restored journal may have
+    forgotten an attempt, a person was asked, and nobody has seen that there was none.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -150,8 +141,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     judged_by: Facts | None = None
     policy: str = ""
     called: Intent | None = None
-    editor: str = ""
-    edited: Edited | None = None
+    editors: tuple[str, ...] = ()
     stood_in: bool = False
     released: bool = False
     reused: str = ""
@@ -184,6 +174,11 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def asked_too_long(self, wall_ms: int) -> bool:
         """Whether the time to say yes is over; where the question is held open, it never is."""
         return 0 < self.asks_until <= wall_ms and self.on_expiry != "hold"
+
+    def proposers(self, started: RunStarted | None) -> tuple[str, ...]:
+        """The people who cannot approve it: the one who started its run, and those who edited its arguments."""
+        names = (started.by if started is not None else "", *self.editors)
+        return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def edits(self) -> bool:

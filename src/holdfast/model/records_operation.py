@@ -212,7 +212,7 @@ class ApprovalRefused(Stamped, frozen=True):
 
 
 class ArgumentsEdited(Stamped, frozen=True):
-    """A person approved it with other arguments: `approval` is the digest of what was asked, `changes` the difference.
+    """A person proposed other arguments: `approval` is the digest of what was asked, `changes` the difference.
 
     `intent` is what will be sent, put in where the tool's code is; code goes on calling with what it called with.
     """
@@ -222,7 +222,6 @@ class ArgumentsEdited(Stamped, frozen=True):
     by: str
     changes: Raw
     note: str = ""
-    until: int = 0
     intent: Intent | None = None
     entry: int = 0
 

@@ -81,15 +81,22 @@ def ruled(case: Case) -> Move | None:
 
 
 def _gate(case: Case) -> Move | None:
-    """Whether a person is asked: the tool's own gate asks whatever a policy says."""
-    ruling = case.operation.ruling
+    """Ask a person where the tool's gate, the policy or an edit requires it.
+
+    An edit requires it whatever gate and policy say, and an order to send once more does not replace that approval:
+    else its author could give both.
+    """
+    operation, ruling = case.operation, case.operation.ruling
     ruled = ruling is not None and ruling.asks and not case.situation.permitted
-    if not (case.situation.gate == "wanted" or ruled) or _approved(case) or case.operation.one_more:
+    wanted = case.situation.gate == "wanted" or ruled
+    if _approved(case) or not (operation.edits or (wanted and not operation.one_more)):
         return None
     if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
         if case.situation.reading == "unread":
             return Observe("an approval is bound to what it relies on", kept=True)
         return _preconditions(case)
+    if operation.edits:
+        return Gate("its arguments were edited")
     return Gate("the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.operation import Edited, OperationState
+from holdfast.model.operation import OperationState
 from holdfast.model.outcome import DECLINED, Basis
 
 
@@ -34,15 +34,15 @@ def declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -
 
 
 def edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) -> OperationState:
-    """Other arguments will be sent. Whether these have to be approved is asked anew, and this word then counts.
+    """Record other arguments as a proposal: nothing is sent before another person approves them.
 
     A policy judges them anew, too; where there is none any more, what it said of the first ones stands.
     """
     assert record.intent is not None, "what will be sent is put in where it is recorded"
     return replace(
-        operation, phase="ready", called=operation.as_called, intent=record.intent, editor=record.by,
-        edited=Edited(record.by, record.approval, record.note, record.until), asks="", approvers=(), approval="",
-        approved_until=0, asked=False, reason="", wait=None, waits_for="", policy="",
+        operation, phase="ready", called=operation.as_called, intent=record.intent,
+        editors=(*operation.editors, record.by), asks="", approvers=(), approval="", approved_until=0, one_more="",
+        asked=False, reason="", wait=None, waits_for="", policy="",
     )  # fmt: skip
 
 
@@ -69,7 +69,6 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         on_expiry=record.on_expiry,
         approvers=(),
         approved_until=0,
-        edited=None,
         approval="" if record.asks else operation.approval,
         asked=True,
         one_more="",

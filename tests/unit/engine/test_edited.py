@@ -45,19 +45,31 @@ async def asked(app: Any, desk: Any) -> None:
         await app.run(desk, "ann")
 
 
+async def digest(app: Any, item: str = REFUND) -> str:
+    """What is shown now."""
+    return (await dossier(app.service, item)).digest
+
+
+async def agreed(app: Any, desk: Any, item: str = REFUND, by: str = "eve") -> None:
+    """Another person approves what was edited."""
+    await asked(app, desk)
+    await a.answer(app.service, item, a.Approve(), by=by, shown=await digest(app, item))
+
+
 @virtual
 async def test_what_the_person_wrote_is_sent_and_replay_still_calls_with_what_code_wrote(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
         await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, note="not more"), by="bea")
+        await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
     assert len(lab.sent) == 1
     assert lab.sent[0].startswith("refund 7000 to ann")
     (edited,) = lab.of("r-ann", r.ArgumentsEdited)
     first, second = lab.of("r-ann", r.OperationParked)
     (granted,) = lab.of("r-ann", r.ApprovalGranted)
-    assert (edited.approval, granted.approval, granted.by) == (first.asks, second.asks, "bea")
+    assert (edited.approval, granted.approval, granted.by) == (first.asks, second.asks, "eve")
     assert first.asks != second.asks, "what is sent has a digest of its own"
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
@@ -75,6 +87,7 @@ async def test_a_replay_before_the_end_compares_with_what_code_called(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert (await dossier(app.service, REFUND)).changes[0].name == "cents"
+        await app.service.approve(REFUND, by="eve")
         await app.service.unpause_tool("refund", by="ops")
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
 
@@ -99,6 +112,7 @@ async def test_code_that_now_calls_with_what_was_sent_has_diverged_all_the_same(
     async with lab.app(desk_with(9000)) as app:
         await asked(app, app.agents["desk"])
         await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await agreed(app, app.agents["desk"])
         await asked(app, app.agents["desk"])
     changed = desk_with(7000)
     async with lab.app(changed) as app:
@@ -121,16 +135,6 @@ async def test_how_a_name_is_known_is_kept_with_every_word(lab: Lab):
 
 
 @virtual
-async def test_what_the_gate_lets_through_needs_no_further_word(lab: Lab):
-    desk = desk_of(lab)
-    async with lab.app(desk) as app:
-        await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Edit({"cents": 100}), by="bea")
-        assert await app.run(desk, "ann") == "paid 100, sent: 100"
-    assert not lab.of("r-ann", r.ApprovalGranted)
-
-
-@virtual
 async def test_two_people_have_to_agree_on_the_same_arguments(lab: Lab):
     desk = desk_of(lab, gate=Gate("cents > 5000", people=2))
     async with lab.app(desk) as app:
@@ -140,10 +144,10 @@ async def test_two_people_have_to_agree_on_the_same_arguments(lab: Lab):
         await asked(app, desk)
         (item,) = await items(app.service.looking)
         assert '"cents":8000' in item.asks
-        assert "2 people, bea said yes" in item.asks
-        with pytest.raises(UsageError, match="bea approved it already"):
-            await a.answer(app.service, REFUND, a.Edit({"cents": 8001}), by="bea")
-        await app.service.approve(REFUND, by="cid")
+        assert "(2 people)" in item.asks, "who edited has not approved, and a yes to the first arguments is void"
+        await a.answer(app.service, REFUND, a.Approve(), by="cid", shown=await digest(app))
+        await asked(app, desk)
+        await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 8000, sent: 8000"
 
 
@@ -153,23 +157,25 @@ async def test_a_contract_that_changed_after_the_edit_is_asked_about_again(lab: 
     async with lab.app(desk) as app:
         await asked(app, desk)
         await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await agreed(app, desk)
     changed = desk_of(lab, timeout=timedelta(seconds=7))
     async with lab.app(changed) as app:
         await asked(app, changed)
         assert lab.sent == []
-        await app.service.approve(REFUND, by="bea")
+        await agreed(app, changed)
         assert await app.run(changed, "ann") == "paid 7000, sent: 7000"
 
 
 @virtual
-async def test_an_edit_that_was_not_used_in_time_is_asked_about_again(lab: Lab):
+async def test_an_approval_of_an_edit_that_was_not_used_in_time_is_asked_about_again(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.pause_tool("refund", by="ops")
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, hours=2), by="bea")
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await asked(app, desk)
+        await a.answer(app.service, REFUND, a.Approve(hours=2), by="eve", shown=await digest(app))
+        await asked(app, desk)
         await lab.pass_time(hours=2)
         await app.service.unpause_tool("refund", by="ops")
         await asked(app, desk)
@@ -237,6 +243,7 @@ async def test_the_words_that_make_a_repeat_are_kept(lab: Lab):
         with pytest.raises(UsageError, match="customer: that would be another effect"):
             await a.answer(app.service, REFUND, a.Edit({"customer": "bob"}), by="bea")
         await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
 
 
@@ -277,6 +284,7 @@ async def test_a_named_secret_stays_and_cannot_be_chosen(lab: Lab):
         with pytest.raises(ArgumentError, match="no such parameter"):
             await a.answer(app.service, "r-ann/charge#1", a.Edit({"card": {"$secret": "admin"}}), by="bea")
         await a.answer(app.service, "r-ann/charge#1", a.Edit({"cents": 4}), by="bea")
+        await agreed(app, desk, "r-ann/charge#1")
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == ["visa 4"]
 
@@ -298,8 +306,9 @@ async def test_an_edit_waits_for_the_code_of_its_tool_and_what_does_not_fit_ther
         with pytest.raises(UsageError, match="was answered before"):
             await clerk.service.approve(REFUND, by="cid")
     async with lab.app(desk) as app:
+        await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
-    assert lab.of("r-ann", r.CommandApplied)[-1].refused == "bea answered first"
+    assert "bea answered first" in [one.refused for one in lab.of("r-ann", r.CommandApplied)]
 
 
 @dataclass
@@ -324,6 +333,7 @@ async def test_values_of_a_class_are_edited_as_what_they_are(lab: Lab):
         with pytest.raises(UsageError, match="nights"):
             await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome"}}), by="bea")
         await a.answer(app.service, "r-ann/book#1", a.Edit({"trip": {"city": "Rome", "nights": 2}}), by="bea")
+        await agreed(app, desk, "r-ann/book#1")
         assert await app.run(desk, "ann") == "booked"
     assert lab.sent == ["2 nights in Rome"]
 
@@ -339,6 +349,7 @@ async def test_a_model_hears_what_was_sent_in_place_of_what_it_chose(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         await a.answer(app.service, REFUND, a.Edit({"cents": 7000}), by="bea")
+        await agreed(app, desk)
         assert await app.run(desk, "ann") == (
             'paid 7000\nA person changed the call before it was sent. These were sent: {"customer":"ann","cents":7000}.'
         )

@@ -99,13 +99,16 @@ async def test_what_was_sent_and_said_about_a_subject_before_is_known_over_all_r
 
 
 @virtual
-async def test_who_approves_with_changes_has_approved(lab: Lab):
+async def test_an_edit_counts_as_approved_once_another_person_approved_it(lab: Lab):
     desk = refunds(lab, 4000)
     rules = policy(Rule("all", "true", "ask"), subjects={"refund": "'everybody'"})
     async with lab.app(desk, policy=rules) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         await app.service.edit("r-ann/refund#1", {"cents": 3000}, by="bea")
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.approve("r-ann/refund#1", by="cid")
         await app.run(desk, "ann")
         with pytest.raises(RunSuspended):
             await app.run(desk, "bob")

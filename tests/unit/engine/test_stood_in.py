@@ -9,7 +9,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.people import answers as a
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.engine.test_edited import HOUR, REFUND, asked, desk_of
+from tests.unit.engine.test_edited import HOUR, REFUND, agreed, asked, desk_of
 
 
 @virtual
@@ -106,6 +106,8 @@ async def test_what_waits_for_a_commit_is_answered_like_anything_else(lab: Lab, 
     async with lab.app(desk) as app:
         await asked(app, desk)
         await a.answer(app.service, "r-ann/trip/mail#1", given, by="bea")
+        if isinstance(given, a.Edit):
+            await agreed(app, desk, "r-ann/trip/mail#1")
         told = await app.run(desk, "ann")
         assert told == ("by hand" if not sent else f"mailed {sent[0][-1]}")
     assert lab.sent == sent

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.operation import Edited
 from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
 from holdfast.model.ruling import Facts, Ruling
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
@@ -147,7 +146,7 @@ def test_who_asks_back_ends_it_under_a_code_of_its_own():
 def edited(story: Story, arguments: bytes, by: str = "ann") -> Story:
     intent = replace(story.state.intent, arguments=r.Raw(arguments))
     return story.took(
-        r.ArgumentsEdited(step=STEP, approval="a1", by=by, changes=r.Raw(arguments), note="n", until=9, intent=intent)
+        r.ArgumentsEdited(step=STEP, approval="a1", by=by, changes=r.Raw(arguments), note="n", intent=intent)
     )
 
 
@@ -157,7 +156,7 @@ def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
     assert (story.state.edits, story.state.as_called) == (False, called)
     state = edited(story, b'{"cents":7}').state
     assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
-    assert (state.edits, state.editor, state.edited) == (True, "ann", Edited("ann", "a1", "n", 9))
+    assert (state.edits, state.editors) == (True, ("ann",))
     assert (state.asks, state.approvers, state.approval, state.approved_until) == ("", (), "", 0)
     assert (state.asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
 
@@ -170,13 +169,13 @@ def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_n
     assert state.ruling == ASK, "what was said stands where no policy is there any more to judge them"
 
 
-def test_what_is_asked_next_uses_up_the_yes_of_the_edit_and_a_second_edit_keeps_the_first_call():
+def test_a_second_edit_keeps_the_first_call_and_every_editor():
     story = Story().planned().asked()
     called = story.state.intent
     edited(story, b'{"cents":7}').asked("a2")
-    assert (story.state.edited, story.state.editor) == (None, "ann")
+    assert (story.state.approvers, story.state.editors) == ((), ("ann",))
     state = edited(story, b'{"cents":8}', by="bob").state
-    assert (state.as_called, state.editor) == (called, "bob")
+    assert (state.as_called, state.editors) == (called, ("ann", "bob"))
 
 
 def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effect():

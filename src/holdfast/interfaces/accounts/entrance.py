@@ -14,7 +14,7 @@ from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.limits import Limits
 from holdfast.interfaces.accounts.log import Access, AccessLog
 from holdfast.interfaces.accounts.passwords import Passwords
-from holdfast.interfaces.accounts.permitting import About, checked_answerer, checked_deed
+from holdfast.interfaces.accounts.permitting import About, checked_answerer
 from holdfast.interfaces.accounts.roles import Deed, Principal, may_somewhere
 from holdfast.interfaces.accounts.sessions import Sessions
 from holdfast.interfaces.accounts.tokens import Tokens
@@ -147,16 +147,13 @@ class Entrance:
 
     # --- what they may ---------------------------------------------------------------------------------------
 
-    async def require(self, principal: Principal, deed: Deed, about: About, *, proposer: str | None = None) -> None:
+    async def require(self, principal: Principal, deed: Deed, about: About, *, proposers: tuple[str, ...] = ()) -> None:
         """Decide and record whether they may; durable before anything is done. Raises `NotAllowed`.
 
-        With a `proposer` it is an answer: whoever proposed what it is about does not give it.
+        The `proposers` of what it is about may not.
         """
         try:
-            if proposer is None:
-                checked_deed(principal, deed, about)
-            else:
-                checked_answerer(principal, about, proposer, deed)
+            checked_answerer(principal, about, proposers, deed)
         except NotAllowed as no:
             await self._refused(principal, deed, about.item, no.known)
             raise

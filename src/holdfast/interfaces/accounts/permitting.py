@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from holdfast.errors import NotAllowed
 from holdfast.interfaces.accounts.roles import NEEDS, Deed, Principal, may
-from holdfast.model.names import same_person
+from holdfast.model.names import is_among
 
 
 class About(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,17 +30,16 @@ def checked_deed(principal: Principal, deed: Deed, about: About) -> None:
         )
 
 
-def checked_answerer(principal: Principal, about: About, proposer: str = "", deed: Deed = "answer") -> None:
-    """Refuse an answer of somebody who may not give it, or who proposed what is to be approved. Raises `NotAllowed`.
+def checked_answerer(principal: Principal, about: About, proposers: Iterable[str] = (), deed: Deed = "answer") -> None:
+    """Refuse an answer of a person who may not give it, or who proposed what is to be approved. Raises `NotAllowed`.
 
-    `proposer` is the person on whose word the operation came about: who started the run, or edited its arguments.
-    Empty where no person did. It holds for every role: an admin does not approve their own proposal either. It does not
-    hold for a name that was only typed: whoever has the file could type another one.
+    `proposers` are the people whose proposal the operation is: who started the run, and who edited its arguments. It
+    holds for every role: an admin does not approve their own proposal either.
     """
     checked_deed(principal, deed, about)
-    if principal.via != "typed" and same_person(principal.name, proposer):
+    if is_among(principal.name, proposers):
         raise NotAllowed(
             f"{principal.name} proposed {about.item} and cannot approve it",
             known="who proposes does not approve",
-            next_step="leave it to somebody else",
+            next_step="leave it to another person; if there is none, decline it and say what is wanted",
         )

@@ -81,7 +81,9 @@ class Said(msgspec.Struct, frozen=True):
     "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
     help="How long a yes holds if nothing is sent meanwhile. Default: 24.",
 )  # fmt: skip
-@click.option("--edit", metavar="JSON", help="Yes, with these arguments different: an object.")
+@click.option(
+    "--edit", metavar="JSON", help="Propose these arguments instead, as an object; another person approves them."
+)
 @click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
 @click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest: refused if it has changed.")
@@ -138,7 +140,7 @@ async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
 async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.Answer:
     """What was meant: by an option, or by a word that is a value or a yes or no."""
     if meant.edit is not None:
-        return a.Edit(any_object(meant.edit), meant.why, meant.hours)
+        return a.Edit(any_object(meant.edit), meant.why)
     if meant.stand_in is not None:
         return a.StandIn(any_json(meant.stand_in), meant.why)
     if meant.ask is not None:

@@ -41,11 +41,10 @@ class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
-    """Yes, with other `arguments`: those that are different, by name. They are judged like any others."""
+    """Not this, but other `arguments`: those that are different, by name. Another person has to approve them."""
 
     arguments: dict[str, Any]
     note: str = ""
-    hours: Hours = HOURS
 
 
 class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
@@ -242,8 +241,7 @@ async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Appl
         case Approve():
             return await service.approve(now.item, by=by, note=given.note, lasts=timedelta(hours=given.hours))
         case Edit():
-            lasts = timedelta(hours=given.hours)
-            return await service.edit(now.item, given.arguments, by=by, note=given.note, lasts=lasts)
+            return await service.edit(now.item, given.arguments, by=by, note=given.note)
         case StandIn():
             return await service.stand_in(now.item, given.result, by=by, note=given.note)
         case Decline():

@@ -26,8 +26,8 @@ ENDED = {"completed", "stopped", "undone"}
 class Asked(msgspec.Struct, frozen=True):
     """What one item is about. `tool` is empty where no tool is; `open` is false once it is answered.
 
-    `digest` is of exactly what is asked: an answer that names another one is refused. `proposer` is who started the
-    run of an approval, empty where nobody said: over the network they do not approve what came of it.
+    `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are who
+    started the run of an approval, and who edited its arguments: they cannot approve it.
     `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
     `asked_ms` is the wall clock at which an approval was asked for.
     """
@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: str
     open: bool
     subject: Subject
-    proposer: str = ""
+    proposers: tuple[str, ...] = ()
     queue: str = ""
     asked_ms: int = 0
 
@@ -82,8 +82,10 @@ async def as_answered(looking: Looking, about: Asked) -> Asked:
 
 def asked_in(history: RunHistory, step: str) -> Asked:
     """The same, from the records of its run."""
-    found, started = _about(history, step), history.started
-    return found if started is None or found.kind != "approval" else replace(found, proposer=started.by)
+    found = _about(history, step)
+    if found.kind != "approval" or not isinstance(found.subject, OperationState):
+        return found
+    return replace(found, proposers=found.subject.proposers(history.started))
 
 
 def _about(history: RunHistory, step: str) -> Asked:

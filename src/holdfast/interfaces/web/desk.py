@@ -123,8 +123,8 @@ class Desk:
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)
         checked_shown(now, shown)
-        yes = isinstance(given, a.Approve | a.Edit | a.StandIn)  # to say no to one's own proposal harms nobody
-        await self.entrance.require(who, deed_of(given), about, proposer=now.proposer if yes else "")
+        yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
+        await self.entrance.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
         return now
 
     async def _seen(self, who: Principal, item: str) -> tuple[Asked, About]:

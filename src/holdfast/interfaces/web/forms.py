@@ -53,9 +53,9 @@ FORMS: Final = {
     for one in (
         Form("approve", "Approve", "Approve", "Exactly this is sent, once.", "yes", (_NOTE, _HOURS)),
         Form(
-            "edit", "Approve with changes", "Approve this instead",
-            "It is sent with these arguments, once they were checked.",
-            fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _NOTE, _HOURS),
+            "edit", "Propose changes", "Propose this instead",
+            "Nothing is sent yet: another person has to approve these arguments.",
+            fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _NOTE),
         ),
         Form(
             "decline", "Decline", "Decline", "Nothing is sent, and the agent is told why.", "no",

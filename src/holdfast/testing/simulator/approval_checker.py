@@ -34,7 +34,7 @@ class _Asked:
         "allowed",
         "asks",
         "consumed",
-        "edited",
+        "editors",
         "ended",
         "given",
         "held",
@@ -64,7 +64,8 @@ class _Asked:
         self.consumed = False
         self.allowed = ""
         """The standing permission that the first attempt used, where nobody was asked."""
-        self.edited = False
+        self.editors: list[str] = []
+        """Who changed the arguments: none of them may approve them."""
         self.least = 1
         """How many a policy wants to be asked."""
         self.held = False
@@ -154,7 +155,7 @@ class Approvals:
         if record.ruling.asks:
             known = self._known.setdefault(name, _Asked())
             known.least = max(known.least, record.ruling.people)
-        elif name in self._known and not asks(*self._calls[name]):
+        elif name in self._known and not asks(*self._calls[name]) and not self._known[name].editors:
             del self._known[name]
 
     def _seen(self, name: str, observed: r.Raw) -> None:
@@ -175,10 +176,12 @@ class Approvals:
         known.shown, known.newer, known.yes, known.consumed = known.observed, self._newer[_run(name)], {}, False
         known.allowed = ""
         known.rounds += 1
-        again = "asked about an edit" if known.edited else "asked about what has changed" if changed else "asked again"
+        again = "asked about an edit" if known.editors else "asked about what has changed" if changed else "asked again"
         self._reached("asked" if known.rounds == 1 else again)
-        known.edited = False
-        self._world.people.asked(name, *self._calls[name], record)
+        if known.editors:
+            self._world.people.asked_again(name, self._calls[name][1], record, known.editors)
+        else:
+            self._world.people.asked(name, *self._calls[name], record)
 
     def _granted(self, name: str, record: r.ApprovalGranted) -> None:
         known = self._known.get(name)
@@ -186,14 +189,16 @@ class Approvals:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} that was not asked for")
             return
         _, arguments = self._calls[name]
-        said = [one for one in self._said(name, record.by) if one.stands_for(arguments)]
-        late = said and all(one.says == "yes" and one.said_ms >= known.until for one in said)  # an edit came before it
+        said = [one for one in self._said(name, record.by) if one.says == "yes" and one.stands_for(arguments)]
+        late = said and all(one.said_ms >= known.until for one in said)
         if not said:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name} with {arguments}, and never said so")
         elif known.until and late and not known.held:
             self._broken(LIVE, f"{record.by} is on record with a yes to {name}, and said so after the time for it")
         if known.ended:
             self._broken(LIVE, f"{name} was approved after it was {known.ended}")
+        if record.by in known.editors:
+            self._broken(LIVE, f"{record.by} approves {name}, and edited it")
         if record.by in known.yes:
             self._broken(LIVE, f"{record.by} is counted twice for {name}")
         known.yes[record.by] = record.until
@@ -217,12 +222,12 @@ class Approvals:
         if known.ended or known.consumed:
             self._broken(LIVE, f"{name} was changed after it was {known.ended or 'sent'}")
         assert record.intent is not None, record
-        self._calls[name] = tool, arguments = record.intent.tool, arguments_in(record.intent)
+        arguments = arguments_in(record.intent)
+        self._calls[name] = record.intent.tool, arguments
         if not any(one.stands_for(arguments) for one in said):
             self._broken(LIVE, f"{name} would be sent with {arguments}, which is not what {record.by} wrote")
-        known.asks, known.yes, known.edited = "", {}, True
-        if not asks(tool, arguments):
-            del self._known[name]
+        known.asks, known.yes = "", {}
+        known.editors.append(record.by)
         self._reached("edited")
 
     def _stood_in(self, name: str, record: r.ResultGiven) -> None:
@@ -231,6 +236,8 @@ class Approvals:
             self._broken(LIVE, f"{record.by} is on record with an answer to {name}, and never gave it")
         if known.consumed or known.ended:
             self._broken(LIVE, f"{name} was answered by a person after it was {known.ended or 'sent'}")
+        if record.by in known.editors:
+            self._broken(LIVE, f"{record.by} answers in the place of {name}, and edited it")
         known.ended, known.given = STOOD_IN, result
         self._reached(STOOD_IN)
 

@@ -63,8 +63,14 @@ PEOPLE: Final = (
     Mutant(
         "edited and unasked",
         "what was changed is sent without anybody's yes to it",
-        "engine.flight:Flight._gated",
+        "model.sending:_approved",
         permit_twists.edits_need_no_yes,
+    ),
+    Mutant(
+        "an editor approves",
+        "who edited the arguments approves them",
+        "model.operation:OperationState.proposers",
+        twists.always(()),
     ),
     Mutant(
         "answered and sent",

@@ -6,7 +6,7 @@ What each of them says is an errand: see `errands.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -35,8 +35,8 @@ HARDLY_MS: Final = 60_000
 class Word(msgspec.Struct):
     """What one person says about one operation.
 
-    A yes is to what that person was `shown`, under the digest `asks`; an edit is a yes with `changes`; who stands in
-    gives the `result` itself.
+    A yes is to what that person was `shown`, under the digest `asks`; an edit proposes `changes`; who stands in gives
+    the `result` itself.
     """
 
     operation: str
@@ -51,7 +51,7 @@ class Word(msgspec.Struct):
     """When it was said first, by the wall clock; 0 before."""
 
     def stands_for(self, arguments: Mapping[str, str]) -> bool:
-        """Whether this is a yes to a call with these arguments."""
+        """Whether this is a yes to a call with these arguments, or proposes them."""
         changes = {name: str(value) for name, value in self.changes.items()}
         return self.says in {"yes", "edit"} and {**self.shown, **changes} == arguments
 
@@ -63,7 +63,7 @@ def answer_of(word: Word) -> Answer:
         case "yes":
             return Approve(hours=hours)
         case "edit":
-            return Edit(dict(word.changes), hours=hours)
+            return Edit(dict(word.changes))
         case "stand_in":
             return StandIn(word.result)
         case "no":
@@ -87,6 +87,18 @@ class People:
         """What was shown to them is not what is asked any more: they look anew."""
         for errand in self._errands:
             errand.over = True
+
+    def asked_again(
+        self, operation: str, shown: Mapping[str, str], question: r.OperationParked, editors: Sequence[str]
+    ) -> None:
+        """A question about edited arguments is on record: its last editor tries to approve it, and others answer."""
+        soon = round(self._world.chance.random() * SOON_MS)
+        self._say(soon // 2, Word(operation, editors[-1], shown, question.asks))
+        others = [name for name in NAMES if name not in editors]
+        says: Literal["yes", "no"] = "yes" if len(others) >= question.people else "no"
+        self._say(
+            soon, *(Word(operation, name, shown, question.asks, says) for name in (others or NAMES)[: question.people])
+        )
 
     def asked(self, operation: str, tool: str, shown: Mapping[str, str], question: r.OperationParked) -> None:
         """A question is on record. Who answers it, and how, is a matter of chance and of the plan."""

@@ -20,12 +20,12 @@ def as_it_was_called(original: Any) -> Any:
 
 
 def edits_need_no_yes(original: Any) -> Any:
-    """What a person changed is not judged again."""
+    """What a person changed is sent on the word of that person."""
 
-    def gated(self: Any, contract: Any) -> bool:
-        return not self.operation.edits and bool(original(self, contract))
+    def is_approved(case: Any) -> bool:
+        return bool(case.operation.edits or original(case))
 
-    return gated
+    return is_approved
 
 
 def answered_and_sent(steps: Any) -> Any:

@@ -13,7 +13,7 @@ from tests.unit.engine.lab import Lab, virtual
 
 
 def answered_by(name: str, now: Asked) -> None:
-    checked_answerer(Principal(name, (Grant("admin"),), "password"), About(now.item, now.tool), now.proposer)
+    checked_answerer(Principal(name, (Grant("admin"),), "password"), About(now.item, now.tool), now.proposers)
 
 
 @virtual
@@ -31,7 +31,7 @@ async def test_who_started_a_run_does_not_approve_what_it_asks(lab: Lab):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name, by=by)
         now = await asked(app.service.looking, "r-ann/refund#1")
-        assert (now.kind, now.tool, now.proposer) == ("approval", "refund", "Bea")
+        assert (now.kind, now.tool, now.proposers) == ("approval", "refund", ("Bea",))
         with pytest.raises(NotAllowed, match="bea proposed r-ann/refund#1"):
             answered_by("bea", now)
         answered_by("cid", now)
@@ -48,5 +48,5 @@ async def test_who_started_a_run_answers_its_questions(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(asks, "ann", by="bea")
         now = await asked(app.service.looking, "q-ann/ask#1")
-        assert (now.kind, now.proposer) == ("question", "")
+        assert (now.kind, now.proposers) == ("question", ())
         answered_by("bea", now)

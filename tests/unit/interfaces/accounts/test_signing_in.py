@@ -302,11 +302,11 @@ def test_each_decision_is_on_record_before_anything_is_done():
     async def told(house: House, entrance: Entrance, password: str) -> None:
         ben = (await entrance.sign_in("ben", password, HERE)).principal
         item = About("r-1/refund#1", "refund")
-        await entrance.require(ben, "answer", item, proposer="anna")
+        await entrance.require(ben, "answer", item, proposers=("anna",))
         with pytest.raises(NotAllowed, match="who proposes"):
-            await entrance.require(ben, "answer", item, proposer="Ben")
+            await entrance.require(ben, "answer", item, proposers=("Ben",))
         with pytest.raises(NotAllowed, match="role answerer for restock"):
-            await entrance.require(ben, "answer", About("r-1/restock#1", "restock"), proposer="")
+            await entrance.require(ben, "answer", About("r-1/restock#1", "restock"), proposers=())
         with pytest.raises(NotAllowed):
             await entrance.require_somewhere(ben, "tune")
         for _ in range(3):

@@ -110,16 +110,20 @@ async def test_approving_with_a_form_sends_what_was_shown(lab: Lab):
 
 
 @virtual
-async def test_edited_arguments_are_sent_instead(lab: Lab):
-    async with standing(lab) as stand, await stand.client("bea") as client:
-        same = await fill(client, REFUND, "edit", hours="4", arguments='{"cents": 9000, "note": "broken\\non arrival"}')
+async def test_edited_arguments_are_sent_once_another_person_approved_them(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client, await stand.client("cid") as other:
+        same = await fill(client, REFUND, "edit", arguments='{"cents": 9000, "note": "broken\\non arrival"}')
         assert (same.status_code, "nothing is different" in same.text) == (409, True)
-        wrong = await fill(client, REFUND, "edit", hours="4", arguments="{cents: 5}")
+        wrong = await fill(client, REFUND, "edit", arguments="{cents: 5}")
         assert (wrong.status_code, "cannot be read" in wrong.text) == (409, True)
-        taken = await fill(
-            client, REFUND, "edit", hours="4", arguments='{"cents": 7000, "note": "broken\\non arrival"}'
-        )
+        taken = await fill(client, REFUND, "edit", arguments='{"cents": 7000, "note": "broken\\non arrival"}')
         assert taken.status_code == 303, taken.text
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("refund-ann")
+        own = await fill(client, REFUND, "approve", hours="4")
+        assert (own.status_code, "proposed refund-ann/refund#1 and cannot approve it" in own.text) == (403, True)
+        assert lab.sent == []
+        assert (await fill(other, REFUND, "approve", hours="4")).status_code == 303
         await stand.app.resume("refund-ann")
     assert lab.sent == ["refund 7000"]
 
@@ -230,7 +234,7 @@ def test_a_form_that_makes_no_sense_is_refused(fields: dict[str, str]):
 async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silently(lab: Lab):
     """Whoever takes a parameter out of the text approves a call without it, and that is not what would be sent."""
     async with standing(lab) as stand, await stand.client("bea") as client:
-        cut = await fill(client, REFUND, "edit", hours="4", arguments='{"cents": 7000}')
+        cut = await fill(client, REFUND, "edit", arguments='{"cents": 7000}')
         assert (cut.status_code, "note is not in these arguments" in cut.text) == (409, True)
         with pytest.raises(RunSuspended):
             await stand.app.resume("refund-ann")

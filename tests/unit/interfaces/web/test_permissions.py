@@ -108,13 +108,34 @@ async def test_who_started_a_run_says_no_to_it_but_not_yes(lab: Lab):
         for name in ("ann", "bob"):
             with pytest.raises(RunSuspended):
                 await stand.app.run(agents[0], name, by="Bea")
-        for answer in (
-            {"type": "approve"},
-            {"type": "edit", "arguments": {"cents": 1}},
-            {"type": "stand_in", "result": "x"},
-        ):
+        for answer in ({"type": "approve"}, {"type": "stand_in", "result": "x"}):
             refused = await given(stand, bea, REFUND, answer)
             assert refused.status_code == 403
             assert "bea proposed" in refused.json()["detail"]
         assert (await given(stand, bea, "refund-bob/refund#1", {"type": "decline"})).status_code == 200
         assert (await given(stand, cid, REFUND, {"type": "approve"})).status_code == 200
+
+
+@virtual
+async def test_an_editor_approves_their_edit_on_no_face(lab: Lab):
+    """Read at 9,000, edited to something else for another recipient: one person's answers never send it."""
+    async with standing(lab) as stand:
+        for name in ("bea", "cid"):
+            await stand.entrance.accounts.add(name, [Grant("admin")], by="root")
+        bea, cid = await stand.proven("bea"), await stand.proven("cid")
+        edit = {"type": "edit", "arguments": {"cents": 99_999_999, "note": "for mallory"}}
+        assert (await given(stand, bea, REFUND, edit)).status_code == 200
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("refund-ann")
+        for answer in ({"type": "approve"}, {"type": "stand_in", "result": "x"}):
+            refused = await given(stand, bea, REFUND, answer)
+            assert (refused.status_code, "who proposes does not approve" in refused.text) == (403, True)
+        shown = (await asked(stand.app.service.looking, REFUND)).digest
+        bulk = {"items": [{"item": REFUND, "shown": shown}], "answer": {"type": "approve"}}
+        assert (await bea.post("/api/v1/answers/bulk", json=bulk)).status_code == 403
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("refund-ann")
+        assert lab.sent == []
+        assert (await given(stand, cid, REFUND, {"type": "approve"})).status_code == 200
+        await stand.app.resume("refund-ann")
+    assert lab.sent == ["refund 99999999"]
