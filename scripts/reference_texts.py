@@ -182,6 +182,7 @@ NEXT: Final[dict[str, str]] = {
     "Ambiguous": "Raise it in a tool where an answer proves nothing. The contract decides what follows.",
     "KeyInProgress": "Raise it in a tool where the service says so. The runtime asks again later, under the same key.",
     "Deferred": "Raise it in a tool where the system answers later. `holdfast pending` lists what is awaited.",
+    "DecisionFailed": "Catch it to ask another model. Where it stopped the run: `holdfast resume RUN` asks again.",
     "OperationFailed": "Nothing landed. Go another way, or let it stop the run: `holdfast why OPERATION`.",
     "Rejected": "Raise it in a tool, catch it in an agent. A fallback is safe: nothing landed.",
     "Declined": "Take the refusal as final; nothing was sent.",

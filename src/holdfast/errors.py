@@ -2,7 +2,8 @@
 
 A message says what happened, what is known, and what to do next; the parts are kept so that a
 command line and a console can lay them out. Errors that a tool raises to tell the runtime how its
-call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`, `Deferred`) stand first.
+call ended (`NotSent`, `Rejected`, `Ambiguous`, `KeyInProgress`, `Deferred`) stand first. The file is long
+because it is the only list of errors.
 """
 
 from __future__ import annotations
@@ -93,6 +94,19 @@ class OperationFailed(HoldfastError):
     def __init__(self, message: str, *, outcome: Outcome[object] | None = None, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
         self.outcome = outcome
+
+
+class DecisionFailed(OperationFailed):
+    """A model gave no answer to `run.decide`; `run` and `step` say where.
+
+    The failure is on record, and a replay raises it again. Where it stops the run, reopening asks the model again.
+    """
+
+    def __init__(self, message: str, *, run: str, step: str, outcome: Outcome[object] | None = None) -> None:
+        super().__init__(message, outcome=outcome, next_step=f"holdfast resume {run}")
+        self.known = "where this stops the run, reopening it asks the model again"
+        self.run = run
+        self.step = step
 
 
 class Rejected(OperationFailed):

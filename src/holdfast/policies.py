@@ -87,5 +87,6 @@ def milliseconds(duration: timedelta) -> int:
 
 
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))
+DECISION_RETRY: Final = Retry(attempts=200, base=timedelta(milliseconds=500))
 WRITE_RETRY: Final = Retry()
 ONCE: Final = Retry(attempts=1)

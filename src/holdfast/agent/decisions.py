@@ -15,21 +15,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.agent.patience import Patience
 from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe
+from holdfast.engine.engine import LOG
 from holdfast.engine.leaving import cut_off_again, limit_over
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.transactions import may_begin
-from holdfast.errors import ContractError, OperationFailed, ReplayDiverged
+from holdfast.errors import ContractError, DecisionFailed, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical import digest
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import codec_for
-from holdfast.policies import READ_RETRY, Retry, milliseconds
+from holdfast.policies import Retry, milliseconds
 
 R = TypeVar("R")
 DEFAULT_TIMEOUT = timedelta(minutes=5)
+TOLD_MS = 5000  # a pause from which on the log says that a model does not answer
 SEEN_LIMIT = 64 * 1024
 SHOWN, SHOWN_BEFORE = 240, 40  # how much of a question a difference shows, and how much of it is alike
 
@@ -97,8 +100,10 @@ async def decide(
         )
     scope.host.sure = _share(recorded.confidence)
     if recorded.status == "failed":
-        raise OperationFailed(
+        raise DecisionFailed(
             f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
+            run=instance.run,
+            step=step,
             outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason),
         )
     return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
@@ -110,27 +115,44 @@ def _share(confidence: float | None) -> float | None:
 
 
 async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.DecisionRecorded:
-    """Call the model under its time limit, again by full jitter while it fails. Each try is on record."""
-    instance, seams, step = scope.instance, scope.instance.engine.seams, question.step
-    retry = settings.retry or READ_RETRY
-    limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT) / 1000
-    began, why = instance.now().up, ""
+    """Call the model under its time limit, again while it fails and patience lasts. Each try is on record."""
+    instance, step = scope.instance, question.step
+    limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
+    began = instance.now().up
     instance.begun.discard(step)
-    tries = instance.history.decisions_begun.get(step, 0)
-    while tries < retry.attempts and instance.now().up - began < milliseconds(retry.elapsed):
-        if why:
-            await seams.clock.sleep(seams.rng.uniform(0, retry.ceiling_ms(tries - 1)) / 1000)
-        tries += 1
+    patience = Patience(settings.retry, instance.history.decisions_begun.get(step, 0), limit)
+    while patience.tries_left:
+        patience.tries += 1
         instance.check()
-        instance.ride(r.DecisionStarted(step=step, function=question.name, number=tries, **instance.stamp()))
+        instance.ride(r.DecisionStarted(step=step, function=question.name, number=patience.tries, **instance.stamp()))
+        tried = instance.now().up
         try:
-            value = await _limited(scope, question, limit)
+            value = await _limited(scope, question, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
         except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
-            why = describe(error)
+            patience.failed(error, describe(error), instance.now().up - tried)
+            if not await _waited(scope, question, patience):
+                break
             continue
         return _record(scope, question, began, stored=stored, value=value)
-    return _record(scope, question, began, why=why or "its tries are spent")
+    return _record(scope, question, began, why=patience.why or "its tries are spent")
+
+
+async def _waited(scope: Scope, question: Question, patience: Patience) -> bool:
+    """Wait until the next try; False where there is none."""
+    instance, seams = scope.instance, scope.instance.engine.seams
+    pause = patience.pause_ms(seams.rng)
+    if pause is None:
+        return False
+    if pause >= TOLD_MS and not patience.told:
+        patience.told = True
+        minutes = milliseconds(patience.retry.elapsed) / 60_000
+        text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
+        LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
+    before = instance.now().up
+    await seams.clock.sleep(pause / 1000)
+    patience.paused(pause, instance.now().up - before)
+    return True
 
 
 async def _limited(scope: Scope, question: Question, seconds: float) -> Any:

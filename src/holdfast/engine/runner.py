@@ -228,7 +228,7 @@ async def _drivers_end(instance: Instance) -> None:
 
 async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
     """The agent returned or raised."""
-    error = task.exception()
+    error = asyncio.CancelledError("its code cancelled itself") if task.cancelled() else task.exception()
     if error is None and instance.expected:
         error = instance.divergence("the agent returned, and recorded operations did not come back")
     if error is None and instance.ending.done():

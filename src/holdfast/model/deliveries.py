@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from holdfast.model import records as r
 from holdfast.model.operation import OperationState
+
+Answer: TypeAlias = (
+    r.ReadRecorded
+    | r.DecisionRecorded
+    | r.ValueRecorded
+    | r.TimerFired
+    | r.EventReceived
+    | r.HandedOff
+    | r.MessageHeard
+)
+
+ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
+"""The records that answer a step other than a write: what they hold is what code is told."""
 
 
 class Delivery(msgspec.Struct, gc=False):

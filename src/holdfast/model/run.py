@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from functools import partial
-from typing import Final, Literal, TypeAlias, TypeGuard, get_args
+from typing import Final, Literal, TypeGuard, get_args
 
 import msgspec
 
 from holdfast.model import records as r
-from holdfast.model.deliveries import Delivery, Span, turned_out_otherwise
+from holdfast.model.deliveries import ANSWERS, Answer, Delivery, Span, turned_out_otherwise
 from holdfast.model.handoff import HALTED
 from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
@@ -23,20 +23,10 @@ from holdfast.model.records_transaction import TransactionRecord
 from holdfast.model.situation import Now
 from holdfast.model.transactions import WHOLE_RUN, Transaction, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply
+from holdfast.model.unanswered import Unanswered
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
-Answer: TypeAlias = (
-    r.ReadRecorded
-    | r.DecisionRecorded
-    | r.ValueRecorded
-    | r.TimerFired
-    | r.EventReceived
-    | r.HandedOff
-    | r.MessageHeard
-)
-
-_ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
-_PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *_ANSWERS}
+_PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
 
 
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
@@ -74,6 +64,7 @@ class RunHistory:
         self.timers: dict[str, r.TimerSet] = {}
         self.questions: dict[str, r.QuestionAsked] = {}
         self.decisions_begun: dict[str, int] = {}
+        self.unanswered = Unanswered()
         self.deliveries: dict[str, Delivery] = {}
         self.given = 0
         self.left: set[str] = set()
@@ -125,17 +116,21 @@ class RunHistory:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
         self.records += 1
         kind = type(record)
+        if self.unanswered and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
+            self.unanswered.moved_on(name)
         if kind in _PROGRESS:
             self.claims_without_progress = 0
         if kind in MOVES:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif kind in _BOUNDARY:
             self._transaction(record)  # type: ignore[arg-type]  # the members of that union
-        elif isinstance(record, _ANSWERS):
+        elif isinstance(record, ANSWERS):
             self.answers[record.step] = record
             self._deliver(record.step)
             if isinstance(record, r.EventReceived):
                 self.events_taken.add(record.entry)
+            elif isinstance(record, r.DecisionRecorded):
+                self.unanswered.add(record, self.given - 1)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
 
@@ -304,6 +299,24 @@ class RunHistory:
                 for step in [step for step in steps if encloses(name, step)]:
                     del steps[step]
 
+    def _ask_again(self) -> None:
+        """The run is reopened: a decision that failed, and after which its branch recorded nothing, is made anew.
+
+        Branches that its failure cancelled are not cancelled again: what they left is theirs as any other step.
+        """
+        steps = self.unanswered.take()
+        for step, index in steps.items():
+            self.dropped.add(index)
+            for kept in (self.deliveries, self.answers, self.decisions_begun):
+                kept.pop(step, None)
+        first = min(steps.values(), default=self.given)
+        for step in [one for one in self.left if (told := self.deliveries.get(one)) and told.index > first]:
+            self.left.discard(step)
+            if self.operations[step].final:
+                self.deliveries[step].told = "outcome"
+            else:
+                self.dropped.add(self.deliveries.pop(step).index)
+
     def _deliver(self, step: str, told: str = "outcome", detail: str = "") -> None:
         self.deliveries[step] = Delivery(self.given, step, told, detail)
         self.given += 1
@@ -356,6 +369,7 @@ class RunHistory:
                 self.claims_without_progress = 0  # its owner came to an end of its own: nobody died of it
             case r.RunReopened():
                 self._renew(self.stopped.renews if self.stopped is not None else ())
+                self._ask_again()
                 self.status, self.reason, self.stopped, self.cancelled = "running", "", None, None
                 self.claims_without_progress = 0
             case r.RunCompleted():
