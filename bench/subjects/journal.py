@@ -11,7 +11,7 @@ from pathlib import Path
 from measure import Mark, payload, rates, report, settled_size
 
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Journal, Worker
+from holdfast.journal.port import Beginning, Claimed, Journal, Worker
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 WARM_UP_STEPS = 20
@@ -47,7 +47,7 @@ async def rate(path: Path, *, rides: bool, steps: int, runs: int) -> dict[str, f
 
 
 async def claim(journal: Journal, namespace: str, worker: Worker, run: str) -> RunLog:
-    claimed = await journal.claim(run, worker.id, "bench")
+    claimed = await journal.claim(run, worker.id, Beginning("bench"))
     assert isinstance(claimed, Claimed)
     return RunLog(journal, claimed.lease, claimed.last, genesis(namespace, run))
 

@@ -21,9 +21,10 @@ from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.at_once import at_once
+from holdfast.engine.beginning import Input
 from holdfast.engine.engine import Engine
 from holdfast.engine.recovery import Recovery
-from holdfast.engine.runner import Conclusion, Input, drive_run
+from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError

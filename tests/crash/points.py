@@ -38,6 +38,12 @@ class WatchedJournal(SqliteJournal):
         super().__init__(path)
         self._points = points
 
+    async def claim(self, *claim):
+        self._points.reached("before_lease")
+        claimed = await super().claim(*claim)
+        self._points.reached("after_lease")
+        return claimed
+
     async def append(self, write):
         self._points.reached("before_commit")
         await super().append(write)

@@ -11,7 +11,7 @@ from holdfast.interfaces.looking import Looking
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Worker
+from holdfast.journal.port import Beginning, Worker
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis
 
@@ -32,7 +32,7 @@ async def report_of(records):
     journal = MemoryJournal(now=lambda: 0)
     identity = await journal.open()
     await journal.beat(Worker("w"), 1000)
-    claimed = await journal.claim("request-7", "w", "desk")
+    claimed = await journal.claim("request-7", "w", Beginning("desk"))
     log = RunLog(journal, claimed.lease, None, genesis(identity.namespace, "request-7"))
     began = [r.RunStarted(agent="desk", input=EMPTY, digest="d"), r.Claimed(worker="w", token=1, boot="b")]
     await log.append([encode(record) for record in (*began, *records)])

@@ -14,7 +14,7 @@ import sys
 
 from holdfast.errors import HoldfastError
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Post, RunChange, Worker
+from holdfast.journal.port import Beginning, Claimed, Post, RunChange, Worker
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -42,7 +42,7 @@ async def main(path: str, commits: str, mode: str = "auto", appends: str = "12")
 async def work(journal: SqliteJournal, namespace: str, worker: str, numbers: range) -> int:
     """Go on with the run as a new worker, as one does after a refusal."""
     await journal.beat(Worker(worker), -1)
-    claimed = await journal.claim("r", worker, "disk")
+    claimed = await journal.claim("r", worker, Beginning("disk"))
     assert isinstance(claimed, Claimed)
     log = RunLog(journal, claimed.lease, claimed.last, genesis(namespace, "r"))
     for number in numbers:

@@ -12,7 +12,7 @@ from holdfast.interfaces.looking import Looking, Waiting
 from holdfast.interfaces.people.handing import Handing, hand
 from holdfast.interfaces.people.items import Item, Wanted, items, placed, worded
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Claimed, Post, RunChange, RunStatus, Write
+from holdfast.journal.port import Beginning, Claimed, Post, RunChange, RunStatus, Write
 from holdfast.model.looks import Traits
 from holdfast.model.shadow import Left, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
@@ -53,7 +53,7 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shado
     journal = MemoryJournal(lambda: NOW_MS)
     identity = await journal.open()
     for number, (agent, status, waits) in enumerate(runs):
-        claimed = await journal.claim(f"r{number}", "w", agent)
+        claimed = await journal.claim(f"r{number}", "w", Beginning(agent))
         assert isinstance(claimed, Claimed)
         change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
         await journal.append(Write(claimed.lease, change=change))

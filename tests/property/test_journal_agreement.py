@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
-from holdfast.journal.log import RunLog, genesis, verify_chain
+from holdfast.journal.log import RunLog, beginning, genesis, verify_chain
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Claimed, Journal, Lease, Post, Row, RunChange, RunStatus, Worker
 from holdfast.journal.sqlite.here import Here
@@ -66,7 +66,8 @@ class Player:
             case ("beat", str(worker), int(lease)):
                 await journal.beat(Worker(worker), lease)
             case ("claim", str(worker), str(run), agent):
-                claimed = await journal.claim(run, worker, agent if isinstance(agent, str) else None)
+                new = beginning("n", run, agent, [b"1"]) if isinstance(agent, str) else None
+                claimed = await journal.claim(run, worker, new)
                 if isinstance(claimed, Claimed):
                     log = RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
                     self.logs.setdefault(run, []).insert(0, log)

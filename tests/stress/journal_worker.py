@@ -13,7 +13,7 @@ import sys
 
 from holdfast.journal import host
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Post
+from holdfast.journal.port import Beginning, Claimed, Post
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -24,7 +24,7 @@ async def main(path: str, name: str, runs: int, appends: int, commits: str) -> N
     await journal.beat(host.this_process(name), 3_600_000)
 
     async def work(run: str) -> None:
-        claimed = await journal.claim(run, name, "stress")
+        claimed = await journal.claim(run, name, Beginning("stress"))
         assert isinstance(claimed, Claimed)
         log = RunLog(journal, claimed.lease, claimed.last, genesis(identity.namespace, run))
         filling = "x" * 300

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
-from holdfast.engine.runner import Input
+from holdfast.engine.beginning import Input
 from holdfast.engine.scopes import Scope
 from holdfast.errors import ContractError, OutsideRun, UsageError
 from holdfast.model.canonical import canonical, digest

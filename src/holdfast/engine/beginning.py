@@ -1,11 +1,11 @@
-"""Before a run is driven: whose it is, whether its input is the recorded one, and whether it goes on after a stop."""
+"""Before a run is driven: its first records, whose it is, whether its input fits, and going on after a stop."""
 
 from __future__ import annotations
 
 import msgspec
 
 from holdfast.engine.engine import AgentCode, Engine
-from holdfast.engine.instance import Stamp
+from holdfast.engine.instance import Instance, Stamp
 from holdfast.engine.leases import unchanged
 from holdfast.errors import JournalError, ParameterMismatch, UsageError
 from holdfast.journal.codec import encode
@@ -14,6 +14,29 @@ from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.plain import plain_arguments
 from holdfast.model.run import RunHistory
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
+
+    stored: bytes
+    digest: str
+    by: str = ""
+
+
+def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Record, ...]:
+    """The records of a new run: its start, and that this process has claimed it."""
+    now, wall = engine.journal.now(), engine.seams.clock.wall_ms()
+    started = r.RunStarted(
+        agent=agent.name,
+        input=r.Raw(given.stored),
+        digest=given.digest,
+        version=agent.version,
+        by=given.by,
+        at=wall,
+        up=now.ms,
+    )
+    return started, r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms)
 
 
 def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
@@ -79,3 +102,24 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Cla
         await log.append((), change)
     except JournalError:
         engine.leases.give_back(claimed.row)
+
+
+async def record_claim(instance: Instance, claimed: Claimed) -> None:
+    """Record the claim of a run that was begun before. It rides with the first thing that waits.
+
+    Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
+    the claim is durable before agent code runs, so that every further death is counted.
+    """
+    engine, history = instance.engine, instance.history
+    assert claimed.last is not None, "a run is stored together with its first records"
+    claim = r.Claimed(
+        worker=engine.worker.id,
+        token=instance.lease.token,
+        boot=engine.journal.now().boot,
+        number=history.claims_without_progress + 1,
+        **instance.stamp(),
+    )
+    suspicious = history.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
+    instance.ride(claim)
+    if suspicious:
+        await instance.log.flush()

@@ -20,7 +20,8 @@ async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
 
     `whole` keeps the order of its operations as well, for whoever looks back over all of it.
 
-    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again.
+    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is stored
+    together with its first records, so one without any has lost them.
     """
     history = RunHistory(run, whole=whole)
     after, head = 0, genesis(engine.identity.namespace, run)
@@ -37,4 +38,10 @@ async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
         after, head = rows[-1].seq, rows[-1].hash
         if len(rows) < PAGE:
             break
+    if not after:
+        raise ChainBroken(
+            f"run {run}: its records are missing",
+            known="a run is stored together with its first records, so somebody removed them; nothing was sent for it",
+            next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+        )
     return history

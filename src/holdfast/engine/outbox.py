@@ -13,9 +13,8 @@ import msgspec
 
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.rest import Pause
-from holdfast.errors import JournalError, LeaseLost
 from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.log import beginning
 from holdfast.journal.port import Claimed, Post, RunChange
 from holdfast.model import records as r
 from holdfast.model.system import is_system
@@ -35,9 +34,9 @@ from holdfast.model.webhooks import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.engine.beginning import Input
     from holdfast.engine.engine import Engine
     from holdfast.engine.instance import Instance
-    from holdfast.engine.runner import Input
 
 _TAKEN: Final = "webhook/"
 MINUTE_MS: Final = 60_000
@@ -109,32 +108,18 @@ def _waiting(instance: Instance, pause: Pause) -> Waiting:
 
 async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGENT) -> bool:
     """Begin a run of an agent of the system without driving it: it is due at once. False: it was begun before."""
-    claimed = await engine.leases.claim(run, agent)
-    if not isinstance(claimed, Claimed):
-        return False
-    try:
-        if claimed.last is not None:
-            engine.leases.give_back(claimed.row)
-            return False
-        await _begin(engine, claimed, given, agent)
-    except LeaseLost:
-        return False
-    except JournalError:
-        engine.leases.give_back(claimed.row)
-        raise
-    finally:
-        engine.leases.let_go(run)
-    return True
-
-
-async def _begin(engine: Engine, claimed: Claimed, given: Input, agent: str) -> None:
-    run, lease = claimed.lease.run, claimed.lease
-    log = RunLog(engine.journal, lease, None, genesis(engine.identity.namespace, run))
     now, wall = engine.journal.now(), engine.seams.clock.wall_ms()
-    records = (
+    records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
-        r.Claimed(worker=engine.worker.id, token=lease.token, boot=now.boot, number=1, at=wall, up=now.ms),
+        r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
         r.RunSuspended(reason="to be sent", at=wall, up=now.ms),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)
-    await log.append([encode(record) for record in records], change)
+    new = beginning(engine.identity.namespace, run, agent, map(encode, records), change)
+    claimed = await engine.leases.claim(run, new)
+    if not isinstance(claimed, Claimed):
+        return False
+    if not claimed.fresh:
+        engine.leases.give_back(claimed.row)
+    engine.leases.let_go(run)
+    return claimed.fresh

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-from holdfast.engine.beginning import agent_of, check_input, go_on_after_stop, release
+from holdfast.engine.beginning import (
+    Input,
+    agent_of,
+    check_input,
+    first_records,
+    go_on_after_stop,
+    record_claim,
+    release,
+)
 from holdfast.engine.closing import raise_again
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
@@ -44,21 +53,14 @@ from holdfast.errors import (
     Sealed,
     UnknownRun,
 )
-from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
 from holdfast.model import records as r
 from holdfast.model.boundaries import open_boundaries
 from holdfast.model.handoff import TAKE_OVER, why_ended
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN
-
-
-class Input(msgspec.Struct, frozen=True):
-    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
-
-    stored: bytes
-    digest: str
-    by: str = ""
 
 
 class Conclusion(msgspec.Struct, frozen=True):
@@ -85,7 +87,13 @@ async def drive_run(
     the recorded one.
     """
     engine.seams.crash.reached("before_claim")
-    claimed = await engine.leases.claim(run, agent.name if agent and given else None)
+    begun: tuple[r.Record, ...] = ()
+    new = None
+    if agent is not None and given is not None:
+        # In the commit of the claim: wherever this process dies, the run can be driven, resumed and cancelled.
+        begun = first_records(engine, agent, given)
+        new = beginning(engine.identity.namespace, run, agent.name, [encode(record) for record in begun])
+    claimed = await engine.leases.claim(run, new)
     engine.seams.crash.reached("after_claim")
     if claimed is None:
         raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
@@ -97,7 +105,8 @@ async def drive_run(
             next_step=f"wait for it, or look at it with: holdfast show {run}",
         )
     try:
-        return await _drive_claimed(engine, claimed, agent, given, reopener)
+        history = await _history(engine, claimed, begun)
+        return await _drive_claimed(engine, claimed, history, agent, given, reopener)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
     except JournalError:
@@ -107,13 +116,27 @@ async def drive_run(
         engine.leases.let_go(run)
 
 
+async def _history(engine: Engine, claimed: Claimed, begun: Iterable[r.Record]) -> RunHistory:
+    """The history of a claimed run; that of a new one is known."""
+    run = claimed.lease.run
+    if not claimed.fresh:
+        history = await load(engine, run)
+        return await load(engine, run, whole=True) if undoing(history) else history
+    history = RunHistory(run)
+    for record in begun:
+        history.add(record)
+    return history
+
+
 async def _drive_claimed(
-    engine: Engine, claimed: Claimed, agent: AgentCode | None, given: Input | None, reopener: str
+    engine: Engine,
+    claimed: Claimed,
+    history: RunHistory,
+    agent: AgentCode | None,
+    given: Input | None,
+    reopener: str,
 ) -> Conclusion:
     run = claimed.lease.run
-    history = RunHistory(run) if claimed.last is None else await load(engine, run)
-    if undoing(history):
-        history = await load(engine, run, whole=True)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
     try:
         agent = agent_of(engine, history, agent)
@@ -124,7 +147,9 @@ async def _drive_claimed(
         instance = Instance(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)
-        await _begin(instance, agent, given, last_token=claimed.last.token if claimed.last else 0)
+        if not claimed.fresh:
+            await record_claim(instance, claimed)
+        await take_commands(instance)
     except HoldfastError:
         await release(engine, history, log, claimed)
         raise
@@ -137,39 +162,6 @@ async def _drive_claimed(
         raise
     finally:
         engine.instances.pop(run, None)
-
-
-async def _begin(instance: Instance, agent: AgentCode, given: Input | None, last_token: int) -> None:
-    """Record the claim (and the start of a new run). Both ride with the first thing that waits.
-
-    Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
-    the claim is durable before agent code runs, so that every further death is counted.
-    """
-    engine, history = instance.engine, instance.history
-    claim = r.Claimed(
-        worker=engine.worker.id,
-        token=instance.lease.token,
-        boot=engine.journal.now().boot,
-        number=history.claims_without_progress + 1,
-        **instance.stamp(),
-    )
-    suspicious = history.claims_without_progress > 0 or instance.lease.token > last_token + 1
-    if history.started is None:
-        assert given is not None, instance.run
-        started = r.RunStarted(
-            agent=agent.name,
-            input=r.Raw(given.stored),
-            digest=given.digest,
-            version=agent.version,
-            by=given.by,
-            **instance.stamp(),
-        )
-        instance.ride(started, claim)
-    else:
-        instance.ride(claim)
-    if suspicious:
-        await instance.log.flush()
-    await take_commands(instance)
 
 
 async def _drive_instance(instance: Instance, agent: AgentCode) -> Conclusion:

@@ -14,7 +14,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.halting import stopped_change
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
-from holdfast.errors import JournalError, LeaseLost
+from holdfast.errors import JournalError
 from holdfast.interfaces.looking import waits_after
 from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
@@ -177,6 +177,4 @@ async def _open(engine: Engine, claimed: Claimed) -> tuple[RunHistory, RunLog]:
     lease = claimed.lease
     history = await load(engine, lease.run)
     log = RunLog(engine.journal, lease, claimed.last, genesis(engine.identity.namespace, lease.run))
-    if history.started is None:
-        raise LeaseLost(f"run {lease.run} has no record of its start")
     return history, log

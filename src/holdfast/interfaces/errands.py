@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
+from holdfast.engine.beginning import Input
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.engine import LOG
-from holdfast.engine.runner import Input
 from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import Entry

@@ -17,7 +17,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, Told
 from holdfast.interfaces.states import step_of
 from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.log import beginning
 from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.ids import checked_run_id, operation_id
@@ -142,11 +142,12 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
 
 async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
     assert parent.started is not None, parent.run
-    claimed = await engine.leases.claim(new, parent.started.agent)
-    if not isinstance(claimed, Claimed) or claimed.last is not None:
-        raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")
-    try:
-        log = RunLog(engine.journal, claimed.lease, None, genesis(engine.identity.namespace, new))
-        await log.append(bodies, RunChange("suspended", reason=reason, release=True))
-    finally:
+    change = RunChange("suspended", reason=reason, release=True)
+    begun = beginning(engine.identity.namespace, new, parent.started.agent, bodies, change)
+    claimed = await engine.leases.claim(new, begun)
+    if isinstance(claimed, Claimed):
         engine.leases.let_go(new)
+        if claimed.fresh:
+            return
+        engine.leases.give_back(claimed.row)
+    raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")

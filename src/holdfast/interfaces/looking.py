@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from holdfast.errors import JournalError, UnknownRun, UsageError
+from holdfast.errors import ChainBroken, UnknownRun, UsageError
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
@@ -89,13 +89,14 @@ class Looking:
             after = rows[-1].seq
 
     async def told(self, run: str) -> list[Told]:
-        """All records of a run at once. Raises `UnknownRun`, and `JournalError` where there are none yet."""
+        """All records of a run at once. Raises `UnknownRun`, and `ChainBroken` where they were removed."""
         await self.row(run)
         found = [told async for told in self.records(run)]
         if not found:
-            raise JournalError(
-                f"run {run} has no records yet: a process claimed it and has written nothing so far",
-                next_step="look again in a moment, or run it again: that is always safe",
+            raise ChainBroken(
+                f"run {run}: its records are missing",
+                known="a run is stored together with its first records, so they were removed",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
             )
         return found
 

@@ -29,7 +29,7 @@ from holdfast.journal import host
 from holdfast.journal.codec import decode, encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Claimed, Identity, RunChange, Write
+from holdfast.journal.port import Beginning, Claimed, Identity, RunChange, Write
 from holdfast.model import records as r
 from holdfast.model.run import RunHistory
 
@@ -117,7 +117,7 @@ class _Copy(MemoryJournal):
         assert history.started is not None, run
         newest = max(history.owners, default=0)
         while True:
-            claimed = await self.claim(run, "the record", history.started.agent)
+            claimed = await self.claim(run, "the record", Beginning(history.started.agent))
             assert isinstance(claimed, Claimed), claimed
             log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
             if claimed.lease.token > newest:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha256
 
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.port import Journal, Lease, Post, Row, RunChange, Write
+from holdfast.journal.port import Beginning, Journal, Lease, Post, Row, RunChange, Write
 
 
 def genesis(namespace: str, run: str) -> bytes:
@@ -30,6 +30,22 @@ def verify_chain(rows: Iterable[Row], start: bytes, first: int = 1) -> int | Non
         if row.seq != seq or row.hash != head:
             return seq
     return None
+
+
+def beginning(
+    namespace: str, run: str, agent: str, bodies: Iterable[bytes], change: RunChange | None = None
+) -> Beginning:
+    """A run that does not exist yet, with its first records, chained under the token of its first claim."""
+    return Beginning(agent, _chained(bodies, 0, genesis(namespace, run), 1), change)
+
+
+def _chained(bodies: Iterable[bytes], seq: int, head: bytes, token: int) -> tuple[Row, ...]:
+    rows: list[Row] = []
+    for body in bodies:
+        seq += 1
+        head = sha256(head + body).digest()
+        rows.append(Row(seq, body, head, token))
+    return tuple(rows)
 
 
 class RunLog:
@@ -52,14 +68,10 @@ class RunLog:
 
     def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
         """Number and chain `bodies`, which must then be written in this order."""
-        rows: list[Row] = []
-        seq, head, token = self.seq, self.head, self.lease.token
-        for body in bodies:
-            seq += 1
-            head = sha256(head + body).digest()
-            rows.append(Row(seq, body, head, token))
-        self.seq, self.head = seq, head
-        return tuple(rows)
+        rows = _chained(bodies, self.seq, self.head, self.lease.token)
+        if rows:
+            self.seq, self.head = rows[-1].seq, rows[-1].hash
+        return rows
 
     def append(
         self, bodies: Sequence[bytes], change: RunChange | None = None, posts: tuple[Post, ...] = ()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Entry,
@@ -30,7 +31,16 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
-from holdfast.journal.rules import FOREVER_MS, check_size, page, stands, trust_entry, wants_look, wants_worker
+from holdfast.journal.rules import (
+    FOREVER_MS,
+    check_size,
+    first_write,
+    page,
+    stands,
+    trust_entry,
+    wants_look,
+    wants_worker,
+)
 
 RIDE_MS = 5
 
@@ -151,14 +161,13 @@ class MemoryJournal:
         after()
         return self._fate(worker)
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
         after = self._call("claim")
         found = self._runs.get(run)
         if found is None:
-            if agent is None:
-                after()
-                return None
-            found = self._create(run, agent)
+            claimed = self._create(run, worker, new) if new is not None else None
+            after()
+            return claimed
         listing = found.listing
         if listing.owner is not None and (listing.owner == worker or not self._gone(listing.owner)):
             after()
@@ -336,12 +345,15 @@ class MemoryJournal:
             if standing is not None:
                 raise LedgerTaken(post.stream, post.key, standing.body)
 
-    def _create(self, run: str, agent: str) -> _Run:
+    def _create(self, run: str, worker: str, new: Beginning) -> Claimed:
         wall = self._wall()
-        listing = RunRow(run, len(self._runs) + 1, agent, "running", "", None, b"[]", 0, None, wall, wall)
-        self._names[listing.row] = run
+        lease = Lease(run, len(self._runs) + 1, 1, worker)
+        write = first_write(lease, new)
+        listing = RunRow(run, lease.row, new.agent, "running", "", None, b"[]", lease.token, worker, wall, wall)
+        self._names[lease.row] = run
         self._runs[run] = found = _Run(listing)
-        return found
+        self._commit(write)
+        return Claimed(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
 
     def _fate(self, worker: str) -> WorkerState:
         if worker not in self._workers:

@@ -141,11 +141,26 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The run is ours. `last` is the newest stored row (None for a new run)."""
+    """The run is ours. `last` is the newest stored row; `fresh`: this claim has created the run.
+
+    `row` is the listing as the claim found or made it, before any change that came with a new run.
+    """
 
     lease: Lease
     row: RunRow
     last: Row | None
+    fresh: bool = False
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
+
+    The rows are numbered from 1 under the token 1. With a `change` that releases the lease the run is free at once.
+    """
+
+    agent: str
+    rows: tuple[Row, ...] = ()
+    change: RunChange | None = None
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -182,11 +197,12 @@ class Journal(Protocol):
         """Whether a worker's process is proven dead. Unknown ids are `unknown`, silent for ever."""
         ...
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
         """Take the lease of a run whose owner is gone; a new fencing token each time.
 
-        With `agent` a missing run is created. None: there is no such run. A claim by the worker
-        that already owns the run is `Busy` too: one process never drives a run twice.
+        With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
+        None: there is no such run. A claim by the worker that already owns the run is `Busy` too: one process never
+        drives a run twice. Raises `RecordRefused` for a first record that is too large; then nothing was created.
         """
         ...
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.errors import RecordRefused
-from holdfast.journal.port import Post, Row, RunRow, Trust, Which, Write
+from holdfast.journal.port import Beginning, Lease, Post, Row, RunRow, Trust, Which, Write
 
 MAX_BODY = 64 << 20
 """Bytes of one record. Larger results belong into a file whose name is recorded."""
@@ -24,6 +24,14 @@ def check_size(write: Write, row: Row) -> None:
             f"{write.lease.run}: record {row.seq} has {len(row.body)} bytes; the limit is {MAX_BODY}",
             next_step="store the content elsewhere and record where it is",
         )
+
+
+def first_write(lease: Lease, new: Beginning) -> Write:
+    """What a new run begins with. Raises `RecordRefused` for a record that is too large."""
+    write = Write(lease, new.rows, new.change)
+    for row in new.rows:
+        check_size(write, row)
+    return write
 
 
 def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:

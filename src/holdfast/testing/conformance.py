@@ -19,12 +19,25 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.log import RunLog, genesis, verify_chain
-from holdfast.journal.port import Busy, Claimed, Journal, Post, Row, RunChange, RunStatus, Which, Worker, Write
+from holdfast.journal.log import RunLog, beginning, genesis, verify_chain
+from holdfast.journal.port import (
+    Beginning,
+    Busy,
+    Claimed,
+    Journal,
+    Post,
+    Row,
+    RunChange,
+    RunStatus,
+    Which,
+    Worker,
+    Write,
+)
 from holdfast.journal.rules import FOREVER_MS, MAX_BODY
 
 ALICE = Worker("alice")
 BOB = Worker("bob")
+DESK = Beginning("desk")
 LONG_MS = 3_600_000
 OVER_MS = -1000
 """A lease of this length has ended before it began."""
@@ -45,10 +58,50 @@ class JournalConformance:
     def test_a_run_is_created_only_with_an_agent(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             assert await journal.claim("r", "alice") is None
-            claimed = await journal.claim("r", "alice", "desk")
+            claimed = await journal.claim("r", "alice", DESK)
             assert isinstance(claimed, Claimed)
             assert (claimed.row.run, claimed.row.agent, claimed.row.status) == ("r", "desk", "running")
             assert (claimed.row.owner, claimed.last) == ("alice", None)
+
+        self._run(tmp_path, check)
+
+    def test_a_run_is_created_together_with_its_first_records(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            large = b'"' + b"x" * 100_000 + b'"'
+            owned = beginning("n", "owned", "desk", [body(1), large])
+            claimed = await journal.claim("owned", "alice", owned)
+            assert isinstance(claimed, Claimed)
+            assert (claimed.fresh, claimed.last, claimed.row.owner) == (True, owned.rows[-1], "alice")
+            log = RunLog(journal, claimed.lease, claimed.last, genesis("n", "owned"))
+            await log.append([body(3)])
+            rows = await journal.read("owned")
+            assert [row.body for row in rows] == [body(1), large, body(3)]
+            assert verify_chain(rows, genesis("n", "owned")) is None
+
+        self._run(tmp_path, check)
+
+    def test_a_run_may_be_created_free(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            change = RunChange("suspended", "to be sent", 17, b'["x"]', release=True)
+            free = beginning("n", "free", "desk", [body(1)], change)
+            claimed = await journal.claim("free", "alice", free)
+            assert isinstance(claimed, Claimed)
+            assert await _error(journal.append(Write(claimed.lease)), LeaseLost)
+            (line,) = await journal.runs()
+            assert (line.status, line.reason, line.due_ms, line.owner) == ("suspended", "to be sent", 17, None)
+            again = await journal.claim("free", "bob", free)
+            assert isinstance(again, Claimed)
+            assert (again.fresh, again.last) == (False, free.rows[-1])
+            assert len(await journal.read("free")) == 1
+
+        self._run(tmp_path, check)
+
+    def test_a_run_whose_first_record_is_refused_is_not_created(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            new = beginning("n", "r", "desk", [body(1), b"x" * (MAX_BODY + 1)])
+            assert await _error(journal.claim("r", "alice", new), RecordRefused)
+            assert await journal.runs() == []
+            assert isinstance(await journal.claim("r", "alice", DESK), Claimed)
 
         self._run(tmp_path, check)
 
@@ -506,7 +559,7 @@ class JournalConformance:
 
 async def _log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
     """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
-    claimed = await journal.claim(run, worker, "desk")
+    claimed = await journal.claim(run, worker, DESK)
     assert isinstance(claimed, Claimed), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 

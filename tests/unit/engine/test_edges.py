@@ -70,9 +70,9 @@ async def test_a_lease_is_given_back_as_soon_as_the_journal_takes_it(lab: Lab, c
 
 
 async def _fail_while(lab: Lab, seconds: int) -> None:
-    """From the third call on, every call of the journal fails for a while."""
+    """From the second call on, every call of the journal fails for a while."""
     lab.journal._faults.clear()
-    for n in range(3, 60):
+    for n in range(2, 60):
         lab.journal.fail_next(n)
     await lab.pass_time(seconds=seconds)
     lab.journal._faults.clear()

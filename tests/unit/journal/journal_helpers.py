@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Fate, Journal, Worker
+from holdfast.journal.port import Beginning, Claimed, Fate, Journal, Worker
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
 from holdfast.journal.sqlite.here import Here
 from holdfast.journal.sqlite.journal import SqliteJournal
@@ -25,7 +25,7 @@ def body(value: int) -> bytes:
 
 async def start_log(journal: Journal, run: str = "r", worker: str = "w") -> RunLog:
     await journal.beat(Worker(worker), LONG_MS)
-    claimed = await journal.claim(run, worker, "desk")
+    claimed = await journal.claim(run, worker, Beginning("desk"))
     assert isinstance(claimed, Claimed), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 

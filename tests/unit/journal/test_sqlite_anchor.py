@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Identity, Post, Worker
+from holdfast.journal.port import Beginning, Identity, Post, Worker
 from holdfast.journal.sqlite import anchor
 from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
@@ -236,7 +236,7 @@ def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path:
 
     async def first(journal: SqliteJournal, _: Identity) -> None:
         await journal.beat(Worker("old", machine="machine-1", boot="boot-1"), LONG_MS)
-        await journal.claim("r", "old", "desk")
+        await journal.claim("r", "old", Beginning("desk"))
 
     async def second(journal: SqliteJournal, _: Identity) -> None:
         assert type(await journal.claim("r", "new")).__name__ == "Busy"

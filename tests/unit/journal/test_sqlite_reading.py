@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.interfaces.cli.common import without_waiting
-from holdfast.journal.port import Lease, Post, Worker, Write
+from holdfast.journal.port import Beginning, Lease, Post, Worker, Write
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.reading import ReadingJournal
 
@@ -17,7 +17,7 @@ LEASE = Lease("r", 1, 1, "w")
 async def filled(path) -> None:
     journal = SqliteJournal(path)
     await journal.open()
-    await journal.claim("r", "w", "agent")
+    await journal.claim("r", "w", Beginning("agent"))
     await journal.post(Post("s", "k", b"1"))
     await journal.put_hint("h", b"2", None)
     await journal.close()

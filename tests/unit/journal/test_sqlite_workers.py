@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.journal import host
-from holdfast.journal.port import Busy, Claimed, Worker
+from holdfast.journal.port import Beginning, Busy, Claimed, Worker
 from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, error_of, sqlite
 
@@ -29,7 +29,7 @@ def check(journal: SqliteJournal, what: Callable[[SqliteJournal], Awaitable[None
 
 async def own(journal: SqliteJournal) -> None:
     await journal.beat(OLD, 10_000)
-    assert isinstance(await journal.claim("r", "old", "desk"), Claimed)
+    assert isinstance(await journal.claim("r", "old", Beginning("desk")), Claimed)
 
 
 def test_a_lease_ends_on_the_clock_of_its_boot(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_another_boot_is_over_on_this_machine_and_unknown_elsewhere(tmp_path: Pa
 
 def test_an_owner_that_never_registered_is_gone(tmp_path: Path) -> None:
     async def what(journal: SqliteJournal) -> None:
-        assert isinstance(await journal.claim("r", "ghost", "desk"), Claimed)
+        assert isinstance(await journal.claim("r", "ghost", Beginning("desk")), Claimed)
         assert isinstance(await journal.claim("r", "new"), Claimed)
 
     check(sqlite(tmp_path, machine=Machine()), what)
@@ -84,12 +84,13 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, signal, sys\n"
         "from holdfast.journal import host\n"
+        "from holdfast.journal.port import Beginning\n"
         "from holdfast.journal.sqlite.journal import SqliteJournal\n"
         "async def main():\n"
         "    journal = SqliteJournal(sys.argv[1])\n"
         "    await journal.open()\n"
         f"    await journal.beat(host.this_process('child'), {LONG_MS})\n"
-        "    await journal.claim('r', 'child', 'desk')\n"
+        "    await journal.claim('r', 'child', Beginning('desk'))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )
@@ -108,7 +109,7 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
 def test_nothing_is_done_before_open_or_after_close(tmp_path: Path) -> None:
     async def main() -> None:
         journal = sqlite(tmp_path)
-        for call in (journal.runs(), journal.claim("r", "w", "desk"), journal.fate("w"), journal.hint("h")):
+        for call in (journal.runs(), journal.claim("r", "w", Beginning("desk")), journal.fate("w"), journal.hint("h")):
             assert "open the journal first" in str(await error_of(call))
 
     asyncio.run(main())

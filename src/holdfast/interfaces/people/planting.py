@@ -15,7 +15,7 @@ from holdfast.engine.loading import load
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow
 from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
@@ -125,9 +125,6 @@ def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
 async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
-    claimed = await engine.leases.claim(checked_run_id(run), PLANTED + model.agent)
-    if not isinstance(claimed, Claimed) or claimed.last is not None:
-        raise UsageError(f"there is a run {run} already", next_step="give the planted case another run")
     step = model.parked.step
     question = _question(case, model)
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
@@ -136,12 +133,14 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, model.parked.on_expiry)
     records = _records(engine, case, model, question, (run, until), stamp)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
-    try:
-        log = RunLog(engine.journal, claimed.lease, None, genesis(engine.identity.namespace, run))
-        await log.append([encode(record) for record in records], change)
-    finally:
+    new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
+    claimed = await engine.leases.claim(run, new)
+    if isinstance(claimed, Claimed):
         engine.leases.let_go(run)
-    return operation_id(run, step)
+        if claimed.fresh:
+            return operation_id(run, step)
+        engine.leases.give_back(claimed.row)
+    raise UsageError(f"there is a run {run} already", next_step="give the planted case another run")
 
 
 def _records(

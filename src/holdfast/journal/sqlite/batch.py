@@ -95,12 +95,12 @@ class BatchWriter:
         values = self._sort(items, ahead, rest)
         if rest or len(values) > _MOST_VALUES:
             self._database.rows("begin immediate")
-            stored = self._insert(values)
+            stored = _insert(self._database, values)
             for item in rest:
                 self._perform(item, ahead)
             self._database.rows("commit")
         else:
-            stored = self._insert(values)
+            stored = _insert(self._database, values)
         self._next.update(ahead)
         if stored * _COLUMNS != len(values):
             self.recheck(items, self._database)
@@ -166,18 +166,6 @@ class BatchWriter:
         assert isinstance(last, int)
         return last + 1
 
-    def _insert(self, values: list[Value]) -> int:
-        """Insert guarded rows with as few statements as possible; how many passed their guard."""
-        if not values:
-            return 0
-        if len(values) > _MOST_VALUES:
-            return self._insert(values[:_MOST_VALUES]) + self._insert(values[_MOST_VALUES:])
-        count = len(values) // _COLUMNS
-        size = _SIZE_FOR[count]
-        if size > count:
-            values = values + [None] * (_COLUMNS * (size - count))
-        return self._database.change(_INSERT[size], values)
-
     def _perform(self, item: Item, ahead: _Places) -> None:
         """Do one item inside the open transaction; a refusal is its own and has changed nothing."""
         try:
@@ -197,28 +185,46 @@ class BatchWriter:
             raise LedgerTaken(taken.stream, taken.key, taken.body)
         if write.rows and not self._in_order(item, write, ahead):
             return
-        rows = tuple(self._spilled(row) for row in write.rows)
-        values: list[Value] = []
-        _add_values(values, Write(write.lease, rows))
-        self._insert(values)
-        for post in write.posts:
-            ledger.insert(database, post, self._wall_ms())
-        if write.change is not None:
-            _change_run(database, write, write.change, self._wall_ms())
-            if write.change.release:
-                ahead.pop(run, None)
-                self._next.pop(run, None)
+        store(database, write, self._wall_ms())
+        if write.change is not None and write.change.release:
+            ahead.pop(run, None)
+            self._next.pop(run, None)
 
-    def _spilled(self, row: Row) -> Row:
-        """The row with a large body laid beside it. A body that looks like a pointer is laid aside too."""
-        if len(row.body) <= LARGEST_INLINE and not _looks_like_pointer(row.body):
-            return row
-        digest = sha256(row.body).hexdigest()
-        self._database.change(
-            "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing",
-            (digest, row.body),
-        )
-        return Row(row.seq, _POINTER + digest.encode() + b'"}', row.hash, row.token)
+
+def store(database: Database, write: Write, wall_ms: int) -> None:
+    """Store what a write holds, inside a transaction in which its lease and its place were checked."""
+    values: list[Value] = []
+    _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in write.rows)))
+    _insert(database, values)
+    for post in write.posts:
+        ledger.insert(database, post, wall_ms)
+    if write.change is not None:
+        _change_run(database, write, write.change, wall_ms)
+
+
+def _insert(database: Database, values: list[Value]) -> int:
+    """Insert guarded rows with as few statements as possible; how many passed their guard."""
+    if not values:
+        return 0
+    if len(values) > _MOST_VALUES:
+        return _insert(database, values[:_MOST_VALUES]) + _insert(database, values[_MOST_VALUES:])
+    count = len(values) // _COLUMNS
+    size = _SIZE_FOR[count]
+    if size > count:
+        values = values + [None] * (_COLUMNS * (size - count))
+    return database.change(_INSERT[size], values)
+
+
+def _spilled(row: Row, database: Database) -> Row:
+    """The row with a large body laid beside it. A body that looks like a pointer is laid aside too."""
+    if len(row.body) <= LARGEST_INLINE and not _looks_like_pointer(row.body):
+        return row
+    digest = sha256(row.body).hexdigest()
+    database.change(
+        "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing",
+        (digest, row.body),
+    )
+    return Row(row.seq, _POINTER + digest.encode() + b'"}', row.hash, row.token)
 
 
 def _add_values(values: list[Value], write: Write) -> None:

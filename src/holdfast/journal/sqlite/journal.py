@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Entry,
@@ -103,8 +104,8 @@ class SqliteJournal:
     async def fate(self, worker: str) -> WorkerState:
         return self._read(lambda database: self._roll.fate(database, worker))
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
-        return await self._running.run(lambda database: self._roll.claim(database, run, worker, agent))
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+        return await self._running.run(lambda database: self._roll.claim(database, run, worker, new))
 
     async def append(self, write: Write) -> None:
         group = self._group

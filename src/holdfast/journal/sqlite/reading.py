@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Entry,
@@ -208,8 +209,8 @@ class ReadingJournal:
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         self._refuse("beat", worker, lease_ms)
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
-        self._refuse("claim", run, worker, agent)
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+        self._refuse("claim", run, worker, new)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

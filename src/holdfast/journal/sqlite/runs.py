@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Fate,
@@ -21,8 +22,8 @@ from holdfast.journal.port import (
     Worker,
     WorkerState,
 )
-from holdfast.journal.rules import FOREVER_MS, page, wants_look, wants_worker
-from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body
+from holdfast.journal.rules import FOREVER_MS, first_write, page, wants_look, wants_worker
+from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body, store
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.here import Here
 
@@ -99,11 +100,11 @@ class Roll:
         """Whether the worker's process is proven dead, and how long its lease has been over."""
         return self._look_up(database, worker)[1]
 
-    def claim(self, database: Database, run: str, worker: str, agent: str | None) -> Claimed | Busy | None:
-        """Take the lease of a run that nobody alive drives, creating the run if `agent` is given."""
+    def claim(self, database: Database, run: str, worker: str, new: Beginning | None) -> Claimed | Busy | None:
+        """Take the lease of a run that nobody alive drives, creating the run if `new` is given."""
         row = find(database, run)
         if row is None:
-            return None if agent is None else self._create(database, run, worker, agent)
+            return None if new is None else self._create(database, run, worker, new)
         if row.owner is not None:
             owner, state = self._look_up(database, row.owner)
             if row.owner == worker or not _is_gone(state):
@@ -141,17 +142,19 @@ class Roll:
         lines = map(_run_row, found)
         return page(lines, query.limit, wanted) if query.wakeable else list(lines)
 
-    def _create(self, database: Database, run: str, worker: str, agent: str) -> Claimed:
-        """A new run, which is the worker's from the beginning."""
-        wall = self._here.wall_ms()
+    def _create(self, database: Database, run: str, worker: str, new: Beginning) -> Claimed:
+        """A new run with its first records, which is the worker's from the beginning."""
+        write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
         database.change(
             "insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
             " values (?, ?, 'running', '', null, '[]', 1, ?, ?, ?)",
-            (run, agent, worker, wall, wall),
+            (run, new.agent, worker, wall, wall),
         )
         row = find(database, run)
         assert row is not None
-        return Claimed(Lease(run, row.row, row.token, worker), row, None)
+        lease = replace(write.lease, row=row.row)
+        store(database, replace(write, lease=lease), wall)
+        return Claimed(lease, row, new.rows[-1] if new.rows else None, fresh=True)
 
     def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
         found = database.rows(f"{_WORKER} where id = ?", (worker,))

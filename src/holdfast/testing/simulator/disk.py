@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Entry,
@@ -167,10 +168,10 @@ class Disk:
             return WorkerState("unknown", state.silent_ms)
         return state
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
         """See `Journal.claim`."""
         await self._reach("claim", writing=True)
-        claimed = await self._world.store.claim(run, worker, agent)
+        claimed = await self._world.store.claim(run, worker, new)
         await self._told("claim")
         return claimed
 

@@ -7,6 +7,7 @@ from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import (
+    Beginning,
     Busy,
     Claimed,
     Entry,
@@ -89,10 +90,10 @@ class SqliteDisk:
         self._begin("fate")
         return await self._journal.fate(worker)
 
-    async def claim(self, run: str, worker: str, agent: str | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
         """See `Journal.claim`."""
         self._begin("claim", writing=True)
-        claimed = await self._journal.claim(run, worker, agent)
+        claimed = await self._journal.claim(run, worker, new)
         await self._end("claim")
         return claimed
 
