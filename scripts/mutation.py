@@ -1,4 +1,4 @@
-"""Mutation testing of the decision: every small change to its rules must make a unit test fail.
+"""Mutation testing of the decisions: every small change to their rules must make a unit test fail.
 
     python scripts/mutation.py [--jobs N] [--only TEXT] [--list]
 
@@ -10,6 +10,7 @@ scripts/mutation_survivors.toml; exits with status 1 when something is not.
 import argparse
 import ast
 import contextlib
+import fnmatch
 import importlib
 import io
 import os
@@ -28,8 +29,15 @@ from mutants import Replacing, mutants
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODEL: Final = ROOT / "src" / "holdfast" / "model"
-TARGETS: Final = ("decide", "sending", "proving", "case", "weigh", "operation", "transitions", "transitions_people")
-TESTS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
+OPERATIONS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
+BOUNDARIES: Final = ("test_transactions.py", "test_closing_*.py", "test_backlog.py")
+TARGETS: Final = {
+    **dict.fromkeys(
+        ("decide", "sending", "proving", "case", "weigh", "operation", "transitions", "transitions_people"), OPERATIONS
+    ),
+    **dict.fromkeys(("closing", "transactions", "backlog"), BOUNDARIES),
+}
+"""The modules that are changed, and the tests that have to notice it."""
 EXPLAINED: Final = ROOT / "scripts" / "mutation_survivors.toml"
 TIME_LIMIT_S: Final = 20
 
@@ -38,22 +46,28 @@ class Suite:
     """The tests, collected by pytest once and called directly: they need no fixtures."""
 
     def __init__(self) -> None:
-        self.tests: list[Callable[[], object]] = []
+        self.tests: dict[str, list[Callable[[], object]]] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Keep each test with the parameters it is called with."""
         for item in session.items:
             assert isinstance(item, pytest.Function), item
-            self.tests.append(partial(item.obj, **(item.callspec.params if hasattr(item, "callspec") else {})))
+            test = partial(item.obj, **(item.callspec.params if hasattr(item, "callspec") else {}))
+            self.tests.setdefault(item.path.name, []).append(test)
 
-    def passes(self) -> bool:
-        """Whether every test passes; stops at the first that does not."""
-        for test in self.tests:
+    def passes(self, target: str) -> bool:
+        """Whether every test of this module passes; stops at the first that does not."""
+        for test in self.of(target):
             try:
                 test()
             except BaseException:  # noqa: BLE001  # a mutant that breaks a test in any way was noticed
                 return False
         return True
+
+    def of(self, target: str) -> list[Callable[[], object]]:
+        """The tests that have to notice a change of this module."""
+        names = [name for pattern in TARGETS[target] for name in fnmatch.filter(self.tests, pattern)]
+        return [test for name in names for test in self.tests[name]]
 
 
 def main() -> int:
@@ -68,7 +82,8 @@ def main() -> int:
     os.chdir(ROOT)
     with contextlib.redirect_stdout(io.StringIO()):
         collected = pytest.main([*quiet, *_tests()], plugins=[suite])
-    if collected or not suite.tests or not suite.passes():
+    targets = sorted({target for target, _, _ in chosen})
+    if collected or not all(suite.of(target) and suite.passes(target) for target in targets):
         print("the tests fail without any mutant; nothing was tried", file=sys.stderr)
         return 2
     survived = _survivors(suite, chosen, options.jobs)
@@ -94,7 +109,8 @@ def _options() -> argparse.Namespace:
 
 def _tests() -> list[str]:
     folder = ROOT / "tests" / "unit" / "model"
-    return [str(path.relative_to(ROOT)) for pattern in TESTS for path in sorted(folder.glob(pattern))]
+    patterns = dict.fromkeys(pattern for patterns in TARGETS.values() for pattern in patterns)
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def _all() -> list[tuple[str, int, str]]:
@@ -136,7 +152,7 @@ def _fork(suite: Suite, target: str, index: int) -> int:
         changed = ast.fix_missing_locations(Replacing(changes[index]).visit(tree))
         assert isinstance(changed, ast.Module)
         install(importlib.import_module(f"holdfast.model.{target}"), changed)
-        os._exit(0 if suite.passes() else 1)
+        os._exit(0 if suite.passes(target) else 1)
     except BaseException:  # noqa: BLE001  # a module that cannot even be loaded was noticed
         os._exit(1)
 

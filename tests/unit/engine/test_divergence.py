@@ -122,6 +122,29 @@ async def test_an_agent_that_returns_without_its_recorded_write(lab: Lab):
     assert "the agent returned, and recorded operations did not come back" in str(error)
 
 
+@pytest.mark.parametrize("kind", ["write", "read"])
+@virtual
+async def test_another_tool_under_the_same_explicit_step(lab: Lab, kind: str):
+    """Its arguments are the same, and it is another effect all the same."""
+    charge, invoice, look = bench(lab)
+
+    @tool(effect="read")
+    async def peek(name: str) -> str:
+        return name
+
+    first, second = (charge, invoice) if kind == "write" else (look, peek)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await (second if lab.changed else first).options(step="it")("a")
+        await run.sleep(HOUR)
+        return "done"
+
+    error = await first_pass_then_change(lab, desk)
+    assert "+ now:" in error.difference
+    assert f'{second.name} {{"name":"a"}}' in error.difference
+
+
 @virtual
 async def test_a_write_that_became_a_read(lab: Lab):
     charge, _, look = bench(lab)
