@@ -45,7 +45,7 @@ soak: ## the tests that grow with time, at full length (hours)
 	@sh scripts/python scripts/system_packages.py
 	$(IN) dev pytest --soak -m soak -n auto --dist worksteal $(ARGS)
 
-mutation: ## mutate the decision and the transition table; fails on an unexplained survivor
+mutation: ## mutate the decisions and the transition tables; fails on an unexplained survivor
 	$(IN) dev python scripts/mutation.py $(ARGS)
 
 year: ## live simulated years with reviewers who tire, and write the page about them (10 minutes)

@@ -64,8 +64,18 @@ def test_it_is_opened_with_what_it_says_about_pivots():
 def test_nobody_opens_the_boundary_of_the_whole_run():
     whole = follow(None, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
     assert whole == Transaction(WHOLE_RUN, "aborting", backward=True, told=3, reason="undo", by="ann")
-    with pytest.raises(IllegalBoundary):
-        follow(None, r.TransactionAborting(transaction="trip", reason="undo"), told=3)
+    for other in (
+        r.TransactionAborting(transaction="trip", reason="undo"),
+        r.TransactionCommitting(transaction=WHOLE_RUN),
+    ):
+        with pytest.raises(IllegalBoundary):
+            follow(None, other, told=3)
+
+
+def test_undoing_a_run_goes_on_from_where_it_was_parked():
+    parked = Transaction(WHOLE_RUN, "parked", backward=True, tries=3, accepted=("a",))
+    again = follow(parked, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
+    assert (again.tries, again.accepted) == (3, ("a",))
 
 
 PARKED: Final = Transaction(
@@ -140,7 +150,8 @@ def test_a_boundary_encloses_the_steps_under_its_name(transaction: str, step: st
 
 
 @pytest.mark.parametrize(
-    ("base", "generation", "name"), [("a/trip", 1, "a/trip"), ("a/trip", 2, "a/trip~2"), ("a~2/trip", 3, "a~2/trip~3")]
+    ("base", "generation", "name"),
+    [("trip", 1, "trip"), ("a/trip", 1, "a/trip"), ("a/trip", 2, "a/trip~2"), ("a~2/trip", 3, "a~2/trip~3")],
 )
 def test_a_boundary_that_begins_anew_has_a_name_of_its_own(base: str, generation: int, name: str):
     assert named(base, generation) == name
