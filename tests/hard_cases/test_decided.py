@@ -47,7 +47,8 @@ def test_closing_a_ticket_is_not_stale_because_we_closed_it():
     closing = changed(NATURAL, observes=True, verifies=True, settle_ms=SETTLE)
     story = Story(closing).sent("ambiguous").waits(0, "retry")
     assert story.says(reading="changed") == "verify: read back at once: presence can be believed"
-    assert story.verified("happened").says(reading="changed") == "succeeded: found by verification"
+    story.verified("happened").later(SETTLE)
+    assert story.says(reading="changed") == "succeeded: found by verification"
     assert Story(changed(NATURAL, observes=True)).sent("ambiguous").waits(0, "retry").says(reading="changed") == (
         "unknown: nothing can prove it"
     )

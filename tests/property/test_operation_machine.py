@@ -45,6 +45,7 @@ PROMISES: Final = st.one_of(
     st.just(VERIFIES),
     st.just({**VERIFIES, "expects": True}),
     st.sampled_from([{**VERIFIES, "check_first": True}, {**VERIFIES, "settle_ms": None}, {"idempotency": Natural()}]),
+    st.just({**VERIFIES, "idempotency": Natural()}),
     st.builds(lambda key: {"idempotency": key, "settle_ms": SETTLE}, KEYS),
     st.builds(lambda key: {"idempotency": key, **VERIFIES}, KEYS),
 )
@@ -277,7 +278,8 @@ class OperationMachine(RuleBasedStateMachine):
         self.note(r.AttemptEnded(step=STEP, number=number, end=end, over=False, **self.stamp()))
 
     def _answered(self, number: int, answer: str, late: int) -> None:
-        if answer == "returned" and not any(effect.at <= self.time for effect in self.world.effects):
+        committed = any(effect.at <= self.time for effect in self.world.effects)
+        if answer == "returned" and (not committed or self.contract.natural is not None):
             self.time += late  # the answer comes after the commit
         kind = "ambiguous" if answer == "silence" else answer
         self._ends(number, kind)
@@ -308,6 +310,10 @@ class OperationMachine(RuleBasedStateMachine):
                 self.reading = "unread"
 
     def _settle(self, move: m.Settle) -> None:
+        if move.status == "succeeded" and self.contract.natural is not None:
+            assert not self.live, "settled while a call of it runs"
+            assert not self.unproven, "settled while a call of it may run elsewhere"
+            assert all(effect.at <= self.time for effect in self.world.effects), "an attempt lands after a later write"
         self.note(r.OperationSettled(step=STEP, status=move.status, basis=move.basis, rule=move.rule, **self.stamp()))
 
     def _wait(self, move: m.Wait, share: float) -> None:
@@ -435,3 +441,21 @@ class OperationMachine(RuleBasedStateMachine):
 
 TestOperationMachine = OperationMachine.TestCase
 TestOperationMachine.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=30)
+
+
+class NaturalMachine(OperationMachine):
+    """The same with natural writes only, so that lives with several attempts of them are met often."""
+
+    @initialize(
+        promise=st.sampled_from([{}, VERIFIES]),
+        window=st.sampled_from([SETTLE // 2, SETTLE]),
+        observes=st.sampled_from([False, False, True]),
+    )
+    def begins(self, promise: dict[str, Any], window: int, observes: bool) -> None:
+        natural = Natural(settle_window=timedelta(milliseconds=window))
+        contract = Contract("charge", timeout_ms=30_000, observes=observes, idempotency=natural, **promise)
+        super().begins(contract, executable=True, restored="", late=0, lag=0)
+
+
+TestNaturalMachine = NaturalMachine.TestCase
+TestNaturalMachine.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=20)

@@ -259,7 +259,9 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
             await _record_outcome(flight, move, operation, now, end)
         else:
-            await flight.note(ended, ride=end.kind != "rejected")
+            # A return that does not settle a natural write yet is not asked for again: it is durable at once.
+            waits = end.kind == "rejected" or (end.kind == "returned" and flight.contract().natural is not None)
+            await flight.note(ended, ride=not waits)
     except LeaseLost:
         # Fenced out, and yet we know how it ended: the present owner finds it in the ledger.
         report = r.LateReport(step=flight.step, number=number, end=end, at=now.wall, up=now.up)

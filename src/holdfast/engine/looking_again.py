@@ -125,21 +125,32 @@ async def _read_back(instance: Instance, operation: OperationState) -> None:
 
 
 def _flight(instance: Instance, operation: OperationState) -> Flight | None:
-    """The operation, where something of it may have landed and its tool can read that back."""
+    """The operation, where something of it may have landed and its tool, or time, can settle that."""
     tool = instance.engine.tools.get(operation.intent.tool)
-    if tool is None or not operation.may_have_landed or "verify" not in tool.handlers:
+    if tool is None or not operation.may_have_landed:
+        return None
+    if "verify" not in tool.handlers and not _returned(operation):
         return None
     return Flight(instance, operation.step, tool, None)
 
 
-def _readable(instance: Instance) -> list[OperationState]:
-    return [one for one in instance.history.open_operations() if _flight(instance, one) is not None]
+def _returned(operation: OperationState) -> bool:
+    """Whether an attempt returned: what is still open then waits for another attempt, and time settles it."""
+    return any(attempt.standing(operation.absent_through) == "returned" for attempt in operation.attempts)
 
 
-def _next_reading(operation: OperationState, otherwise: int) -> int:
-    """When the recorded pause before its next reading ends."""
-    wait = operation.wait
-    return wait.until if wait is not None and wait.why == "verify" else otherwise
+def _readable(instance: Instance) -> list[Flight]:
+    found = (_flight(instance, one) for one in instance.history.open_operations())
+    return [flight for flight in found if flight is not None]
+
+
+def _next_reading(flight: Flight, otherwise: int) -> int:
+    """When the pause before its next reading ends, or an earlier attempt of what returned can land no more."""
+    wait, now = flight.operation.wait, flight.instance.now()
+    if wait is not None and wait.why == "verify":
+        return wait.until
+    move = flight.next_move(flight.operation, now)
+    return now.wall + move.high_ms if type(move) is m.Wait and move.why == "end" and move.high_ms else otherwise
 
 
 def _next_look(instance: Instance) -> int | None:

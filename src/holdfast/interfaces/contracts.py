@@ -77,7 +77,8 @@ def _proofs(contract: Contract) -> list[str]:
     if contract.key is not None:
         found.append(_key_words(contract.key))
     if contract.natural is not None:
-        found.append(f"repeating it within {span(contract.natural.within)} changes nothing")
+        window = span(contract.natural.settle_window)
+        found.append(f"repeating it within {span(contract.natural.within)} changes nothing; settle window: {window}")
     if contract.observes:
         found.append("its preconditions are read before it is sent")
     if contract.expects:

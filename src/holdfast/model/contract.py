@@ -55,14 +55,18 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
 class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
     """Repeating the effect changes nothing, unless somebody else acted in between.
 
-    Without `observe` it is repeated only `within` that time of its first attempt.
+    Without `observe` it is repeated only `within` that time of its first attempt. `settle_window` is how long after
+    its call is over an attempt without an answer may still land. Until then the operation is not settled, so that such
+    an attempt never overwrites what is written next.
     """
 
     within: timedelta = timedelta(minutes=5)
+    settle_window: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        if milliseconds(self.within) < 0:
-            raise ValueError(f"Natural(within={self.within}) is a duration: it cannot be negative")
+        for name, span in (("within", self.within), ("settle_window", self.settle_window)):
+            if milliseconds(span) < 0:
+                raise ValueError(f"Natural({name}={span}) is a duration: it cannot be negative")
 
 
 @dataclass(frozen=True, init=False)
@@ -122,6 +126,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     once: Once | None = None
     gate: Gate | None = None
     may_be_null: bool = True  # whether null is a result that its return annotation can read
+    was_natural: Natural | None = None  # the clause of earlier attempts, where `stricter` takes it away
 
     @property
     def key(self) -> Key | None:
@@ -132,6 +137,12 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     def natural(self) -> Natural | None:
         """The clause that says that repeating changes nothing, if declared."""
         return self.idempotency if isinstance(self.idempotency, Natural) else None
+
+    @property
+    def overtaken_ms(self) -> int | None:
+        """How long after its call an attempt may still undo a later write; None: it never may, or nobody can say."""
+        natural = self.natural or self.was_natural
+        return milliseconds(natural.settle_window) if natural is not None and self.effect == "write" else None
 
     @property
     def irreversible(self) -> bool:
@@ -167,6 +178,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         new,
         effect="read" if old.effect == new.effect == "read" else "write",
         idempotency=_weaker(old.idempotency, new.idempotency),
+        was_natural=old.natural if new.natural is None else None,
         expects=old.expects or new.expects,
         check_first=(old.check_first or new.check_first) and new.verifies,
         settle_ms=None if old.settle_ms is None or new.settle_ms is None else max(old.settle_ms, new.settle_ms),
@@ -199,7 +211,7 @@ def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natur
             stores: Stores = "all" if old.stores == new.stores == "all" else "success"
             return Key(min(lives, default=None), progress, mismatch, stores)
         case Natural(), Natural():
-            return Natural(min(old.within, new.within))
+            return Natural(min(old.within, new.within), max(old.settle_window, new.settle_window))
         case _:
             return None
 

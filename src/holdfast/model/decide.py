@@ -11,7 +11,7 @@ death; until then it counts as one that may have landed, and nothing is sent aft
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
 from holdfast.model.contract import Contract
@@ -31,15 +31,26 @@ from holdfast.model.proving import (
 from holdfast.model.records import End
 from holdfast.model.sending import after_ambiguity, clear_to_send, ruled
 from holdfast.model.situation import Now, Situation
-from holdfast.model.weigh import answer_left_ms, elapsed_ms
+from holdfast.model.weigh import answer_left_ms, elapsed_ms, landing_ms
 from holdfast.policies import milliseconds
+
+LOOK_AGAIN_MS: Final = 60_000
+"""How often to ask whether the process of an attempt that may still run is dead. The run is suspended in between."""
 
 
 def proven_by(end: End, number: int, contract: Contract) -> Settle | None:
     """What `decide` says after attempt `number` of a running operation has come to `end`, where that is plain.
 
-    A call that returned settles the operation whatever was tried before it, unless its evidence is asked for.
+    A call that returned settles the operation whatever was tried before it, unless its evidence is asked for, or an
+    earlier attempt could still overwrite what is written after it.
     """
+    if number > 1 and contract.overtaken_ms is not None:
+        return None
+    return _by_return(end, number, contract)
+
+
+def _by_return(end: End, number: int, contract: Contract) -> Settle | None:
+    """The outcome that follows from a return alone."""
     if end.kind != "returned" or (contract.expects and contract.effect == "write"):
         return None
     return Settle("returned", "succeeded", RETURNED, attempt=number)
@@ -54,8 +65,28 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED
     for rule in rules:
         if (move := rule(case)) is not None:
-            return look_for_forgotten(case) if _calls_unsent(move) and case.forgotten else move
+            if _calls_unsent(move) and case.forgotten:
+                return look_for_forgotten(case)
+            return _once_landed(case, move) if type(move) is Settle and move.status == "succeeded" else move
     return slow_reading(case) if parked else after_ambiguity(case)
+
+
+def _once_landed(case: Case, success: Settle) -> Move:
+    """The success of a natural write counts once no attempt of it can land any more, on top of a later write.
+
+    Until then the operation is open: the run goes no further, and a business key stays taken.
+    """
+    if (window := case.contract.overtaken_ms) is None:
+        return success
+    left = landing_ms(case.weight.ambiguous, window, case.situation, case.now)
+    if left == 0:
+        return success
+    asked = case.operation.phase == "unknown"
+    why: Literal["end", "person"] = "person" if asked else "end"
+    if left is None:  # its process may be proven dead meanwhile, which wakes nothing
+        again = max(1, case.situation.slow_verify_ms) if asked else LOOK_AGAIN_MS
+        return Wait("an attempt without an answer may still run", again, again, why)
+    return Wait("an attempt without an answer may still land", left, left, why)
 
 
 def _calls_unsent(move: Move) -> bool:
@@ -72,7 +103,7 @@ def _returned(case: Case) -> Move | None:
     if attempt is None or attempt.end is None:
         return None
     operation = case.operation
-    if (proven := proven_by(attempt.end, attempt.number, case.contract)) is not None:
+    if (proven := _by_return(attempt.end, attempt.number, case.contract)) is not None:
         return proven
     if operation.found is not None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)

@@ -146,6 +146,17 @@ def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
     return span if attempt.over_boot == now.boot else max(0, min(span, now.wall - attempt.over_at))
 
 
+def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situation, now: Now) -> int | None:
+    """Milliseconds until none of these attempts can land any more; 0: now; None: a call may still run."""
+    left = 0
+    for attempt in attempts:
+        span = over_ms(attempt, situation, now)
+        if span is None:
+            return None
+        left = max(left, window_ms - span)
+    return left
+
+
 def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
     """How long every call that may have landed is known to be over; None while one may still run.
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from holdfast.model.contract import Contract, Key, Natural
-from tests.unit.model.stories import HOUR, KEYED, NATURAL, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import HOUR, KEYED, MINUTE, NATURAL, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 NATURAL_READ_BACK: Final = changed(VERIFIABLE, idempotency=Natural(within=timedelta(minutes=5)))
 KEYED_READ_BACK: Final = changed(VERIFIABLE, idempotency=Key(ttl=timedelta(hours=24)))
@@ -64,6 +64,11 @@ ANYWHERE: Final = (
     Row("every attempt is proven unsent, and the pause is over", lambda story: _unsent(story).waits(0, "retry")),
     Row("an attempt returned", lambda story: story.sent("returned")),
     Row("an earlier attempt returned after all (late report)", lambda s: _ambiguous(s).starts().late("returned")),
+    Row("an attempt returned after one that may have landed", lambda story: _ambiguous(story).sent("returned")),
+    Row(
+        "an attempt returned, and the window of the earlier one is over",
+        lambda story: _ambiguous(story).later(MINUTE).sent("returned"),
+    ),
     Row("refused, and nothing else was sent", lambda story: story.sent("rejected", code="402")),
     Row("refused after an attempt that may have landed", _refused_later),
     Row("an attempt may have landed", _ambiguous),

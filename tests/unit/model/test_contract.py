@@ -114,6 +114,8 @@ def test_the_same_contract_stays_what_it_is():
         (Key(DAY, stores="success"), Key(DAY, stores="all"), Key(DAY, stores="success")),
         (Natural(HOUR), Natural(DAY), Natural(HOUR)),
         (Natural(DAY), Natural(HOUR), Natural(HOUR)),
+        (Natural(settle_window=HOUR), Natural(settle_window=DAY), Natural(settle_window=DAY)),
+        (Natural(settle_window=DAY), Natural(settle_window=HOUR), Natural(settle_window=DAY)),
         (Key(DAY), Natural(HOUR), None),
         (None, Key(DAY), None),
         (Key(DAY), None, None),
@@ -122,6 +124,27 @@ def test_the_same_contract_stays_what_it_is():
 def test_a_promise_holds_only_where_both_make_it(old, new, expected):
     before, after = changed(PLAIN, idempotency=old, timeout_ms=1), changed(PLAIN, idempotency=new)
     assert stricter(before, after).idempotency == expected
+
+
+@pytest.mark.parametrize(
+    ("contract", "expected"),
+    [
+        (NATURAL, 30_000),
+        (changed(NATURAL, idempotency=Natural(settle_window=HOUR)), 3_600_000),
+        (changed(NATURAL, idempotency=Natural(settle_window=timedelta(0))), 0),
+        (changed(NATURAL, effect="read"), None),
+        (KEYED, None),
+        (PLAIN, None),
+        (stricter(NATURAL, changed(NATURAL, timeout_ms=1)), 30_000),
+        (stricter(NATURAL, PLAIN), 30_000),
+        (stricter(NATURAL, KEYED), 30_000),
+        (stricter(KEYED, PLAIN), None),
+        (stricter(PLAIN, NATURAL), None),
+    ],
+)
+def test_how_long_an_attempt_may_undo_a_later_write(contract: Contract, expected: int | None):
+    """Where the tool was natural when the attempt was made, its window holds under another contract as well."""
+    assert contract.overtaken_ms == expected
 
 
 @pytest.mark.parametrize(

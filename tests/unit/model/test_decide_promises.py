@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import moves as m
+from holdfast.model import records as r
 from holdfast.model.contract import Key, Natural
+from holdfast.model.decide import proven_by
+from holdfast.model.outcome import RETURNED
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (
     AGAIN,
@@ -15,6 +18,8 @@ from tests.unit.model.stories import (
     MINUTE,
     NATURAL,
     PATIENT,
+    PLAIN,
+    READ,
     SECOND,
     SETTLE,
     Story,
@@ -50,6 +55,98 @@ def test_natural_time_on_another_boot_allows_for_the_error_of_the_wall_clock():
     story = Story(changed(NATURAL, retry=PATIENT)).sent("ambiguous").waits(0, "retry").rebooted(4 * MINUTE - 1)
     assert story.says(clock_error_ms=MINUTE) == "attempt: repeating changes nothing"
     assert story.later(1).says(clock_error_ms=MINUTE) == "unknown: nothing can prove it"
+
+
+# --- natural, and what is written next ------------------------------------------------------------------------------
+
+WINDOW = 30 * SECOND
+RUNS = "wait for end: an attempt without an answer may still run"
+MAY_LAND = "wait for end: an attempt without an answer may still land"
+
+
+def test_a_success_counts_once_the_earlier_attempt_can_land_no_more():
+    story = Story(NATURAL).sent("ambiguous").later(10 * SECOND).sent("returned")
+    move = story.decide()
+    assert move == m.Wait("an attempt without an answer may still land", 20 * SECOND, 20 * SECOND, "end")
+    assert story.later(20 * SECOND - 1).says() == MAY_LAND
+    assert story.later(1).says() == "succeeded: returned"
+
+
+def test_the_window_counts_from_the_end_of_the_call_and_not_from_its_start():
+    story = Story(NATURAL).starts().later(50 * SECOND).ends("ambiguous").sent("returned")
+    assert story.later(WINDOW - 1).says() == MAY_LAND
+    assert story.later(1).says() == "succeeded: returned"
+
+
+def test_the_longest_of_several_windows_counts():
+    story = Story(NATURAL).sent("ambiguous").later(10 * SECOND).sent("ambiguous").sent("returned")
+    assert story.later(20 * SECOND).says() == MAY_LAND
+    assert story.later(10 * SECOND).says() == "succeeded: returned"
+
+
+def test_a_call_that_may_still_run_keeps_it_open_until_its_end_is_known():
+    story = Story(NATURAL).sent("ambiguous", over=False).sent("returned").later(DAY)
+    assert story.decide() == m.Wait("an attempt without an answer may still run", MINUTE, MINUTE, "end")
+    assert story.ends("ambiguous", number=1).says() == MAY_LAND
+    assert story.later(WINDOW).says() == "succeeded: returned"
+
+
+def test_what_was_refused_or_never_sent_is_not_waited_for():
+    for harmless in ("not_sent", "rejected"):
+        assert Story(NATURAL).sent(harmless).sent("returned").says() == "succeeded: returned"
+
+
+def test_what_is_believed_absent_is_not_waited_for():
+    story = Story(NATURAL_READ_BACK).sent("ambiguous").later(SETTLE).verified("did_not_happen").sent("returned")
+    assert story.says() == "succeeded: returned"
+
+
+def test_what_was_found_may_be_another_one_s_so_the_attempt_is_waited_for():
+    story = Story(NATURAL_READ_BACK).sent("ambiguous").verified("happened")
+    assert story.says() == MAY_LAND
+    assert story.later(WINDOW).says() == "succeeded: found by verification"
+
+
+def test_evidence_is_read_back_meanwhile():
+    story = Story(changed(NATURAL_READ_BACK, expects=True)).sent("ambiguous").sent("returned")
+    assert story.says() == "verify: read back at once: presence can be believed"
+    assert story.verified("happened").says() == MAY_LAND
+    assert story.later(WINDOW).says() == "succeeded: returned, evidence read back"
+
+
+def test_after_a_reboot_only_what_this_process_waited_counts():
+    story = Story(NATURAL).sent("ambiguous").sent("returned").rebooted(HOUR)
+    assert story.says() == MAY_LAND
+    assert story.later(WINDOW).says() == "succeeded: returned"
+
+
+def test_once_a_person_was_asked_a_late_report_is_waited_for_without_forgetting_the_person():
+    story = Story(NATURAL).sent("ambiguous").sent("ambiguous").settled("unknown").late("returned", number=2)
+    assert story.decide() == m.Wait("an attempt without an answer may still land", WINDOW, WINDOW, "person")
+    assert story.later(WINDOW).says() == "succeeded: a late report"
+
+
+def test_once_a_person_was_asked_a_call_that_may_still_run_is_asked_about_on_the_slow_schedule():
+    story = Story(NATURAL).sent("ambiguous", over=False).sent("ambiguous").settled("unknown").late("returned", number=2)
+    for slow, pause_ms in ((HOUR, HOUR), (1, 1), (0, 1)):
+        move = m.Wait("an attempt without an answer may still run", pause_ms, pause_ms, "person")
+        assert story.decide(slow_verify_ms=slow) == move
+
+
+def test_a_cancelled_run_waits_as_well():
+    assert Story(NATURAL).sent("ambiguous").sent("returned").says(stop="cancel") == MAY_LAND
+
+
+def test_a_key_and_a_read_need_no_window():
+    for contract in (KEYED, READ, PLAIN):
+        assert Story(contract).sent("ambiguous", over=False).sent("returned").says() == "succeeded: returned"
+
+
+def test_the_end_of_a_later_attempt_of_a_natural_write_settles_nothing_by_itself():
+    returned = r.End("returned")
+    assert proven_by(returned, 2, NATURAL) is None
+    assert proven_by(returned, 1, NATURAL) == m.Settle("returned", "succeeded", RETURNED, attempt=1)
+    assert proven_by(returned, 2, KEYED) == m.Settle("returned", "succeeded", RETURNED, attempt=2)
 
 
 # --- keyed -----------------------------------------------------------------------------------------------------------

@@ -35,6 +35,14 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
     },
     "an earlier attempt returned after all (late report)": {
         "*": "succeeded: returned",
+        "natural": "wait for end: an attempt without an answer may still run",
+    },
+    "an attempt returned after one that may have landed": {
+        "*": "succeeded: returned",
+        "natural": "wait for end: an attempt without an answer may still land",
+    },
+    "an attempt returned, and the window of the earlier one is over": {
+        "*": "succeeded: returned",
     },
     "refused, and nothing else was sent": {
         "*": "failed(402): refused, and nothing landed",
@@ -151,6 +159,14 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
     },
     "an earlier attempt returned after all (late report)": {
         "*": "succeeded: returned",
+        "natural": "wait for end: an attempt without an answer may still run",
+    },
+    "an attempt returned after one that may have landed": {
+        "*": "succeeded: returned",
+        "natural": "wait for end: an attempt without an answer may still land",
+    },
+    "an attempt returned, and the window of the earlier one is over": {
+        "*": "succeeded: returned",
     },
     "refused, and nothing else was sent": {
         "*": "failed(402): refused, and nothing landed",
@@ -219,6 +235,7 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
     },
     "read back: it happened": {
         "*": "succeeded: found by verification",
+        "natural": "wait for end: an attempt without an answer may still land",
     },
     "read back after the window: it did not happen": {
         "*": "attempt: nothing landed: attempt again",
