@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, verdict_of
 from holdfast.engine.arriving import in_between, stir
+from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.elsewhere import settled_posts
 from holdfast.engine.ends import clean
 from holdfast.engine.halting import word_on_stopped
@@ -37,8 +38,8 @@ _LOG: Final = logging.getLogger("holdfast")
 BROUGHT: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
 Word = Literal[
-    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "tell",
-    "take_over", "transaction", "undo",
+    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
+    "take_over", "tell", "transaction", "undo",
 ]  # fmt: skip
 AboutMore: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
 About: TypeAlias = Verdict | r.Resolved | r.LateReport | AboutMore
@@ -118,7 +119,7 @@ def _reported(
     if _answered_otherwise(operation, report):
         return (replace(applied, refused=f"{report.step} was answered before, and otherwise"),)
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
-    return (applied, _dated(report, stamp), *contradiction(operation, report, stamp))
+    return (applied, _dated(report, stamp), *by_report(operation, report, stamp))
 
 
 def _about_more(
@@ -158,25 +159,14 @@ def _answered_otherwise(operation: OperationState, report: r.LateReport) -> bool
     )
 
 
-def contradiction(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
-    """News that speaks against a final outcome: the outcome stays, and a person looks at both."""
-    said = report.end.kind
-    if not operation.final or said not in {"returned", "rejected"}:
-        return ()
-    if (said == "returned") == (operation.phase == "succeeded"):
-        return ()
-    evidence = f"attempt {report.number} reported late: {said} {report.end.why}".strip()
-    return (r.Contradicted(step=report.step, evidence=evidence, **stamp),)
-
-
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
     """A report of another process carries that process's clock: it counts from when we learned it."""
     return replace(report, **stamp)
 
 
 def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post, ...]:
-    """The ledger entries that go with a person's last word: others may wait for this effect."""
-    posts: list[Post] = []
+    """The ledger entries that go with contradictions, and with a person's last word, as others may wait for it."""
+    posts = list(opening_posts(history, records))
     for record in records:
         if isinstance(record, r.Resolved) and not record.orders:
             settled = apply(history.operations[record.step], record)

@@ -58,6 +58,16 @@ def repeat_stream(tool: str, words: str) -> str:
     return stream("once", tool, words)
 
 
+def reuse_stream(operation: str) -> str:
+    """The ledger stream of the operations that reused the outcome of this one."""
+    return stream("reused", operation)
+
+
+def reused_post(source: str, operation: str) -> Post:
+    """The ledger entry that says that `operation` reused the outcome of `source`: it relies on it."""
+    return Post(reuse_stream(source), operation, operation.encode())
+
+
 def last_holder(entries: Iterable[Entry]) -> Holder | None:
     """The newest generation of a claim, in its newest state."""
     newest: Holder | None = None

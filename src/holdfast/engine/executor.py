@@ -14,9 +14,9 @@ import msgspec
 from holdfast.engine.arriving import may_be_stopped
 from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
-from holdfast.engine.commands import contradiction
 from holdfast.engine.company import on_its_last_chance
-from holdfast.engine.elsewhere import undone_posts
+from holdfast.engine.contradictions import by_report, opening_posts
+from holdfast.engine.elsewhere import reused_post, undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.interrupting import hearing, may_still_begin
@@ -373,7 +373,7 @@ async def _reuse(flight: Flight, move: m.Reuse) -> None:
         age_ms=max(0, flight.instance.engine.seams.clock.wall_ms() - holder.since_ms),
         **flight.instance.stamp(),
     )
-    await flight.note(record)
+    await flight.note(record, posts=(reused_post(move.source, flight.id),))
     flight.instance.settled(flight.step)
 
 
@@ -395,6 +395,6 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     except HoldfastError:
         await instance.engine.file_late(instance.run, report)
         return
-    if news := contradiction(flight.operation, report, instance.stamp()):
-        await instance.append(*news)
+    if news := by_report(flight.operation, report, instance.stamp()):
+        await instance.append(*news, posts=opening_posts(instance.history, news))
     instance.wake(flight.step)

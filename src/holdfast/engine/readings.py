@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.engine.contradictions import by_verdict, opening_posts
 from holdfast.engine.ends import clean, describe, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.tooling import within
@@ -53,6 +54,10 @@ async def verify(flight: Flight) -> None:
         missing=missing,
         **instance.stamp(),
     )
+    if flight.operation.final:  # it was settled while the verifier read the world: its verdict is evidence from here on
+        if news := by_verdict(flight.operation, record):
+            await instance.append(*news, posts=opening_posts(instance.history, news))
+        return
     records = (record,) if flight.recorded or not flight.journaled else (flight.planned("verification"), record)
     await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
 

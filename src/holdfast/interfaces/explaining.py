@@ -13,8 +13,10 @@ from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.judging import kept_policy
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
+from holdfast.interfaces.people.contradicted import is_open
+from holdfast.interfaces.people.contradictions import answers_about, relied_on
 from holdfast.interfaces.people.earlier import words_about
-from holdfast.interfaces.telling import basis_text, end_text, ruling_text, standing_text, verdict_text
+from holdfast.interfaces.telling import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -73,6 +75,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     `words` are what people said about it: when, who, what, and how their name is known. `relied_on` is what was
     observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
+    `contradicted` is the evidence against a final outcome, and `relied` names what relied on that outcome.
     """
 
     operation: str
@@ -96,6 +99,8 @@ class Explanation(msgspec.Struct, frozen=True):
     next_step: list[str]
     relied_on: r.Raw | None = None
     expected: r.Raw | None = None
+    contradicted: tuple[str, ...] = ()
+    relied: tuple[str, ...] = ()
 
 
 async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
@@ -116,7 +121,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         status=state.status,
         phase=state.phase,
         key=key_of(looking.identity.namespace, history.run, state.step, state.intent),
-        attempts=[_attempt_text(attempt) for attempt in state.attempts],
+        attempts=[_attempt_text(state, attempt) for attempt in state.attempts],
         attempted=_attempted(state),
         acknowledged=_acknowledged(state),
         proven=_proven(state, verdicts),
@@ -125,12 +130,19 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
         amends=_amends(state, contract),
         policy=await _policing(looking, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
-        words=await words_about(looking, history.run, state.step, told),
+        words=[
+            *await words_about(looking, history.run, state.step, told),
+            *(await answers_about(looking, history.run, state.step) if state.contradicted else ()),
+        ],
         move=_MOVES[type(move).__name__],
         rule=move.rule,
-        next_step=_next(operation, history, state, move),
+        next_step=await _next_of_contradicted(looking, history, state)
+        if state.final and state.contradicted
+        else _next(operation, history, state, move),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
+        contradicted=state.contradicted,
+        relied=await relied_on(looking, history, told, state.step) if state.contradicted else (),
     )
 
 
@@ -186,9 +198,18 @@ async def _policing(looking: Looking, record: r.Ruled) -> Policing:
 _FORGOTTEN: Final = Answer("perhaps", "before the journal was restored; no attempt of that time is on record")
 
 
-def _attempt_text(attempt: Attempt) -> str:
+def _attempt_text(state: OperationState, attempt: Attempt) -> str:
     end = end_text(attempt.end) if attempt.end else "no end on record: it may still be running"
+    if _answered_later(state, attempt):
+        assert attempt.end is not None, attempt
+        end = f"accepted, and answered later: {answer_text(attempt.end)}"
     return f"attempt {attempt.number} at {moment(attempt.at)}: {end}"
+
+
+def _answered_later(state: OperationState, attempt: Attempt) -> bool:
+    """Whether the system accepted this attempt first, and the answer that proves it came under its key."""
+    answered = attempt.late and attempt.end is not None and attempt.end.kind in {"returned", "rejected"}
+    return answered and bool(state.answer_key) and attempt.number == len(state.attempts)
 
 
 def _attempted(state: OperationState) -> Answer:
@@ -207,6 +228,8 @@ def _acknowledged(state: OperationState) -> Answer:
     last = answered[-1]
     late = ", late" if last.late else ""
     assert last.end is not None, last
+    if _answered_later(state, last):
+        return Answer("yes", f"attempt {last.number} was accepted, and answered later: {answer_text(last.end)}")
     return Answer("yes", f"attempt {last.number} {end_text(last.end)}{late}")
 
 
@@ -217,12 +240,20 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
             "no", ("a person is asked" if state.phase in {"unknown", "gated"} else "it is not settled") + read
         )
     proof = basis_text(state.basis)
+    if state.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
+        proof = "the answer said so that came later"
     if state.basis.by == "rule" and state.reason:
         proof = state.reason
+    if state.contradicted:
+        return Answer(
+            "disputed", f"recorded as {state.status}: {proof}; against it: {'; '.join(state.contradicted)}{read}"
+        )
     return Answer("yes", f"{state.status}: {proof}{read}")
 
 
 def _landed(state: OperationState, weight: Weight) -> Answer:
+    if state.contradicted:
+        return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
     if state.phase == "succeeded":
         return Answer("yes", "not read back in time" if state.unverified else "")
     if state.final and state.basis is not None and state.basis.by == "person":
@@ -237,6 +268,8 @@ def _landed(state: OperationState, weight: Weight) -> Answer:
 
 
 def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now) -> Answer:
+    if state.contradicted:
+        return Answer("no", "first it must be known which of the two is true")
     if state.phase == "succeeded":
         return Answer("no", "it happened: another one would be a second effect")
     if state.reused:
@@ -281,6 +314,15 @@ def _amends(state: OperationState, contract: Contract) -> Answer:
         "" if state.phase == "succeeded" else "; first it must be known whether there is anything to make amends for"
     )
     return Answer("possible", kind + needs)
+
+
+async def _next_of_contradicted(looking: Looking, history: RunHistory, state: OperationState) -> list[str]:
+    name = f"{history.run}/{state.step}"
+    if not await is_open(looking.journal, history.run, state.step):
+        return [f"holdfast show {history.run}"]
+    words = ["--happened", "--did-not-happen"]
+    words += ["--compensate"] if _contract(history, state).compensates else []
+    return [f"holdfast inbox --item {name}", *(f"holdfast resolve {name} {word} --by NAME" for word in words)]
 
 
 def _next(operation: str, history: RunHistory, state: OperationState, move: m.Move) -> list[str]:

@@ -112,6 +112,12 @@ def end_text(end: r.End) -> str:
             return f"may have landed{why}" + _unread(end)
 
 
+def answer_text(end: r.End) -> str:
+    """How an answer that came later says that a call ended."""
+    said = "may have succeeded" if end.unfit else "succeeded" if end.kind == "returned" else "failed"
+    return f"{said}: {end.why}" if end.why else said
+
+
 def _unread(end: r.End) -> str:
     return "" if end.key_read else " (the tool never read its key)"
 

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.telling import (
+    answer_text,
     answered_text,
     decision_notes,
     end_text,
@@ -93,6 +94,7 @@ class _Teller:
         self.steps: dict[str, Entry] = {}
         self.calls: dict[tuple[str, int], Note] = {}
         self.messages: dict[int, Entry] = {}
+        self.deferred: set[str] = set()
 
     def hear(self, record: r.Record) -> None:
         self.history.add(record)
@@ -129,6 +131,8 @@ class _Teller:
                     entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
             case r.AttemptEnded() | r.LateReport():
                 self._ended(record.step, record.number, record.end, record.at)
+            case r.OperationDeferred():
+                self._accepted(record)
             case r.OperationSettled():
                 if record.end is not None:
                     self._ended(record.step, record.number, record.end, record.at)
@@ -140,9 +144,15 @@ class _Teller:
                 label, text = record_note(record)
                 if text:
                     entry.notes.append(Note(record.at, label, text))
-                if isinstance(record, r.OperationDeferred):
-                    told = said_notes(r.End(facts=record.facts))
-                    entry.notes.extend(Note(record.at, label, text) for label, text in told)
+
+    def _accepted(self, record: r.OperationDeferred) -> None:
+        """The call is over, and its answer comes later."""
+        notes = self.steps[record.step].notes
+        self.deferred.add(record.step)
+        if (note := self.calls.get((record.step, record.number))) is not None:
+            note.text, note.took_ms = "accepted", max(0, record.at - note.at)
+        notes.append(Note(record.at, *record_note(record)))
+        notes.extend(Note(record.at, label, text) for label, text in said_notes(r.End(facts=record.facts)))
 
     def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
         note = self.calls.get((step, number))
@@ -151,6 +161,8 @@ class _Teller:
         self.steps[step].notes.extend(Note(at, label, text) for label, text in said_notes(end))
         if note.took_ms is None:
             note.text, note.took_ms = end_text(end), max(0, at - note.at)
+        elif step in self.deferred and end.kind in {"returned", "rejected"}:
+            self.steps[step].notes.append(Note(at, "answered", answer_text(end)))
         else:
             self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}"))
 
@@ -160,6 +172,8 @@ class _Teller:
         entry.arguments = operation.intent.arguments
         entry.mark = "ok" if operation.reused else _MARKS.get(operation.phase, "open")
         entry.text = written_text(operation)
+        if operation.contradicted:
+            entry.mark, entry.text = "asks", f"contradicted: {operation.contradicted[-1]}; recorded: {entry.text}"
         if operation.phase == "succeeded" or operation.reused:
             entry.result = operation.result
         if operation.phase == "succeeded" and len(entry.notes) == 1 and len(operation.attempts) == 1:

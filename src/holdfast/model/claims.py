@@ -75,6 +75,7 @@ def digest(*histories: RunHistory) -> str:
     """What is done and what is pending, as a block for a prompt: a model whose memory was cut still knows it."""
     done = [
         f"- {operation.intent.tool} {_shown(operation.intent.arguments)}: {_shown(operation.result)} [{name}]"
+        + (f" (contradicted: {'; '.join(operation.contradicted)})" if operation.contradicted else "")
         for history in histories
         for name, operation in proven(history).items()
     ]

@@ -147,6 +147,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     reused: str = ""
     compensated_by: str = ""
     contradicted: tuple[str, ...] = ()
+    contradicted_at: int = 0
 
     @property
     def status(self) -> Status:

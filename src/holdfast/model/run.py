@@ -410,6 +410,8 @@ class RunHistory:
                 self.paused = record
             case "unpause":
                 self.paused = None
+            case "review":
+                pass  # an answer about one outcome says nothing about the state of the run
             case "fork":
                 self.forked_from, self.reason = record.run, record.note
             case _:

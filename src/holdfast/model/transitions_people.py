@@ -105,4 +105,4 @@ def resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Opera
 def contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
     """News against a final outcome: the outcome stays, and what amended it counts for nothing any more."""
     contradicted = (*operation.contradicted, record.evidence)
-    return replace(operation, contradicted=contradicted, overtaken=operation.compensated_by)
+    return replace(operation, contradicted=contradicted, contradicted_at=record.at, overtaken=operation.compensated_by)

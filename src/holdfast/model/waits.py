@@ -13,6 +13,10 @@ Item = Literal["approval", "question", "review", "handoff", "shadow"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
                                  "handoff": "handoff", "halted": "handoff"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
+DISPUTED: Final = "contradicted"
+"""The kind of wait of a final outcome that was contradicted."""
+AMENDABLE: Final = "contradicted, amendable"
+"""The same, where its tool declares a compensation."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
@@ -49,6 +53,10 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
             return f"holdfast answer {name} VALUE --by NAME | holdfast take-over {name} --by NAME"
         case "halted":
             return f"holdfast resume {run} | holdfast take-over {run} --by NAME | holdfast cancel {run}"
+        case "contradicted":
+            return f"holdfast resolve {name} --happened | --did-not-happen"
+        case "contradicted, amendable":
+            return f"holdfast resolve {name} --happened | --did-not-happen | --compensate"
         case "person" if step.endswith("/"):
             return f"holdfast transaction {name} --retry | --accept"
         case "person":

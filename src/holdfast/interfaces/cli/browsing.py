@@ -36,6 +36,7 @@ _KEYS: Final[Mapping[Kind, str]] = {
     "shadow": "y it was right  n it was wrong",
     "review": "h happened  x did not  s send once more  c compensate  b abandon",
 }
+_KEYS_CONTRADICTED: Final = "h happened  x did not  c compensate"
 _KEYS_HALTED: Final = "g go on  t take over  b call off"
 _ALWAYS: Final = "d delegate  z snooze  u urgent  q back"
 
@@ -79,6 +80,7 @@ class _Browser:
         click.clear()
         show_dossier(self._screen, about)
         keys = _KEYS_HALTED if a.is_halted(about.kind, item) else _KEYS[about.kind]
+        keys = _KEYS_CONTRADICTED if about.contradicted else keys
         self._screen.line((f"{keys}  {_ALWAYS}", "bold"))
         key = await self._keys.next()
         try:

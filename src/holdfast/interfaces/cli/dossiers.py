@@ -42,6 +42,8 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
         yield "model", short(f"{thought.function}{sure}: {thought.said} {thought.why}", _TEXT)
         yield "saw", short(thought.seen, _TEXT)
     yield from _labelled("last", found.last)
+    yield from _labelled("against", found.contradicted)
+    yield from _labelled("relied on", found.relied)
     yield from _labelled("risk", found.risks)
     yield from _labelled("evidence", found.evidence)
     yield from _labelled("allowed", found.standing)

@@ -26,6 +26,7 @@ from holdfast.interfaces.people.answers import (
     RetrySameKey,
     answer,
 )
+from holdfast.interfaces.people.asked import is_contradicted
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import RunRow
 from holdfast.model.ids import split_operation_id
@@ -77,7 +78,19 @@ async def resolve(
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
+    if is_contradicted(state):
+        note, next_step = _about_contradicted(operation, state.phase, flags)
     _tell(call.screen, applied, note, next_step, operation=operation, phase=state.phase)
+
+
+def _about_contradicted(operation: str, phase: str, flags: dict[str, bool]) -> tuple[str, str]:
+    """The answer to a contradiction, in a sentence, and what to do next."""
+    run, _ = split_operation_id(operation)
+    note = f"Recorded: the contradiction of {operation} is answered. Its outcome stays {phase}."
+    if flags["compensate"]:
+        return f"{note} The compensation is ordered.", f"holdfast resume {run}"
+    wrong = flags["happened"] if phase != "succeeded" else flags["did_not"]
+    return note, f"holdfast undo {run}" if wrong else f"holdfast show {run}"
 
 
 def _recorded(applied: Applied) -> str:

@@ -16,6 +16,7 @@ from holdfast.interfaces.cli.words import ago, safe
 from holdfast.interfaces.explaining import Explanation, explain
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
+from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.states import state_at
 from holdfast.interfaces.telling import stored
 from holdfast.interfaces.timeline import timeline
@@ -42,6 +43,7 @@ class Listed(msgspec.Struct, frozen=True):
     updated_ms: int
     waits: list[Waiting]
     abandoned: bool
+    contradicted: list[str] = []
 
 
 @command("ps", examples=("holdfast ps", "holdfast ps --status suspended", "holdfast ps --json | jq -r '.runs[].run'"))
@@ -54,15 +56,20 @@ async def ps(call: Call, status: RunStatus | None, limit: int, after: str, every
     async with call.looking() as looking:
         rows = await looking.page(status, limit + 1, after, everything=everything)
         abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
+        disputed = await contradicted_steps(looking.journal)
     more, rows = len(rows) > limit, rows[:limit]
     if call.screen.as_json:
-        call.screen.document({"runs": [_listed(row, abandoned=row.run in abandoned) for row in rows], "more": more})
+        listed = [_listed(row, disputed.get(row.run, []), abandoned=row.run in abandoned) for row in rows]
+        call.screen.document({"runs": listed, "more": more})
         return
     if not rows:
         call.screen.line("No runs" + (f" are {status}." if status else " yet."))
         return
     now = SystemClock().wall_ms()
-    call.screen.show(grid([_run_line(call.screen, row, now, abandoned=row.run in abandoned) for row in rows], (1,)))
+    lines = [
+        _run_line(call.screen, row, now, disputed.get(row.run, []), abandoned=row.run in abandoned) for row in rows
+    ]
+    call.screen.show(grid(lines, (1,)))
     if more:
         call.screen.note(f"There are more: holdfast ps --after {rows[-1].run}")
 
@@ -75,22 +82,28 @@ async def _is_abandoned(looking: Looking, row: RunRow) -> bool:
     return state.fate == "dead" or state.silent_ms > 0
 
 
-def _listed(row: RunRow, *, abandoned: bool) -> Listed:
+def _listed(row: RunRow, disputed: list[str], *, abandoned: bool) -> Listed:
     driven = row.owner is not None and not abandoned
     return Listed(
         row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
-        waits_of(row), abandoned,
+        waits_of(row), abandoned, disputed,
     )  # fmt: skip
 
 
-def _run_line(screen: Screen, row: RunRow, now_ms: int, *, abandoned: bool) -> tuple[RenderableType, ...]:
+def _run_line(
+    screen: Screen, row: RunRow, now_ms: int, disputed: list[str], *, abandoned: bool
+) -> tuple[RenderableType, ...]:
     detail = row.reason if row.status in {"suspended", "stopped"} else ""
     if row.status == "suspended" and row.due_ms is not None:
         detail += f" (due {ago(row.due_ms, now_ms)})"
     if abandoned:
         detail = "nobody drives it: holdfast worker, or holdfast resume"
+    if disputed:
+        more = f" (and {len(disputed) - 1} more)" if len(disputed) > 1 else ""
+        contradiction = f"contradicted: holdfast why {row.run}/{disputed[0]}{more}"
+        detail = f"{contradiction}; {detail}" if detail else contradiction
     return (
-        screen.mark(_MARKS[row.status]),
+        screen.mark("asks" if disputed else _MARKS[row.status]),
         phrase((row.run, "bold")),
         phrase(row.agent),
         phrase("abandoned" if abandoned else row.status),
@@ -167,6 +180,10 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
             screen.line((f"  it read: if {safe(rule.when)}", "dim"))
             screen.line((f"           then {safe(then_text(rule))}", "dim"))
         screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
+    for evidence in found.contradicted:
+        screen.line("  contradicted: ", (safe(evidence), "bold yellow"))
+    for relied in found.relied:
+        screen.line("  relied on it: ", (safe(relied), "bold"))
     for word in found.words:
         screen.line("  people: ", (safe(word), "bold"))
     if found.decided_by:

@@ -12,6 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.asked import Asked, asked, checked_shown
+from holdfast.interfaces.people.contradictions import review_contradiction
 from holdfast.interfaces.people.halted import decide_halted
 from holdfast.interfaces.people.handing import Handing, handing_post
 from holdfast.interfaces.people.shadows import judge_afterwards
@@ -167,6 +168,7 @@ _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "shadow": (Right, Wrong),
 }
 _FITS_HALTED: Final = (Resume, TakeOver, Abandon)
+_FITS_CONTRADICTED: Final = (Happened, DidNotHappen, Compensate)
 _MEANT: Final[dict[Kind, str]] = {
     "approval": "an approval",
     "question": "a reply",
@@ -176,9 +178,9 @@ _MEANT: Final[dict[Kind, str]] = {
 }
 
 
-def words_for(kind: Kind, item: str) -> tuple[str, ...]:
+def words_for(kind: Kind, item: str, *, contradicted: bool = False) -> tuple[str, ...]:
     """The answers that fit such an item, besides handing it over: what is recommended for it comes first."""
-    return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item))  # type: ignore[attr-defined]  # all are structs
+    return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item, contradicted=contradicted))  # type: ignore[attr-defined]  # all are structs
 
 
 def is_halted(kind: Kind, item: str) -> bool:
@@ -186,7 +188,9 @@ def is_halted(kind: Kind, item: str) -> bool:
     return kind == "handoff" and "/" not in item
 
 
-def _fits(kind: Kind, item: str) -> tuple[type[object], ...]:
+def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], ...]:
+    if contradicted:
+        return _FITS_CONTRADICTED
     return _FITS_HALTED if is_halted(kind, item) else _FITS[kind]
 
 
@@ -203,9 +207,9 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     service = Service(service.engine, service.sink, via=service.via, shown=shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
-    if not isinstance(given, _fits(now.kind, now.item)):
+    if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
         waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
-        known = f"it takes: {', '.join(words_for(now.kind, now.item))}"
+        known = f"it takes: {', '.join(words_for(now.kind, now.item, contradicted=now.contradicted))}"
         raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
     if isinstance(now.subject, RunStopped):
         return await _go_on(service, now, given, by)
@@ -256,6 +260,8 @@ async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Appl
 async def _review(service: Service, now: Asked, given: Review, by: str) -> Applied:
     if isinstance(now.subject, Transaction):
         return await _review_transaction(service, now, given, by)
+    if now.contradicted:
+        return await _review_contradicted(service, now, given, by)
     match given:
         case Happened():
             return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
@@ -269,6 +275,20 @@ async def _review(service: Service, now: Asked, given: Review, by: str) -> Appli
             return await _compensate(service, now, given, by)
         case Abandon():
             return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.reason}".rstrip(": "))
+
+
+async def _review_contradicted(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    assert isinstance(now.subject, OperationState), now
+    if isinstance(given, DidNotHappen) and given.then == "retry":
+        raise UsageError(
+            f"{now.item} has a final outcome, and is not sent again",
+            next_step="say what is true; a new call of the tool is a new operation",
+        )
+    assert isinstance(given, Happened | DidNotHappen | Compensate), given
+    word = str(type(given).__struct_config__.tag)
+    return await review_contradiction(
+        service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.contradicted)
+    )
 
 
 async def _review_transaction(service: Service, now: Asked, given: Review, by: str) -> Applied:

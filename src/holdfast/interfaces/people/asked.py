@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.people.contradicted import is_open
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -44,6 +45,16 @@ class Asked(msgspec.Struct, frozen=True):
     queue: str = ""
     asked_ms: int = 0
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether it is a review of a final outcome that was contradicted."""
+        return self.kind == "review" and isinstance(self.subject, OperationState) and is_contradicted(self.subject)
+
+
+def is_contradicted(operation: OperationState) -> bool:
+    """Whether there is evidence against the final outcome of this operation."""
+    return operation.final and bool(operation.contradicted)
+
 
 def split_item(item: str) -> tuple[str, str]:
     """The run, and the step or transaction; the latter is empty where it is about the whole run."""
@@ -73,7 +84,9 @@ async def _asked_afterwards(looking: Looking, history: RunHistory, step: str) ->
 
 
 async def as_answered(looking: Looking, about: Asked) -> Asked:
-    """The same, closed where a question has its answer in the ledger already, and the run has not come back to it."""
+    """The same, closed where the ledger has its answer already, and the run has not come back to a question."""
+    if about.contradicted:
+        return replace(about, open=await is_open(looking.journal, about.run, about.step))
     if not isinstance(about.subject, r.QuestionAsked) or not about.open:
         return about
     given = await looking.journal.entries(question_stream(about.run, about.step))
@@ -117,6 +130,12 @@ def _about_halted(history: RunHistory, halted: r.RunStopped) -> Asked:
 
 
 def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
+    if is_contradicted(operation):
+        digest = _digest("contradicted", operation.phase, operation.contradicted)
+        name, at = operation_id(history.run, operation.step), operation.contradicted_at
+        return Asked(
+            name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, asked_ms=at
+        )
     approval = bool(operation.asks) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)

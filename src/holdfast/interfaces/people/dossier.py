@@ -15,6 +15,7 @@ from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
+from holdfast.interfaces.people.contradictions import relied_on
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.halted import difference_of, last_steps, recommended_for, why_halted
 from holdfast.interfaces.people.handing import Handed, handed
@@ -23,17 +24,18 @@ from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.interfaces.people.standing import list_standing
 from holdfast.interfaces.people.state import RunState, state_of
 from holdfast.interfaces.service import Service
-from holdfast.interfaces.telling import end_text, ruling_text, stored, verdict_text
+from holdfast.interfaces.telling import end_text, ruling_text, stored, verdict_text, written_text
 from holdfast.interfaces.undoing import contract_of
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
+from holdfast.model.contradiction import contradiction_text
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.system import shown_agent
 from holdfast.model.transactions import Transaction, around
-from holdfast.model.waits import HALT, after_deadline, answer_with, question_of, then_of
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, question_of, then_of
 from holdfast.model.waits import Item as Kind
 
 SEEN: Final = 2000
@@ -71,7 +73,9 @@ class Dossier(msgspec.Struct, frozen=True):
     `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
     for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
     for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
-    on, `last` is what it did last, and `difference` what its code did otherwise than its record.
+    on, `last` is what it did last, and `difference` what its code did otherwise than its record. `contradicted` is the
+    evidence against a final outcome, `relied` is what relied on that outcome, and `amendable` says whether its tool
+    declares a compensation.
     """
 
     item: str
@@ -105,6 +109,9 @@ class Dossier(msgspec.Struct, frozen=True):
     state: RunState | None = None
     last: tuple[str, ...] = ()
     difference: str = ""
+    contradicted: tuple[str, ...] = ()
+    relied: tuple[str, ...] = ()
+    amendable: bool = False
 
 
 class _Read:
@@ -121,7 +128,7 @@ class _Read:
         about = step_of(record) == self.step
         if about and not self.begun:
             self.begun = len(self.records)
-        if about and isinstance(record, r.OperationParked | r.QuestionAsked | r.TransactionParked):
+        if about and isinstance(record, r.OperationParked | r.QuestionAsked | r.TransactionParked | r.Contradicted):
             self.since_ms = record.at
         self.history.add(record)
         self.records.append(record)
@@ -178,13 +185,16 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         due_ms=_due(about),
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
-        answers=_commands(about, listed),
+        answers=_commands(about, listed, contract),
         standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
         state=await state_of(looking, run, step) if about.kind == "handoff" else None,
         last=last_steps(run, read.records) if halted is not None else (),
         difference=difference_of(halted) if halted is not None else "",
+        contradicted=operation.contradicted if operation is not None and about.contradicted else (),
+        amendable=contract is not None and contract.compensates,
+        relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
     )
 
 
@@ -206,6 +216,8 @@ def _question(about: Asked) -> tuple[str, str]:
             ruling = operation.ruling
             asks = asked_afterwards(operation.intent.tool, bytes(operation.intent.arguments).decode())
             return asks, "" if ruling is None else f"its rule {ruling.rule!r} let it leave"
+        case OperationState() as operation if about.contradicted:
+            return contradiction_text(operation.phase, operation.contradicted), f"recorded: {written_text(operation)}"
         case OperationState() as operation:
             if about.kind == "approval" and operation.ruling is not None:
                 return question_of(operation), ruling_text(operation.ruling, operation.policy)
@@ -278,7 +290,7 @@ def _cost(records: Sequence[r.Record]) -> Cost:
 
 def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
     """What cannot go on before this is answered: the run, its boundaries, and what else of it is open."""
-    found = [f"run {history.run}"]
+    found = [f"run {history.run}"] if history.status not in {"completed", "undone"} else []
     found.extend(f"transaction {one.name}" for one in around(step, history.transactions) if one.name and not one.over)
     found.extend(f"{one.step} ({one.phase})" for one in history.open_operations() if one.step != step)
     return tuple(found)
@@ -297,14 +309,14 @@ def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -
                 return f"{word}: all {count} calls of {about.tool} that people answered ended so"
     operation = about.subject if isinstance(about.subject, OperationState) else None
     keyed = contract is not None and contract.key is not None and contract.key.ttl is None
-    if about.kind == "review" and operation is not None and keyed and not operation.key_unread:
+    if about.kind == "review" and operation is not None and not operation.final and keyed and not operation.key_unread:
         return "retry with the same key: the system never forgets it, and does nothing twice"
     return ""
 
 
 def _due(about: Asked) -> int | None:
     """By when an answer is wanted. What has left waits for nobody."""
-    if about.kind == "shadow":
+    if about.kind == "shadow" or about.contradicted:
         return None
     match about.subject:
         case OperationState() | Transaction() as subject:
@@ -317,6 +329,8 @@ def _default(about: Asked) -> str:
     """What happens if nobody answers."""
     if about.kind == "shadow":
         return "nothing: it has left"
+    if about.contradicted:
+        return "the outcome stays as recorded, and the question stays open"
     timed = _due(about) is not None
     match about.subject:
         case r.QuestionAsked() as asked:
@@ -331,7 +345,7 @@ def _default(about: Asked) -> str:
             return f"{waits}: only evidence or a person's word ends it"
 
 
-def _commands(about: Asked, listed: str) -> tuple[str, ...]:
+def _commands(about: Asked, listed: str, contract: Contract | None) -> tuple[str, ...]:
     if not about.open:
         return ()
     if isinstance(about.subject, r.QuestionAsked):
@@ -340,6 +354,9 @@ def _commands(about: Asked, listed: str) -> tuple[str, ...]:
         return tuple(answer_with(about.run, HALT, "").split(" | "))
     if about.kind == "shadow":
         return (answer_afterwards(about.item),)
+    if about.contradicted and isinstance(about.subject, OperationState):
+        amendable = contract is not None and contract.compensates
+        return (answer_with(about.run, AMENDABLE if amendable else DISPUTED, listed),)
     sent = isinstance(about.subject, Transaction) or about.subject.may_have_been_sent
     if about.kind == "approval":
         other = f"holdfast answer {about.item} --edit JSON | --ask TEXT | --stand-in JSON --by NAME"

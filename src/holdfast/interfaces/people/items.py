@@ -12,12 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
+from holdfast.interfaces.people.contradicted import open_contradictions
 from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
 from holdfast.journal.port import Entry, Waits, Which
+from holdfast.model.contradiction import Opened, contradiction_text
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
-from holdfast.model.waits import HALT, PEOPLE, Then, answer_with
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, Then, answer_with
 from holdfast.model.waits import Item as Kind
 
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
@@ -119,6 +121,7 @@ async def placed(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int =
     """The same in the same order, not in words yet: `worded` says each that is shown."""
     found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
     found += [_shadow(entry) for entry in await open_shadows(looking.journal)]
+    found += [_contradicted(one) for one in await open_contradictions(looking.journal)]
     if handed := await all_handed(looking.journal):
         found = [_given(one, handed, now_ms) for one in found]
     return sorted(filter(wanted.shows, found), key=place_of)
@@ -158,6 +161,13 @@ def _shadow(entry: Entry) -> Placed:
     left = msgspec.json.decode(entry.body, type=Left)
     wait = Waiting("shadow", left.step, left.asks, at=entry.at_ms)
     return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
+
+
+def _contradicted(one: Opened) -> Placed:
+    """A final outcome with evidence against it, whether or not its run has ended."""
+    kind = AMENDABLE if one.amends else DISPUTED
+    wait = Waiting(kind, one.step, contradiction_text(one.phase, (one.evidence,)), at=one.at, tool=one.tool)
+    return Placed("review", f"{one.run}/{one.step}", one.run, shown_agent(one.agent), wait, one.at, "")
 
 
 def _given(one: Placed, all_of: Mapping[str, Handed], now_ms: int) -> Placed:

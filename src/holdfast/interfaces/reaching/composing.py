@@ -8,16 +8,18 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.asked import ENDED, Asked, Subject, asked_in, split_item
+from holdfast.interfaces.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.reaching.words import Letter, Line, harmless
 from holdfast.interfaces.telling import plain_input, stored
+from holdfast.interfaces.undoing import contract_of
+from holdfast.model.contradiction import contradiction_text
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
 from holdfast.model.records import QuestionAsked, RunStopped
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import Transaction
-from holdfast.model.waits import HALT, answer_with, question_of
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, question_of
 
 LISTED: Final = 50
 SHOWN: Final = 3
@@ -71,10 +73,11 @@ async def line_of(looking: Looking, about: About) -> Line | None:
     run, step = split_item(about.item)
     try:
         history = await looking.history(run)
-        now = asked_in(history, step)
+        now = await as_answered(looking, asked_in(history, step))
     except HoldfastError:
         return None  # the run is gone from this journal: nobody is asked
-    if not now.open or (history.status in ENDED and not isinstance(now.subject, RunStopped)):
+    outlives = now.contradicted or isinstance(now.subject, RunStopped)
+    if not now.open or (history.status in ENDED and not outlives):
         return None
     line = _line(history, now, about)
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
@@ -82,6 +85,10 @@ async def line_of(looking: Looking, about: About) -> Line | None:
 
 def _line(history: RunHistory, now: Asked, about: About) -> Line:
     match now.subject:
+        case OperationState() as operation if now.contradicted:
+            asks, facts = contradiction_text(operation.phase, operation.contradicted), _of_operation(operation)
+            kind = AMENDABLE if contract_of(history, operation).compensates else DISPUTED
+            answer, due, asked_ms = answer_with(now.run, kind, now.step), 0, now.asked_ms
         case OperationState() as operation:
             asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
             kind = "approval" if operation.wants_approval else "person"

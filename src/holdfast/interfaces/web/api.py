@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.accounts.roles import Principal
+from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.watching import Report
 from holdfast.interfaces.timeline import Timeline
@@ -94,11 +95,14 @@ async def _runs(desk: Desk, given: Given) -> wire.Runs:
     asked: AskingRuns = given.query
     rows = await desk.runs(given.who, asked.status, asked.limit + 1, asked.after)
     more = len(rows) > asked.limit
-    return wire.Runs([wire.run_of(row) for row in rows[: asked.limit]], rows[asked.limit - 1].run if more else "")
+    disputed = await contradicted_steps(desk.looking.journal)
+    listed = [wire.run_of(row, disputed) for row in rows[: asked.limit]]
+    return wire.Runs(listed, rows[asked.limit - 1].run if more else "")
 
 
 async def _run(desk: Desk, given: Given) -> wire.Run:
-    return wire.run_of(await desk.row(given.who, given.name))
+    row = await desk.row(given.who, given.name)
+    return wire.run_of(row, await contradicted_steps(desk.looking.journal))
 
 
 async def _timeline(desk: Desk, given: Given) -> Timeline:

@@ -117,6 +117,23 @@ FORMS: Final = {
         Form("escalate", "It is urgent", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _NOTE)),
     )
 }  # fmt: skip
+_ABOUT_CONTRADICTED: Final = {
+    one.tag: one
+    for one in (
+        Form(
+            "happened", "It happened", "It happened", "The outcome stays as recorded, with your answer beside it.",
+            fields=(_EVIDENCE,),
+        ),
+        Form(
+            "did_not_happen", "It did not happen", "It did not happen",
+            "The outcome stays as recorded, with your answer beside it. Nothing is sent.", fields=(_EVIDENCE,),
+        ),
+        Form(
+            "compensate", "Compensate", "Compensate",
+            "The open transaction around it is called off; a run that has ended is undone.", "no", (_EVIDENCE,),
+        ),
+    )
+}  # fmt: skip
 _PLAIN: Final = ("approve", "decline")
 HANDING: Final = ("delegate", "snooze", "escalate")
 
@@ -125,6 +142,9 @@ def forms_for(found: Dossier) -> list[Form]:
     """The forms that fit this item, the plain answers first. None where it is answered."""
     if not found.open:
         return []
+    if found.contradicted:
+        words = [word for word in _ABOUT_CONTRADICTED if word != "compensate" or found.amendable]
+        return [*(_ABOUT_CONTRADICTED[word] for word in words), *(FORMS[word] for word in HANDING)]
     own = {"reply": _reply, "edit": _edit}
     if a.is_halted(found.kind, found.item):
         own["abandon"] = _call_off

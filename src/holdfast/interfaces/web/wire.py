@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -56,7 +57,10 @@ class TakenAll(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One line of the listing. Times are wall clocks in milliseconds."""
+    """One line of the listing. Times are wall clocks in milliseconds.
+
+    `contradicted` names the steps whose final outcome was contradicted, while no person has answered.
+    """
 
     run: str
     agent: str
@@ -66,6 +70,7 @@ class Run(msgspec.Struct, frozen=True):
     created_ms: int
     updated_ms: int
     waits: list[Waiting]
+    contradicted: list[str] = []
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -83,9 +88,12 @@ class Me(msgspec.Struct, frozen=True):
     roles: list[Role]
 
 
-def run_of(row: RunRow) -> Run:
-    """A line of the listing as the API tells it."""
-    return Run(row.run, row.agent, row.status, row.reason, row.due_ms, row.created_ms, row.updated_ms, waits_of(row))
+def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> Run:
+    """A line of the listing as the API tells it; `contradicted` has the steps with an open contradiction, by run."""
+    return Run(
+        row.run, row.agent, row.status, row.reason, row.due_ms, row.created_ms, row.updated_ms, waits_of(row),
+        contradicted.get(row.run, []),
+    )  # fmt: skip
 
 
 def me(who: Principal) -> Me:

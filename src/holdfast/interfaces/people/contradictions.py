@@ -1,0 +1,127 @@
+"""Reviews of contradicted outcomes: what is open, what relied on the outcome, and a person's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.engine.awaiting import DELIVERIES, Delivering
+from holdfast.engine.commands import Command, command_post
+from holdfast.engine.elsewhere import reuse_stream
+from holdfast.errors import LedgerTaken, UsageError
+from holdfast.interfaces.applying import Applied, Collected
+from holdfast.interfaces.interrupting import checked_by
+from holdfast.interfaces.looking import Looking
+from holdfast.interfaces.moments import moment
+from holdfast.interfaces.people.contradicted import answers_to_contradictions
+from holdfast.interfaces.service import Service
+from holdfast.interfaces.undoing import ENDED, contract_of
+from holdfast.journal.port import Post
+from holdfast.model import records as r
+from holdfast.model.contradiction import ANSWERED, contradiction_stream
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import around
+
+SHOWN: Final = 50
+"""How many of those that relied on an outcome are named."""
+_SAYS: Final = {
+    "happened": "it happened",
+    "did_not_happen": "it did not happen",
+    "compensate": "it is compensated",
+}
+Settling: TypeAlias = r.OperationSettled | r.Resolved
+
+
+async def answers_about(looking: Looking, run: str, step: str) -> list[str]:
+    """The answers to the contradictions of one operation, in order, each with its time and its giver."""
+    entries = await answers_to_contradictions(looking.journal, run, step)
+    said = [(entry.at_ms, msgspec.json.decode(entry.body, type=Command)) for entry in entries]
+    return [f"{moment(at)}: {one.by} answered the contradiction: {one.note}" for at, one in said]
+
+
+async def relied_on(looking: Looking, history: RunHistory, records: Sequence[r.Record], step: str) -> tuple[str, ...]:
+    """What began after the outcome of `step` was given to the agent's code, and which other operations reused it."""
+    given = next((n for n, one in enumerate(records) if isinstance(one, Settling) and one.step == step), None)
+    if given is None:
+        return ()
+    before = {str(getattr(one, "step", "")) for one in records[:given]}
+    known = {**history.former, **history.operations}
+    found = [
+        f"{other.step} ({other.phase}) began after it"
+        for name, other in known.items()
+        if name not in before and not other.intent.serves and (other.landed or not other.final)
+    ]
+    reused = await looking.journal.entries(reuse_stream(f"{history.run}/{step}"))
+    found.extend(f"{entry.body.decode()} reused its outcome" for entry in reused)
+    if history.completed is not None:
+        found.append(f"run {history.run} completed with its result")
+    hidden = len(found) - SHOWN
+    return tuple(found) if hidden <= 0 else (*found[:SHOWN], f"and {hidden} more: holdfast show {history.run}")
+
+
+async def review_contradiction(
+    service: Service, operation: str, *, word: str, by: str, evidence: str, shown: int
+) -> Applied:
+    """Record the answer to the contradictions of an operation, up to number `shown`. The outcome stays as recorded.
+
+    `compensate` orders the compensation in the same commit. Raises `UsageError` for a second answer, and where there
+    is nothing that compensates.
+    """
+    history, state = await service.operation(operation)
+    words = Collected(service.engine.seams.clock.wall_ms())
+    if word == "compensate":
+        draft = Service(service.engine, words, via=service.via)
+        await _compensate(draft, history, state, by=by, why=evidence)
+    note = f"{state.step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
+    body = msgspec.json.encode(Command("review", checked_by(by), note, via=service.via))
+    posts = [
+        Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
+        command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
+        # A process that dies before the run has the answer leaves it to the next one that looks.
+        Post(DELIVERIES, "", msgspec.json.encode(Delivering("", "", history.run))),
+        *words.posts,
+    ]
+    try:
+        await service.sink.post_all(posts)
+    except LedgerTaken as taken:
+        first = msgspec.json.decode(taken.body, type=Command)
+        raise UsageError(
+            f"{operation} was answered by {first.by} before", known=first.note, next_step=f"holdfast why {operation}"
+        ) from taken
+    applied = await service.sink.apply(history.run, "")
+    return msgspec.structs.replace(applied, note=next_steps(history, word)) if applied.at_once else applied
+
+
+def next_steps(history: RunHistory, word: str) -> str:
+    """The command that goes on after an answer."""
+    run = history.run
+    if word == "compensate":
+        return f"The compensation is ordered. Next: holdfast resume {run}"
+    if word == "happened" or history.status not in ENDED:
+        return f"Next: holdfast show {run}"
+    return f"What relied on it stays as it is. To undo the whole run: holdfast undo {run}"
+
+
+async def _compensate(draft: Service, history: RunHistory, state: OperationState, *, by: str, why: str) -> None:
+    """Order the compensation: of the transaction around it while that is open, else of the run once it has ended."""
+    name = f"{history.run}/{state.step}"
+    if not contract_of(history, state).compensates:
+        raise UsageError(
+            f"{state.intent.tool} declares no compensation",
+            next_step=f"holdfast resolve {name} --happened | --did-not-happen",
+        )
+    reason = why or f"the outcome of {state.step} was contradicted"
+    inside = [one for one in around(state.step, history.transactions) if not one.over and one.name]
+    if history.status in ENDED:
+        await draft.undo(history.run, by=by, why=reason)
+    elif inside and not inside[-1].backward:
+        await draft.call_off(history.run, inside[-1].name, by=by, why=reason)
+    else:
+        raise UsageError(
+            f"run {history.run} is {history.status}, and {state.step} is in no open transaction",
+            known="a run is compensated when it has ended",
+            next_step=f"holdfast cancel {history.run}, then answer again",
+        )

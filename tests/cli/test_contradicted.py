@@ -1,0 +1,123 @@
+"""A contradicted success from the outside: a review wherever the outcome is shown, and its answers."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+BANK = """
+from datetime import timedelta
+
+from holdfast import Deferred, Key, Operation, Run, agent, current_operation, tool
+
+
+@tool(idempotency=Key.forever())
+async def pay(name: str) -> str:
+    assert current_operation().key
+    raise Deferred("accepted by the bank", within=timedelta(hours=24), key=f"P-{name}")
+
+
+@pay.compensate
+async def take_back(operation: Operation[str], name: str) -> None:
+    with open("world", "a") as world:
+        world.write(f"take back {name}\\n")
+
+
+@tool
+async def write(name: str) -> str:
+    return "written"
+
+
+@agent(run_id="pay-{name}", tools=[pay, write])
+async def desk(run: Run, name: str) -> str:
+    done = await pay(name)
+    await write(name)
+    return done
+"""
+NAME = "pay-ann/pay#1"
+
+
+@pytest.fixture
+def bounced(holdfast: Lab) -> Lab:
+    holdfast.write("bank.py", BANK)
+    assert holdfast("run", "bank.py:desk", '"ann"').status == 3
+    holdfast("deliver", "P-ann", "--id", "m1", "--result", '"R-1"')
+    assert holdfast("resume", "pay-ann").out == '"R-1"\n'
+    assert holdfast("inbox").lines[0].startswith("Nobody is asked")
+    holdfast("deliver", "P-ann", "--id", "m2", "--status", "failed", "--why", "bounced")
+    return holdfast
+
+
+def test_it_is_in_the_inbox_and_wherever_the_outcome_is_shown(bounced: Lab):
+    (item,) = bounced("inbox", "--json").json
+    assert (item["kind"], item["item"]) == ("review", NAME)
+    assert "bounced" in item["asks"]
+
+    (listed,) = bounced("ps", "--json").json["runs"]
+    assert listed["contradicted"] == ["pay#1"]
+    (line,) = bounced("ps").lines
+    assert not line.startswith("✓")
+    assert f"contradicted: holdfast why {NAME}" in line
+
+    shown = bounced("show", "pay-ann").out
+    assert "contradicted: attempt 1 reported late: rejected bounced" in " ".join(shown.split())
+    assert f"holdfast why {NAME}" in shown
+    (entry,) = [one for one in bounced("show", "pay-ann", "--json").json["entries"] if one["step"] == "pay#1"]
+    assert entry["mark"] == "asks"
+    notes = [f"{note['label']}: {note.get('text', '')}" for note in entry["notes"]]
+    assert notes[0] == "attempt 1: accepted"
+    assert [one for one in notes if one.startswith("answered")] == [
+        "answered: succeeded: the answer m1 came", "answered: failed: bounced",
+    ]  # fmt: skip
+
+    why = bounced("why", NAME, "--json").json
+    assert why["proven"]["answer"] == why["landed"]["answer"] == "disputed"
+    assert "bounced" in why["proven"]["because"]
+    assert why["status"] == "succeeded"
+    assert "accepted, and answered later" in why["attempts"][0]
+    assert "returned" not in why["attempts"][0]
+    assert why["relied"] == ["write#1 (succeeded) began after it", "run pay-ann completed with its result"]
+    text = " ".join(bounced("why", NAME).out.split())
+    assert "contradicted: attempt 1 reported late: rejected bounced" in text
+    assert "relied on it: write#1 (succeeded) began after it" in text
+
+    about = bounced("inbox", "--item", NAME, "--json").json
+    assert about["relied"] == why["relied"]
+    assert "relied on" in bounced("inbox", "--item", NAME).out
+    assert bounced("verify").status == 0
+
+
+def test_every_printed_next_step_works_and_one_answer_closes_it(bounced: Lab):
+    steps = bounced("why", NAME, "--json").json["next_step"]
+    assert steps[0] == f"holdfast inbox --item {NAME}"
+    assert bounced(*steps[0].split()[1:]).status == 0
+    assert f"holdfast resolve {NAME} --did-not-happen --by NAME" in steps
+    said = bounced("resolve", NAME, "--did-not-happen", "--by", "bea", "--evidence", "no money came")
+    assert said.status == 0
+    assert said.lines[0] == f"Recorded: the contradiction of {NAME} is answered. Its outcome stays succeeded."
+    assert said.lines[-1] == "Next: holdfast undo pay-ann"
+    assert bounced("inbox").lines[0].startswith("Nobody is asked")
+    assert bounced("ps").lines[0].startswith("✓")
+    second = bounced("resolve", NAME, "--happened", "--by", "cid")
+    assert second.status == 2
+    assert "answered by bea before" in second.err
+    why = bounced("why", NAME).out
+    assert "bea answered the contradiction: pay#1: it did not happen (no money came)" in " ".join(why.split())
+    assert "by bea: pay#1: it did not happen (no money came)" in " ".join(bounced("show", "pay-ann").out.split())
+
+
+def test_compensation_undoes_the_run(bounced: Lab):
+    said = bounced("resolve", NAME, "--compensate", "--by", "bea")
+    assert said.lines[-1] == "Next: holdfast resume pay-ann"
+    bounced("resume", "pay-ann")
+    assert (bounced.directory / "world").read_text() == "take back ann\n"
+    (listed,) = bounced("ps", "--json").json["runs"]
+    assert (listed["status"], listed["contradicted"]) == ("undone", [])
+
+
+def test_a_word_that_sends_it_again_is_refused(bounced: Lab):
+    refused = bounced("resolve", NAME, "--did-not-happen", "--retry", "--by", "bea")
+    assert refused.status == 2
+    assert "is not sent again" in refused.err
+    refused = bounced("resolve", NAME, "--same-key", "--by", "bea")
+    assert refused.status == 2
+    assert "happened, did_not_happen, compensate" in refused.err

@@ -1,0 +1,291 @@
+"""Contradicted outcomes: the outcome stays, and a review is open until a person answers, whatever dies meanwhile."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import (
+    Ambiguous,
+    CannotTell,
+    Conflict,
+    DidNotHappen,
+    Happened,
+    Key,
+    Operation,
+    Run,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
+from holdfast.engine.awaiting import Arrival
+from holdfast.errors import Deferred, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.contradicted import open_contradictions
+from holdfast.interfaces.people.dossier import dossier
+from holdfast.interfaces.people.items import items
+from holdfast.model import records as r
+from tests.unit.engine.lab import Died, Lab, virtual
+
+OPERATION = "p-ann/pay#1"
+
+
+def result(value: object) -> r.Raw:
+    return r.Raw(msgspec.json.encode(value))
+
+
+def paying(lab: Lab, *, compensates: bool = True) -> Any:
+    """An agent that pays, and sends a letter that relies on the payment."""
+
+    @tool(idempotency=Key.forever(), claim="name")
+    async def pay(name: str) -> str:
+        lab.sent.append(f"pay {name} {current_operation().key}")
+        raise Deferred("accepted by the bank", key=f"P-{name}")
+
+    @tool(idempotency=Key.forever())
+    async def write(name: str) -> str:
+        lab.sent.append(f"write {name} {current_operation().key}")
+        return "written"
+
+    if compensates:
+
+        @pay.compensate
+        async def take_back(operation: Operation[str], name: str) -> None:
+            lab.sent.append(f"take back {name}")
+
+    @agent(run_id="p-{name}", tools=[pay, write])
+    async def desk(run: Run, name: str) -> str:
+        paid = await pay.outcome(name)
+        if paid.status == "succeeded":
+            await write(name)
+        return paid.status
+
+    @agent(run_id="again-{name}", tools=[pay, write])
+    async def again(run: Run, name: str) -> str:
+        return (await pay.outcome(name)).reused
+
+    return desk, again
+
+
+async def contradicted(app: Any, desk: Any) -> None:
+    with pytest.raises(RunSuspended):
+        await app.run(desk, "ann")
+    await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+    assert await app.run(desk, "ann") == "succeeded"
+    await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+
+
+@virtual
+async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: Lab):
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        assert (await app.service.row("p-ann")).status == "completed"
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item, item.tool, item.agent) == ("review", OPERATION, "pay", "desk")
+        assert "bounced" in item.asks
+        assert "recorded as succeeded" in item.asks
+        assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen | --compensate"
+        about = await dossier(app.service, OPERATION)
+        assert about.open
+        assert about.contradicted == ("attempt 1 reported late: rejected bounced",)
+        assert about.relied == ("write#1 (succeeded) began after it", "run p-ann completed with its result")
+        _, operation = await app.service.operation(OPERATION)
+        assert operation.phase == "succeeded"
+
+
+@virtual
+async def test_a_run_that_reused_the_outcome_relied_on_it(lab: Lab):
+    desk, again = paying(lab)
+    async with lab.app(desk, again) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+        await app.run(desk, "ann")
+        assert await app.run(again, "ann") == OPERATION
+        await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        about = await dossier(app.service, OPERATION)
+    assert "again-ann/pay#1 reused its outcome" in about.relied
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [(a.Happened("the statement"), "it happened"), (a.DidNotHappen(evidence="no money"), "it did not happen")],
+)
+@virtual
+async def test_an_answer_is_on_record_and_closes_the_review(lab: Lab, given: Any, says: str):
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        shown = (await dossier(app.service, OPERATION)).digest
+        await a.answer(app.service, OPERATION, given, by="bea", shown=shown)
+        assert await items(app.service.looking) == []
+        assert not (await dossier(app.service, OPERATION)).open
+        with pytest.raises(UsageError, match="answered by bea before"):
+            await a.answer(app.service, OPERATION, a.Happened(), by="cid")
+        _, operation = await app.service.operation(OPERATION)
+        assert operation.phase == "succeeded"
+        assert (await app.service.row("p-ann")).status == "completed"
+    (word,) = [one for one in lab.of("p-ann", r.CommandApplied) if one.command == "review"]
+    assert (word.by, word.note.startswith(f"pay#1: {says}")) == ("bea", True)
+
+
+@virtual
+async def test_new_evidence_after_an_answer_opens_it_again(lab: Lab):
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        await a.answer(app.service, OPERATION, a.Happened(), by="bea")
+        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+        (item,) = await items(app.service.looking)
+        assert "bounced again" in item.asks
+        await a.answer(app.service, OPERATION, a.DidNotHappen(), by="cid")
+        assert await items(app.service.looking) == []
+
+
+@virtual
+async def test_an_answer_to_what_was_shown_before_new_evidence_is_refused(lab: Lab):
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        shown = (await dossier(app.service, OPERATION)).digest
+        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+        with pytest.raises(UsageError, match="has changed since it was shown"):
+            await a.answer(app.service, OPERATION, a.Happened(), by="bea", shown=shown)
+        assert len(await items(app.service.looking)) == 1
+
+
+@virtual
+async def test_compensation_is_one_of_the_answers(lab: Lab):
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        await a.answer(app.service, OPERATION, a.Compensate("the customer calls"), by="bea")
+        assert await items(app.service.looking) == []
+        with suppress(RunStopped):  # it is undone
+            await app.resume("p-ann")
+    assert [one for one in lab.sent if one.startswith("take back")] == ["take back ann"]
+
+
+@virtual
+async def test_what_has_no_compensation_offers_none(lab: Lab):
+    desk, _ = paying(lab, compensates=False)
+    async with lab.app(desk) as app:
+        await contradicted(app, desk)
+        (item,) = await items(app.service.looking)
+        assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen"
+        with pytest.raises(UsageError, match="declares no compensation"):
+            await a.answer(app.service, OPERATION, a.Compensate(), by="bea")
+        with pytest.raises(UsageError, match="is not sent again"):
+            await a.answer(app.service, OPERATION, a.DidNotHappen("retry"), by="bea")
+        assert len(await items(app.service.looking)) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict", "says"),
+    [
+        ("did_not_happen", Happened("R-1", evidence="in the books"), "the verifier found it: in the books"),
+        ("happened", DidNotHappen("not in the books"), "the verifier did not find it: not in the books"),
+        ("happened", Conflict("another one"), "the verifier found something else: another one"),
+        ("happened", Happened("R-1"), ""),
+        ("did_not_happen", DidNotHappen(), ""),
+        ("did_not_happen", CannotTell("busy"), ""),
+    ],
+)
+@virtual
+async def test_a_verdict_that_comes_after_a_persons_word_is_evidence_too(lab: Lab, word: Any, verdict: Any, says: str):
+    reading: list[asyncio.Future[None]] = []
+
+    @tool
+    async def pay(name: str) -> str:
+        raise Ambiguous("no answer")
+
+    @pay.verify(settle_window=timedelta(0), deadline=timedelta(seconds=1), every=timedelta(seconds=1))
+    async def find(operation: Operation[str], name: str) -> Verdict[str]:
+        if reading:
+            if not reading[0].done():
+                reading[0].set_result(None)
+            await asyncio.sleep(5)
+            return verdict
+        return CannotTell("busy")
+
+    @agent(run_id="p-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return (await pay.outcome(name)).status
+
+    async with lab.app(desk, recover=True) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        reading.append(asyncio.get_running_loop().create_future())
+        await reading[0]
+        await app.service.resolve(OPERATION, word, by="bea", result=result("R-1"))
+        await lab.pass_time(minutes=1)
+        assert (await app.service.row("p-ann")).status == "completed"
+        assert [one.asks.partition("contradicted: ")[2] for one in await items(app.service.looking)] == (
+            [says] if says else []
+        )
+
+
+class Dies:
+    """A journal whose process dies at its n-th write from now on, before or after it is stored."""
+
+    def __init__(self, process: Any, nth: int, *, stored: bool) -> None:
+        self._process, self._journal, self._stored = process, process.journal, stored
+        self.left = nth
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._journal, name)
+        if name not in {"append", "post", "post_all"}:
+            return method
+
+        async def write(*args: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self._stored:
+                self._process.die()
+                raise Died(name)
+            found = await method(*args)
+            if self.left == 0:
+                self._process.die()
+                raise Died(name)
+            return found
+
+        return write
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("nth", range(1, 9))
+@virtual
+async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answered(lab: Lab, nth: int, stored: bool):
+    desk, _ = paying(lab)
+    app = lab.make(desk)
+    process = lab.processes[-1]
+    await app.open()
+    with pytest.raises(RunSuspended):
+        await app.run(desk, "ann")
+    await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+    await app.run(desk, "ann")
+    process.journal = dying = Dies(process, nth, stored=stored)  # type: ignore[assignment]  # the same methods
+    try:
+        await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        await a.answer(app.service, OPERATION, a.DidNotHappen(), by="bea")
+        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+    except Died:
+        await lab.bury(app, process)
+    else:
+        assert dying.left > 0
+        await lab.exit(app)
+    counted = len(lab.of("p-ann", r.Contradicted))
+    async with lab.app(desk, recover=True) as other:
+        opened = await lab.journal.entries("contradicted/")
+        answered = [one for one in opened if one.key.startswith("answered/")]
+        assert len(opened) - len(answered) == counted
+        last = max((int(one.key.partition("/")[2]) for one in answered), default=0)
+        waits = await open_contradictions(other.service.looking.journal)
+        assert [one.number for one in waits] == ([counted] if counted > last else [])
+        await lab.pass_time(minutes=1)  # what was stored and not brought to the run yet is brought to it
+        told = [one.entry for one in lab.of("p-ann", r.CommandApplied) if one.command == "review"]
+        assert len(told) == len(answered)
