@@ -349,7 +349,7 @@ def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
     asked = next((wait for wait in conclusion.waits if wait.kind in PEOPLE), None)
     if asked is not None:
-        answer = answer_with(conclusion.run, asked.kind, asked.step, sent=asked.sent)
+        answer = answer_with(conclusion.run, asked.kind, asked.step, sent=asked.sent, shown=asked.shown)
         return f"{answer}, then holdfast resume {conclusion.run}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"

@@ -171,5 +171,9 @@ class Lab:
         path = self.directory / "world.txt"
         return path.read_text().splitlines() if path.exists() else []
 
+    def seen(self, item: str) -> list[str]:
+        """The options of a yes to this item by a person who has just read it."""
+        return ["--shown", self("inbox", "--item", item, "--json").json["digest"][:12]]
+
     def ticket(self, number: str, **fields: object) -> str:
         return json.dumps({"id": number, **fields})

@@ -115,7 +115,7 @@ def test_a_fork_inherits_outcomes_as_references(holdfast: Lab):
     assert asked.status == 3
     assert "ticket-1/restock#1 did the same" in asked.remarks
     assert len(holdfast.world) == 2, "what the parent did is asked about, and not sent"
-    assert holdfast("answer", "second/restock#1", "yes").status == 0
+    assert holdfast("answer", "second/restock#1", "yes", *holdfast.seen("second/restock#1")).status == 0
     assert holdfast("resume", "second").out == '"r-1"\n'
     assert [line.split()[0] for line in holdfast.world] == ["refund", "restock", "restock"]
     story = holdfast("show", "second", "--json").json
@@ -198,7 +198,7 @@ def test_a_fork_inherits_failures_too(holdfast: Lab):
     holdfast("run", target, holdfast.ticket("1", cents=20_000))
     holdfast("fork", "ticket-1", "--at", "restock#1", "--as", "second")
     assert holdfast("resume", "second").status == 3
-    holdfast("answer", "second/restock#1", "yes")
+    holdfast("answer", "second/restock#1", "yes", *holdfast.seen("second/restock#1"))
     assert holdfast("resume", "second").out == '"over the limit limit"\n'
 
 

@@ -1,8 +1,11 @@
 """`holdfast inbox`: what waits for people, and the answers that let it go on."""
 
+import re
+
 import pytest
 
 from tests.cli.lab import Lab
+from tests.cli.terminal import Terminal
 
 DESK = '''
 from holdfast import Key, Run, agent, current_operation, tool
@@ -26,7 +29,7 @@ def asked(holdfast: Lab) -> Lab:
     holdfast.directory.joinpath("desk.py").write_text(DESK)
     begun = holdfast("run", "desk.py:desk", '"9"')
     assert begun.status == 3
-    assert "holdfast answer refund-9/refund#1 yes | no --by NAME" in begun.err
+    assert "holdfast answer refund-9/refund#1 yes | no --shown " in begun.err
     assert "UTC, then it is refused, and nothing is sent)" in begun.err
     return holdfast
 
@@ -38,7 +41,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
         '  may refund {"cents":9000,"customer":"9"} be sent? the contract asks for a person: cents > 5000',
         "  then it is refused, and nothing is sent",
         "  holdfast why refund-9/refund#1",
-        "  holdfast answer refund-9/refund#1 yes | no --by NAME",
+        f"  holdfast answer refund-9/refund#1 yes | no {' '.join(asked.seen('refund-9/refund#1'))} --by NAME",
         "1 approval",
     ]
     (item,) = asked("inbox", "--json").json
@@ -49,7 +52,8 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert (unclear.status, "yes or no" in unclear.err) == (2, True)
     around = asked("resolve", "refund-9/refund#1", "--did-not-happen", "--retry", "--by", "bea")
     assert (around.status, "waits for an approval" in around.err) == (2, True)
-    assert asked("answer", "refund-9/refund#1", "yes", "--by", "bea", "--hours", "2").lines == [
+    seen = asked.seen("refund-9/refund#1")
+    assert asked("answer", "refund-9/refund#1", "yes", "--by", "bea", "--hours", "2", *seen).lines == [
         "refund-9/refund#1 is answered: yes, on the word of bea.",
         "Next: holdfast resume refund-9",
     ]
@@ -97,9 +101,9 @@ def test_other_arguments_a_result_and_a_question_back(asked: Lab):
     assert asked("answer", "refund-9/refund#1", "--stand-in", "5").status == 2
     assert "is answered: edit" in asked("answer", "refund-9/refund#1", "--edit", '{"cents": 6000}', "--by", "bea").out
     assert asked("resume", "refund-9").status == 3
-    own = asked("answer", "refund-9/refund#1", "yes", "--by", "Bea")
+    own = asked("answer", "refund-9/refund#1", "yes", "--by", "Bea", *asked.seen("refund-9/refund#1"))
     assert (own.status, "cannot approve an edit of their own" in own.err) == (2, True)
-    assert asked("answer", "refund-9/refund#1", "yes", "--by", "cid").status == 0
+    assert asked("answer", "refund-9/refund#1", "yes", "--by", "cid", *asked.seen("refund-9/refund#1")).status == 0
     assert asked("resume", "refund-9").out == '"paid 6000 under True"\n'
     assert 'proposes {"cents":6000} instead' in asked("show", "refund-9").out
     asked("run", "desk.py:desk", '"10"')
@@ -123,12 +127,19 @@ def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
     assert holdfast("answer", "--all", "--json", "yes").status == 2
     assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["Nothing there waits for an approval."]
     holdfast("hand", "refund-3/refund#1", "--until", "2h")
-    declined = holdfast("answer", "--all", "yes", given="n\n")
+    declined = holdfast("answer", "--all", "no", given="n\n")
     assert "refund-3" not in declined.out, "it rests"
     holdfast("hand", "refund-3/refund#1", "--to", "bea")
     assert "None was given." in declined.out
     assert len(holdfast("inbox", "--json").json) == 3
-    done = holdfast("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea", given="y\n")
+    both = ("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea")
+    for unread in ((*both, "--sure"), both):
+        refused = holdfast(*unread, given="y\n")
+        assert (refused.status, "has to say what was shown" in refused.err) == (2, True)
+    (shown,) = re.findall(r"--shown (\w+)", refused.err)
+    other = holdfast(*both, "--shown", shown[:-1] + ("0" if shown[-1] != "0" else "1"))
+    assert (other.status, "have changed since they were shown" in other.err) == (2, True)
+    done = holdfast(*both, "--shown", shown)
     assert 'arguments   {"cents":9000,"customer":"1"}' in done.out
     assert "2 items are answered, on the word of bea." in done.out
     assert len(holdfast("answer", "--all", "no", "--sure", "--json").json) == 1
@@ -144,3 +155,49 @@ def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
     assert "  urgent (1), in the queue money, rests until" in asked("inbox", "--queue", "money").out
     assert asked("inbox", "--mine", "cid").lines == ["Nobody is asked anything."]
     assert asked("hand", "refund-9/refund#1", "--until", "2h", "--urgent").status == 2
+
+
+def test_a_yes_says_what_was_shown(asked: Lab):
+    """Read at 9,000, changed by another person, pasted: what was not read is not approved."""
+    (command,) = re.findall(r"holdfast (answer \S+ yes)[^\n]*(--shown \w+)", asked("inbox").out)
+    pasted = [*" ".join(command).split(), "--by", "cid"]
+    unread = asked("answer", "refund-9/refund#1", "yes", "--by", "cid")
+    assert (unread.status, "has to say what was shown" in unread.err) == (2, True)
+    assert 'refund {"cents":9000' in unread.err, "what it asks stands beside the command"
+    assert command[1] in unread.err
+    short = asked("answer", "refund-9/refund#1", "yes", "--by", "cid", "--shown", command[1].split()[1][:7])
+    assert (short.status, "too short" in short.err) == (2, True)
+    asked("answer", "refund-9/refund#1", "--edit", '{"cents": 1234567}', "--by", "bea")
+    assert asked("resume", "refund-9").status == 3
+    stale = asked(*pasted)
+    assert (stale.status, "has changed since it was shown" in stale.err) == (2, True)
+    assert asked("resume", "refund-9").status == 3
+
+
+def test_no_command_approves_arguments_that_are_not_shown_beside_it(holdfast: Lab):
+    long = DESK.replace("return await refund(name, 9000)", 'return await refund("x" * 400, 9000)')
+    holdfast.directory.joinpath("desk.py").write_text(long)
+    begun = holdfast("run", "desk.py:desk", '"9"')
+    assert begun.status == 3
+    item = "refund-9/refund#1"
+    for said in (begun.err, holdfast("inbox").out):
+        assert "more characters: holdfast inbox --item" in said
+        assert "--shown" not in said
+        assert " yes | no" not in said
+    refused = holdfast("answer", item, "yes", "--by", "bea")
+    assert (refused.status, "--shown DIGEST" in refused.err) == (2, True)
+    assert holdfast("answer", item, "yes", "--by", "bea", *holdfast.seen(item)).status == 0
+
+
+def test_a_person_at_a_terminal_reads_it_and_agrees(asked: Lab):
+    with Terminal(asked, "answer", "refund-9/refund#1", "yes", "--by", "bea") as terminal:
+        shown = terminal.see("Approve refund-9/refund#1, as shown?")
+        assert '{"cents":9000,"customer":"9"}' in shown
+        terminal.type("n\n")
+        terminal.see("No answer was given.")
+        assert terminal.end() == 0
+    with Terminal(asked, "answer", "refund-9/refund#1", "yes", "--by", "bea") as terminal:
+        terminal.see("as shown?")
+        terminal.type("y\n")
+        terminal.see("is answered: yes")
+        assert terminal.end() == 0

@@ -1,5 +1,7 @@
 """`holdfast plant`: known-bad cases in a real journal, answered as the others are."""
 
+import re
+
 import pytest
 
 from tests.cli.lab import Lab
@@ -22,7 +24,7 @@ def test_it_waits_among_the_others_and_is_counted_as_missed(desk: Lab):
     [item] = done["items"]
     assert item in {one["item"] for one in desk("inbox", "--json").json}
     assert "planted" not in desk("inbox").words
-    assert desk("answer", item, "yes", "--by", "bea").status == 0
+    assert desk("answer", item, "yes", "--by", "bea", *desk.seen(item)).status == 0
     run = item.split("/")[0]
     assert run not in {one["run"] for one in desk("ps", "--json").json["runs"]}
     assert desk("resume", run, "gated.py:desk").status != 0
@@ -59,5 +61,7 @@ def test_who_answers_several_is_told_of_each_that_was_planted(desk: Lab):
     assert "2 items are answered, on the word of bea." in said.lines
     assert f"{run}: This one was planted, and you caught it: nobody bought anything. Nothing was sent." in said.lines
     [item, *_] = desk("plant", "bad.jsonl", "--rate", "1", "--json").json["items"]
-    taken = desk("answer", item, "refund-sure-2/refund#1", "yes", "--sure", "--by", "bea", "--json").json
+    both = ("answer", item, "refund-sure-2/refund#1", "yes", "--by", "bea")
+    (shown,) = re.findall(r"--shown (\w+)", desk(*both).err)
+    taken = desk(*both, "--shown", shown, "--json").json
     assert [("you let it through" in one.get("note", "")) for one in taken] == [True, False]

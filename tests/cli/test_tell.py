@@ -49,7 +49,7 @@ def test_a_fact_changes_what_is_asked_and_sent(asked: Lab):
     assert 'told ann: I wanted LaGuardia (airport is "LGA")' in shown
     assert 'heard ann: I wanted LaGuardia (airport is "LGA")' in shown
     assert "its code has not heard it" not in shown
-    assert asked("answer", "trip-ann/book#2", "yes", "--by", "bea").status == 0
+    assert asked("answer", "trip-ann/book#2", "yes", "--by", "bea", *asked.seen("trip-ann/book#2")).status == 0
     assert asked("resume", "trip-ann").out == '"LGA True"\n'
 
 

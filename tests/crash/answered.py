@@ -6,6 +6,7 @@
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.asked import asked
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
@@ -64,7 +65,8 @@ async def answer(app: Holdfast, what: str) -> str:
             (one,) = await list_standing(app.service.looking, 0)
             await revoke_standing(app.engine, one.standing.id, by="bea")
         elif what == "agree":
-            await a.answer(app.service, ITEMS[0], a.Approve(), by="cid")
+            now = await asked(app.service.looking, ITEMS[0])
+            await a.answer(app.service, ITEMS[0], a.Approve(), by="cid", shown=now.digest)
         else:
             await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
     except UsageError as told:

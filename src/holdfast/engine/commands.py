@@ -246,7 +246,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
     if operation.wants_approval:
         raise UsageError(
             f"{history.run}/{step} waits for an approval, and nothing of it was sent",
-            next_step=f"holdfast answer {history.run}/{step} yes | no",
+            next_step=f"holdfast inbox --item {history.run}/{step}",
         )
     if record.orders and operation.intent.completes:
         raise UsageError(

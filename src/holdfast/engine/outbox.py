@@ -103,7 +103,7 @@ class Outbox:
 def _waiting(instance: Instance, pause: Pause) -> Waiting:
     operation = instance.history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
-    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at)
+    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown)
 
 
 async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGENT) -> bool:

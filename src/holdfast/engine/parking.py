@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.engine.flight import Flight
 from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.ruling import terms
-
-_SHOWN: Final = 300  # characters of the arguments in a question; all of them are in `holdfast why`
+from holdfast.model.waits import call_text
 
 
 def what_is_asked(flight: Flight, move: m.Gate) -> str:
@@ -23,8 +20,7 @@ def what_is_asked(flight: Flight, move: m.Gate) -> str:
         because = f"{guard.source} did the same"
     if flight.operation.edits:
         because = f"{flight.operation.editors[-1]} proposed these, and another person has to approve them"
-    arguments = bytes(intent.arguments).decode()
-    call = f"{intent.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
+    call = call_text(intent.tool, bytes(intent.arguments), flight.id)
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
 
 

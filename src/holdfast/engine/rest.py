@@ -29,6 +29,10 @@ class Pause(msgspec.Struct, frozen=True):
     tool: str = ""  # of what a person is asked about
     until: int = 0  # the wall clock by which an answer is wanted, whether or not the wait ends then; 0: there is none
     then: Then = ""  # and what happens at that moment
+    shown: str = ""  # the digest of exactly what a person is asked to approve
+
+
+PLACED = ("queue", "tool", "then", "shown")
 
 
 def listed(pauses: Iterable[Pause]) -> bytes:
@@ -37,7 +41,7 @@ def listed(pauses: Iterable[Pause]) -> bytes:
 
 
 def _listed(pause: Pause) -> dict[str, object]:
-    place = {name: text for name, text in (("queue", pause.queue), ("tool", pause.tool), ("then", pause.then)) if text}
+    place = {name: text for name in PLACED if (text := getattr(pause, name))}
     due = pause.until or pause.due
     return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 

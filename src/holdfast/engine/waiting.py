@@ -11,7 +11,8 @@ from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.waits import question_of
+from holdfast.model.operation import OTHERWISE, OperationState
+from holdfast.model.waits import is_whole, question_of
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
 
@@ -50,6 +51,7 @@ async def wait(flight: Flight, move: m.Wait) -> None:
             operation.intent.tool,
             operation.asks_until,
             operation.on_expiry,
+            _shown(operation),
         )
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
@@ -58,6 +60,12 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
+
+
+def _shown(operation: OperationState) -> str:
+    """The digest that a command in the list may carry: none where the list does not show all that it approves."""
+    is_named = operation.wants_approval and operation.asks != OTHERWISE
+    return operation.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
 
 
 async def schedule(flight: Flight, move: m.Wait) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
+from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
 from holdfast.model import records as r
 from holdfast.model.names import is_among
@@ -94,6 +95,12 @@ def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
             next_step="give it some time, such as an hour",
         )
     return lasts
+
+
+def granted(engine: Engine, by: str, note: str, lasts: timedelta) -> Granted:
+    """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
+    ms = milliseconds(checked_lasts(lasts, engine.settings.clock_error_ms))
+    return Granted(by, note, engine.seams.clock.wall_ms() + ms)
 
 
 def approval_of(operation: OperationState, granted: Granted) -> Command:

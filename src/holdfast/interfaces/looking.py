@@ -29,7 +29,8 @@ Told: TypeAlias = "tuple[Row, Record]"
 class Waiting(msgspec.Struct, frozen=True, gc=False):
     """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
 
-    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment.
+    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
+    is the digest of what an approval asks.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     tool: str = ""
     then: Then = ""
+    shown: str = ""
 
 
 class Looking:

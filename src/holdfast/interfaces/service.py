@@ -28,15 +28,15 @@ from holdfast.interfaces.approving import (
     asked_about,
     checked_asked,
     checked_in_time,
-    checked_lasts,
     checked_other,
     edit_of,
+    granted,
     refusal_of,
     stand_in_of,
 )
 from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from, noted
 from holdfast.interfaces.looking import PAUSES, Looking
-from holdfast.interfaces.people.asked import asked_in, checked_shown
+from holdfast.interfaces.people.asked import asked_in, checked_named, checked_shown
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
@@ -48,7 +48,6 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.question import Answered, Scalar
 from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import WHOLE_RUN
-from holdfast.policies import milliseconds
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -136,21 +135,24 @@ class Service:
             )  # fmt: skip
         return await self._apply(run)
 
-    async def approve(self, operation: str, *, by: str, note: str = "", lasts: timedelta = LASTS) -> Applied:
+    async def approve(
+        self, operation: str, *, by: str, note: str = "", lasts: timedelta = LASTS, shown: str = ""
+    ) -> Applied:
         """A person's yes to exactly what the operation asks about now. The first word is final; both are on record.
 
-        Where anything that the person was shown changes before it is sent, or `lasts` pass, a person is asked again.
+        `shown` is the digest of what the person read (`Dossier.digest`), or its beginning; it is required once the
+        question has changed. Where anything changes before it is sent, or `lasts` pass, a person is asked again.
         Raises `UsageError`.
         """
-        history, state = await self._asked(operation, by, yes=True)
-        return await self._decide(history, approval_of(state, self._granted(by, note, lasts)), state)
+        history, state = await self._asked(operation, by, yes=True, shown=shown)
+        checked_named(history, state, shown or self._shown)
+        return await self._decide(history, approval_of(state, granted(self._engine, by, note, lasts)), state)
 
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, note: str = "") -> Applied:
         """Propose other arguments for the operation: `changes` names those that are different.
 
         They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
-        The agent goes on as it called, and receives what was really sent. What names the effect cannot be changed.
-        Raises `UsageError`.
+        The agent receives what was really sent. What names the effect cannot be changed. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by)
         checked_in_time(history, state, self._engine.seams.clock.wall_ms())
@@ -178,20 +180,17 @@ class Service:
         history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
 
-    async def _asked(self, operation: str, by: str, *, yes: bool = False) -> tuple[RunHistory, OperationState]:
+    async def _asked(
+        self, operation: str, by: str, *, yes: bool = False, shown: str = ""
+    ) -> tuple[RunHistory, OperationState]:
         run, step = split_operation_id(operation)
         history = await self.history(run)
         asked = asked_about(history, step, by)
-        checked_shown(asked_in(history, step), self._shown)
+        checked_shown(asked_in(history, step), shown or self._shown)
         if yes:
             checked_other(history, asked, by)
             checked_in_time(history, asked, self._engine.seams.clock.wall_ms())
         return history, asked
-
-    def _granted(self, by: str, note: str, lasts: timedelta) -> Granted:
-        """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
-        ms = milliseconds(checked_lasts(lasts, self._engine.settings.clock_error_ms))
-        return Granted(by, note, self._engine.seams.clock.wall_ms() + ms)
 
     @property
     def _codes(self) -> Codes:

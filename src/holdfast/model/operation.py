@@ -84,9 +84,10 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `shut_ms`
     is how long an open breaker stood in the way since the first attempt, the present pause not counted. `overtaken`
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
-    either. `called` is what code called with, where the `editors` changed that, in their order. `stood_in` says that a
-    person answered in the place of the tool, so that nothing was sent. `forgotten`: a restored journal may have
-    forgotten an attempt, a person was asked, and nobody has seen that there was none.
+    either. `called` is what code called with, where the `editors` changed that, in their order. `changed`: people are
+    asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
+    nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and nobody has
+    seen that there was none.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -142,6 +143,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     policy: str = ""
     called: Intent | None = None
     editors: tuple[str, ...] = ()
+    changed: bool = False
     stood_in: bool = False
     released: bool = False
     reused: str = ""

@@ -62,6 +62,7 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         phase="unknown" if record.forgotten or operation.may_have_landed else "gated",
         forgotten=record.forgotten or operation.forgotten,
         asks=record.asks,
+        changed=operation.changed or operation.edits or operation.asks not in {"", record.asks},
         asks_people=record.people,
         asks_until=record.until,
         asked_at=record.at,

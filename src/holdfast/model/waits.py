@@ -17,6 +17,9 @@ DISPUTED: Final = "contradicted"
 """The kind of wait of a final outcome that was contradicted."""
 AMENDABLE: Final = "contradicted, amendable"
 """The same, where its tool declares a compensation."""
+BRIEF: Final = 12
+SHOWN: Final = 300
+"""How many characters of the arguments stand in a question."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
@@ -41,12 +44,35 @@ def then_of(default: object) -> Then:
     return "timeout" if default is None else "default"
 
 
-def answer_with(run: str, kind: str, step: str, *, sent: bool = True) -> str:
-    """The command that answers this wait of a run, where a person can. `sent`: something may have been sent already."""
+def is_whole(arguments: bytes) -> bool:
+    """Whether a question shows these arguments whole. Where it does not, no command beside it approves them."""
+    return len(arguments.decode("utf-8", "replace")) <= SHOWN
+
+
+def call_text(tool: str, arguments: bytes, item: str) -> str:
+    """A call as a question shows it; what is left out is named, with the command that shows it."""
+    text = arguments.decode("utf-8", "replace")
+    if len(text) <= SHOWN:
+        return f"{tool} {text}"
+    return f"{tool} {text[:SHOWN]}… ({len(text) - SHOWN:,} more characters: holdfast inbox --item {item})"
+
+
+def brief(digest: str) -> str:
+    """The part of a digest that commands carry: long enough that no other question has the same one."""
+    return digest[:BRIEF]
+
+
+def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str = "") -> str:
+    """The command that answers this wait of a run, where a person can. `sent`: something may have been sent already.
+
+    `shown` is the digest of what an approval asks: the command carries it, so that it answers nothing else.
+    """
     name = f"{run}/{step}".rstrip("/")
     match kind:
+        case "approval" if shown:
+            return f"holdfast answer {name} yes | no --shown {brief(shown)} --by NAME"
         case "approval":
-            return f"holdfast answer {name} yes | no --by NAME"
+            return f"holdfast inbox --item {name}"
         case "question":
             return f"holdfast answer {name} VALUE --by NAME"
         case "handoff":

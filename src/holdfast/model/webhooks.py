@@ -68,6 +68,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     due_ms: int | None = None
     times: int = 0  # how many attempts it had: asked again after another one is asked anew
     at_ms: int = 0  # when it was asked: an approval that ended is asked for anew
+    shown: str = ""  # the digest of what an approval asks
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,7 +110,7 @@ def worded(notice: Notice) -> str:
 
 
 def _asked(run: str, wait: Waiting) -> dict[str, object]:
-    answer = answer_with(run, wait.kind, wait.step, sent=wait.times > 0)
+    answer = answer_with(run, wait.kind, wait.step, sent=wait.times > 0, shown=wait.shown)
     return {"step": wait.step, "kind": wait.kind, "asks": wait.asks, "due_ms": wait.due_ms, "answer_with": answer}
 
 

@@ -87,7 +87,7 @@ async def test_a_replay_before_the_end_compares_with_what_code_called(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert (await dossier(app.service, REFUND)).changes[0].name == "cents"
-        await app.service.approve(REFUND, by="eve")
+        await app.service.approve(REFUND, by="eve", shown=await digest(app))
         await app.service.unpause_tool("refund", by="ops")
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
 

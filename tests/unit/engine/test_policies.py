@@ -142,7 +142,7 @@ async def test_a_policy_that_changed_since_somebody_was_asked_asks_again_and_wit
     async with lab.app(desk, policy=policy(Rule("all", "true", "auto"))) as app:
         await asked(app, desk)
         assert lab.sent == []
-        await app.service.approve(REFUND, by="bea")
+        await app.service.approve(REFUND, by="bea", shown=lab.of("r-ann", r.OperationParked)[-1].asks)
         assert await app.run(desk, "ann") == "paid 9000"
     first, second = lab.of("r-ann", r.Ruled)
     assert (second.ruling.word, second.ruling.why) == ("ask", "a person was asked about it under another policy")
@@ -285,7 +285,7 @@ async def test_what_a_person_changed_is_judged_anew(lab: Lab, cents: int, told: 
         await app.service.edit(REFUND, by="bea", changes={"cents": cents})
         if told != "refused":
             await asked(app, desk)
-            await app.service.approve(REFUND, by="cid")
+            await app.service.approve(REFUND, by="cid", shown=lab.of("r-ann", r.OperationParked)[-1].asks)
         assert (await app.run(desk, "ann")).startswith(told)
     assert [one.ruling.word for one in lab.of("r-ann", r.Ruled)] == ["ask", "auto" if cents == 4000 else "refuse"]
 
@@ -297,7 +297,7 @@ async def test_what_another_person_approved_after_an_edit_is_not_asked_about_aga
         await asked(app, desk)
         await app.service.edit(REFUND, by="bea", changes={"cents": 8000})
         await asked(app, desk)
-        await app.service.approve(REFUND, by="cid")
+        await app.service.approve(REFUND, by="cid", shown=lab.of("r-ann", r.OperationParked)[-1].asks)
         assert await app.run(desk, "ann") == "paid 8000"
 
 

@@ -108,7 +108,7 @@ async def test_an_edit_counts_as_approved_once_another_person_approved_it(lab: L
         await app.service.edit("r-ann/refund#1", {"cents": 3000}, by="bea")
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.approve("r-ann/refund#1", by="cid")
+        await app.service.approve("r-ann/refund#1", by="cid", shown=lab.of("r-ann", r.OperationParked)[-1].asks)
         await app.run(desk, "ann")
         with pytest.raises(RunSuspended):
             await app.run(desk, "bob")

@@ -64,8 +64,9 @@ async def test_the_first_yes_is_bound_to_what_the_call_relied_on_when_it_was_ask
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert lab.sent == []
-        assert "it relies on: 1" in (await dossier(app.service, TAKE)).evidence
-        await app.service.approve(TAKE, by="bea")
+        changed = await dossier(app.service, TAKE)
+        assert "it relies on: 1" in changed.evidence
+        await app.service.approve(TAKE, by="bea", shown=changed.digest)
         assert await app.run(desk, "ann") == "taken"
     assert lab.sent == ["take 2 of 1"]
 

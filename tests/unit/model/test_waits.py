@@ -11,7 +11,7 @@ from tests.unit.model.stories import Story
 @pytest.mark.parametrize(
     ("kind", "step", "sent", "command"),
     [
-        ("approval", "charge#1", True, "holdfast answer r-1/charge#1 yes | no --by NAME"),
+        ("approval", "charge#1", True, "holdfast inbox --item r-1/charge#1"),
         ("question", "ask#1", True, "holdfast answer r-1/ask#1 VALUE --by NAME"),
         ("person", "charge#1", True, "holdfast resolve r-1/charge#1 --happened | --did-not-happen [--retry]"),
         ("person", "charge#1", False, "holdfast resolve r-1/charge#1 --did-not-happen --retry | --give-up"),

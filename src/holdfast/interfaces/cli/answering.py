@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -17,7 +19,7 @@ from holdfast.interfaces.cli.dossiers import show_dossier
 from holdfast.interfaces.cli.inputs import any_json, any_object
 from holdfast.interfaces.cli.standing import read_moment
 from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked, split_item
+from holdfast.interfaces.people.asked import SHORTEST, asked, split_item
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
@@ -25,7 +27,7 @@ from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import QuestionAsked
 from holdfast.model.shadow import SHADOW
-from holdfast.model.waits import HALT, answer_with
+from holdfast.model.waits import HALT, answer_with, brief, is_whole
 
 _WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -68,7 +70,7 @@ class Said(msgspec.Struct, frozen=True):
     "answer",
     examples=(
         "holdfast answer 'trip-17/ask#1' Paris --by anna",
-        "holdfast answer 'refund-9/refund#1' yes --by anna --hours 4",
+        "holdfast answer 'refund-9/refund#1' yes --shown 3f9c2a1b04de --by anna --hours 4",
         "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
         """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
         "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
@@ -86,11 +88,11 @@ class Said(msgspec.Struct, frozen=True):
 )
 @click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
-@click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest: refused if it has changed.")
+@click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest. A yes needs it.")
 @click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: VALUE alone, all or none.")
 @click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
 @click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
-@click.option("--sure", is_flag=True, help="With several: do not ask once more after showing them.")
+@click.option("--sure", is_flag=True, help="With several: do not ask once more; a yes has to name what was --shown.")
 @by_option
 async def answer(
     call: Call, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
@@ -99,7 +101,8 @@ async def answer(
 
     VALUE answers a question of the agent, checked against its choices or type; or it is
     yes or no to an operation that waits for approval. The first answer is final. A yes
-    is to exactly what is shown: where that changes before it is sent, you are asked again.
+    is to exactly what was shown: at a terminal you read it and agree, elsewhere --shown
+    names it. Where it changes before it is sent, you are asked again.
 
     Of several items every payload is shown first, and either all answers are taken or none.
     """
@@ -114,7 +117,7 @@ async def answer(
     if everything == bool(named):
         raise UsageError("name the items, or --all", next_step="holdfast inbox lists what waits")
     if everything or len(named) > 1:
-        await _several(call, named, wanted, sure=sure, meant=(value, meant), by=by)
+        await _several(call, named, wanted, agreed=(sure, shown), meant=(value, meant), by=by)
         return
     for item in named:
         await _one(call, (item, shown), value, meant, by)
@@ -126,8 +129,35 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
     tools = await _tools(call, item, meant)
     async with call.serving(tools) as service:
         given = await _answer_of(service, item, value, meant)
+        if isinstance(given, a.Approve) and not shown:
+            shown = await _read(call, service, item, by)
+            if not shown:
+                call.screen.line("No answer was given.")
+                return
         applied = await a.answer(service, item, given, by=by, shown=shown)
     _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied)
+
+
+async def _read(call: Call, service: Service, item: str, by: str) -> str:
+    """The digest of what a person at the terminal has just read and agreed to; empty where they did not.
+
+    Raises `UsageError` where nobody is there to read: a command that was printed earlier may be about something else.
+    """
+    about = await dossier(service, item)
+    if about.open and not _at_terminal(call):
+        raise UsageError(
+            f"a yes to {item} has to say what was shown",
+            known=f"it asks: {about.asks}",
+            next_step=f"holdfast answer {item} yes --shown {brief(about.digest)} --by {by}"
+            if is_whole(bytes(about.arguments))
+            else f"holdfast inbox --item {item} shows the rest, and the digest to give: --shown DIGEST",
+        )
+    show_dossier(call.screen, about)
+    return about.digest if not about.open or click.confirm(f"Approve {item}, as shown?") else ""
+
+
+def _at_terminal(call: Call) -> bool:
+    return not call.screen.as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
@@ -198,11 +228,15 @@ def _tell(call: Call, done: Given, applied: Applied) -> None:
 
 
 async def _several(
-    call: Call, named: tuple[str, ...], wanted: Wanted, *, sure: bool, meant: tuple[str, Said], by: str
+    call: Call, named: tuple[str, ...], wanted: Wanted, *, agreed: tuple[bool, str], meant: tuple[str, Said], by: str
 ) -> None:
-    """Show every payload, ask once more, and give all answers or none."""
-    if call.screen.as_json and not sure:
-        raise UsageError("with --json nobody can be asked once more", next_step="add --sure")
+    """Show every payload, ask once more, and give all answers or none.
+
+    `agreed`: whether not to ask, and the digest of all that was shown before.
+    """
+    sure, shown = agreed
+    if call.screen.as_json and not (sure or shown):
+        raise UsageError("with --json nobody can be asked once more", next_step="add --sure, or --shown for a yes")
     async with call.serving() as service:
         found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
         chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
@@ -215,9 +249,7 @@ async def _several(
             if not call.screen.as_json:
                 show_dossier(call.screen, about)
             words.append(OneOf(item, await _answer_of(service, item, *meant), about.digest))
-        if not sure and not click.confirm(
-            f"Give these {len(words)} answers?" if len(words) > 1 else "Give this answer?"
-        ):
+        if not _agreed(call, words, sure=sure, shown=shown):
             call.screen.line("None was given.")
             return
         notes = {one.run: one.note for one in await answer_all(service, words, by=by) if one.alert}
@@ -229,6 +261,26 @@ async def _several(
     for run, note in notes.items():
         call.screen.line((f"{run}: {note}", "yellow"))
     call.screen.line(("Next: ", "dim"), "holdfast worker")
+
+
+def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
+    """Whether these answers are to be given. A yes is to what was read, here or before under the digest of them all."""
+    together = hashlib.sha256("\n".join(sorted(f"{one.item} {one.shown}" for one in words)).encode()).hexdigest()
+    if shown:
+        if len(shown) < SHORTEST or not together.startswith(shown):
+            raise UsageError(
+                "these items have changed since they were shown, and none of the answers was taken",
+                next_step="give the same command without --shown, and read them again",
+            )
+        return True
+    if any(isinstance(one.answer, a.Approve) for one in words) and (sure or not _at_terminal(call)):
+        raise UsageError(
+            "a yes to several items has to say what was shown, and none of the answers was taken",
+            next_step="read them with `holdfast inbox`" if call.screen.as_json
+            else f"read them above, and give the same command with --shown {brief(together)}, without --sure",
+        )  # fmt: skip
+    ask = f"Give these {len(words)} answers?" if len(words) > 1 else "Give this answer?"
+    return sure or click.confirm(ask)
 
 
 def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:

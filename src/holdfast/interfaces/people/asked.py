@@ -18,9 +18,12 @@ from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
 from holdfast.model.transactions import WHOLE_RUN, Transaction
+from holdfast.model.waits import BRIEF
 from holdfast.model.waits import Item as Kind
 
 Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStopped | Transaction
+SHORTEST = 8
+"""Digits of a digest below which it says too little."""
 ENDED = {"completed", "stopped", "undone"}
 
 
@@ -147,12 +150,31 @@ def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
 
 
 def checked_shown(now: Asked, shown: str) -> None:
-    """Refuse a word about something else than what is asked now. Raises `UsageError`."""
-    if shown and shown != now.digest:
+    """Refuse an answer to something else than what is asked now: `shown` begins its digest. Raises `UsageError`."""
+    if shown and len(shown) < SHORTEST:
+        raise UsageError(
+            f"{shown!r} is too short to say what was shown",
+            next_step=f"give the digest, or its first {BRIEF} digits: holdfast inbox --item {now.item}",
+        )
+    if shown and not now.digest.startswith(shown):
         raise UsageError(
             f"{now.item} has changed since it was shown, and your answer was not taken",
             known="somebody answered it, or something that it rests on is different now",
             next_step=f"look again: holdfast inbox --item {now.item}",
+        )
+
+
+def checked_named(history: RunHistory, operation: OperationState, shown: str) -> None:
+    """Refuse a yes that does not say what it is about, where that has changed since it was first asked.
+
+    Raises `UsageError`.
+    """
+    if operation.changed and not shown:
+        name = operation_id(history.run, operation.step)
+        raise UsageError(
+            f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",
+            known="somebody edited it, or something that it relies on is different",
+            next_step=f"read it, and give the digest that is shown: holdfast inbox --item {name}",
         )
 
 

@@ -35,7 +35,7 @@ from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.system import shown_agent
 from holdfast.model.transactions import Transaction, around
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, question_of, then_of
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
 
 SEEN: Final = 2000
@@ -359,6 +359,9 @@ def _commands(about: Asked, listed: str, contract: Contract | None) -> tuple[str
         return (answer_with(about.run, AMENDABLE if amendable else DISPUTED, listed),)
     sent = isinstance(about.subject, Transaction) or about.subject.may_have_been_sent
     if about.kind == "approval":
-        other = f"holdfast answer {about.item} --edit JSON | --ask TEXT | --stand-in JSON --by NAME"
-        return (answer_with(about.run, "approval", listed), other)
+        other = f"--edit JSON | --ask TEXT | --stand-in JSON --shown {brief(about.digest)} --by NAME"
+        return (
+            answer_with(about.run, "approval", listed, shown=about.digest),
+            f"holdfast answer {about.item} {other}",
+        )
     return (answer_with(about.run, "person", listed, sent=sent),)

@@ -185,12 +185,12 @@ def asked_by(run: str, wait: Waiting) -> str:
     asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
     if "; holdfast " not in asks:
         return asks
-    return asks.replace(f"; {answer_with(run, wait.kind, wait.step)})", ")")
+    return asks.replace(f"; {answer_with(run, wait.kind, wait.step, shown=wait.shown)})", ")")
 
 
 def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
     """The commands that show and answer what a run waits for, where a person can."""
-    answer = answer_with(run, wait.kind, wait.step)
+    answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()
     if wait.kind == HALT:

@@ -21,12 +21,12 @@ from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
 from holdfast.model.planted import Case, ending
 from holdfast.model.system import PLANTED, is_planted, is_system
+from holdfast.model.waits import call_text, is_whole
 
 RATE: Final = 0.04
 """Planted cases for each question to people."""
 KEPT_DAYS: Final = 3.0
 """After how long a case that nobody answered is withdrawn."""
-_SHOWN: Final = 300
 _DAY_MS: Final = 86_400_000
 
 
@@ -126,12 +126,15 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
-    question = _question(case, model)
+    question = _question(case, model, operation_id(run, step))
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
     asks, queue = f"{operation_id(run, step)}: {question}", model.parked.queue
-    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, model.parked.on_expiry)
     records = _records(engine, case, model, question, (run, until), stamp)
+    parked, then = records[-1], model.parked.on_expiry
+    assert isinstance(parked, r.OperationParked), parked
+    shown = parked.asks if is_whole(msgspec.json.encode(case.arguments)) else ""
+    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
     claimed = await engine.leases.claim(run, new)
@@ -167,10 +170,9 @@ def _records(
     return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
 
 
-def _question(case: Case, model: Model) -> str:
+def _question(case: Case, model: Model, item: str) -> str:
     """The question of the model, with this call in it."""
-    arguments = msgspec.json.encode(case.arguments, order="deterministic").decode()
-    call = f"{case.tool} {arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + '...'}"
+    call = call_text(case.tool, msgspec.json.encode(case.arguments, order="deterministic"), item)
     _, _, because = model.parked.why.partition(" be sent?")
     return f"may {call} be sent?{because}"
 

@@ -101,7 +101,10 @@ def blocks(letter: Letter, outside: Outside) -> dict[str, Any]:
 
 
 def _plain(text: str) -> dict[str, Any]:
-    return {"type": "plain_text", "text": _escaped(text)[:2900] or "-", "emoji": False}
+    """A text without markup. Slack takes 3,000 characters: what is left out of a longer one is named."""
+    plain = _escaped(text)
+    cut = f"{plain[:2800]}… ({len(plain) - 2800:,} more characters, see the page)" if len(plain) > 2900 else plain
+    return {"type": "plain_text", "text": cut or "-", "emoji": False}
 
 
 def _marked(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.reaching.words import Letter, Line, harmless
-from holdfast.interfaces.telling import plain_input, stored
+from holdfast.interfaces.telling import plain_input
 from holdfast.interfaces.undoing import contract_of
 from holdfast.model.contradiction import contradiction_text
 from holdfast.model.notices import About, Sent
@@ -19,10 +19,11 @@ from holdfast.model.operation import OperationState
 from holdfast.model.records import QuestionAsked, RunStopped
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import Transaction
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, question_of
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
 
 LISTED: Final = 50
 SHOWN: Final = 3
+_LONG: Final = 240
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -47,7 +48,7 @@ async def _in_full(looking: Looking, line: Line) -> Line:
     """One thing alone is told with what its dossier knows beside the question."""
     found = await dossier(looking, line.item)
     more: list[tuple[str, str]] = [
-        (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else stored(one.before))
+        (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else _cut(bytes(one.before)))
         for one in found.changes
     ]
     more += [("Confidence", f"{found.confidence:g}")] if found.confidence is not None else []
@@ -92,7 +93,9 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
         case OperationState() as operation:
             asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
             kind = "approval" if operation.wants_approval else "person"
-            answer = answer_with(now.run, kind, now.step, sent=operation.may_have_been_sent)
+            answer = answer_with(
+                now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)
+            )
             asked_ms = operation.asked_at
         case Transaction() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
@@ -112,6 +115,19 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
     )  # fmt: skip
 
 
+def _shown(now: Asked, operation: OperationState) -> str:
+    """The digest that the command in a notice may carry: none where the notice does not show all that it approves."""
+    return now.digest if is_whole(bytes(operation.intent.arguments)) else ""
+
+
+def _cut(value: bytes) -> str:
+    """A value that every channel shows as it stands here: whole, or with a remark on how much is left out."""
+    text = value.decode("utf-8", "replace")
+    lines = text[_LONG:].count("\n")
+    more = f"{lines} more lines" if lines else f"{len(text) - _LONG:,} more characters"
+    return text if is_whole(value) else f"{text[:_LONG]}… ({more}, see the page)"
+
+
 def _waits_on(subject: Subject) -> bool:
     """Whether somebody can still answer when its deadline is over."""
     if isinstance(subject, OperationState):
@@ -122,7 +138,7 @@ def _waits_on(subject: Subject) -> bool:
 def _of_operation(operation: OperationState) -> Facts:
     return (
         ("Tool", operation.intent.tool),
-        ("Arguments", stored(operation.intent.arguments, 600)),
+        ("Arguments", _cut(bytes(operation.intent.arguments))),
         *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
         *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
     )
@@ -139,7 +155,7 @@ def _of_transaction(one: Transaction) -> Facts:
 def _of_run(history: RunHistory) -> Facts:
     if history.started is None:
         return ()
-    return (("Agent", history.started.agent), ("Run's input", plain_input(history.started.input)[:300]))
+    return (("Agent", history.started.agent), ("Run's input", _cut(plain_input(history.started.input).encode())))
 
 
 def _answer(command: str, item: str) -> str:

@@ -56,7 +56,7 @@ async def test_whoever_is_to_answer_is_told_once_with_the_facts_first(lab: Lab):
     text = plain(message)
     assert "Tool: refund" in text
     assert '"cents":5000' in text
-    assert "holdfast answer t-A-17/refund#1 yes | no --by NAME" in text
+    assert "holdfast answer t-A-17/refund#1 yes | no --shown " in text
     assert "If nobody answers: it is refused, and nothing is sent" in text
     assert "Risk: its tool asks a person where true" in text
     assert text.index("Arguments:") < text.index("may refund"), "the facts come before the question"

@@ -62,7 +62,7 @@ async def test_an_item_shows_the_exact_arguments_and_nothing_hidden(lab: Lab):
         refund = (await client.get(REFUND)).text
         assert "<pre>9000</pre>" in refund
         assert "broken\non arrival" in unescape(refund)
-        assert "holdfast answer refund-ann/refund#1 yes | no --by NAME" in refund
+        assert "holdfast answer refund-ann/refund#1 yes | no --shown " in refund
 
 
 @virtual
