@@ -186,13 +186,32 @@ def test_nobody_who_cancels_is_told_to_resume(holdfast: Lab):
     assert "after a fix" not in again.err
 
 
-def test_a_run_that_had_stopped_is_not_said_to_be_called_off(holdfast: Lab):
+def test_a_run_that_stopped_by_an_error_is_called_off_and_one_that_was_taken_over_is_not(holdfast: Lab):
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
-    said = holdfast("cancel", "ticket-1")
-    assert said.lines == [
-        "ticket-1 had stopped: nothing is sent unless somebody resumes it.",
-        "Next: holdfast show ticket-1",
+    for _ in range(2):
+        said = holdfast("cancel", "ticket-1", "--why", "asked twice")
+        assert said.lines == ["ticket-1 is called off: nothing more is sent.", "Next: holdfast show ticket-1"]
+    assert holdfast("inbox", "--json").json == []
+    assert "stopped" in holdfast("ps").out
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
+    assert holdfast("take-over", "ticket-2").status == 0
+    assert holdfast("cancel", "ticket-2").lines[0] == (
+        "ticket-2 had stopped: nothing is sent unless somebody resumes it."
+    )
+
+
+def test_a_run_that_stopped_by_an_error_is_in_the_inbox_and_shows_where(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
+    (item,) = holdfast("inbox", "--json").json
+    assert item["answers"][1:] == [
+        "holdfast resume ticket-1",
+        "holdfast take-over ticket-1 --by NAME",
+        "holdfast cancel ticket-1",
     ]
+    line = 'in desk: raise ValueError("boom")'
+    assert line in holdfast("show", "ticket-1").words
+    assert line in holdfast("inbox", "--item", "ticket-1").words
+    assert "desk.py" in holdfast("show", "ticket-1").out
 
 
 def test_nobody_who_abandons_an_operation_is_told_to_resume(asking: Lab):

@@ -13,16 +13,17 @@ from holdfast.journal.port import RunChange
 from holdfast.model import records as r
 from holdfast.model.handoff import HALTED, TAKE_OVER, why_ended
 from holdfast.model.run import RunHistory
+from holdfast.model.system import is_system
 from holdfast.model.waits import HALT
 
 _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
 
 
-def stopped_change(stopped: r.RunStopped, due_ms: int | None) -> RunChange:
-    """How the listing stands for a run that stopped like this. `due_ms`: when to look again at what is in doubt."""
+def stopped_change(stopped: r.RunStopped, agent: str, due_ms: int | None) -> RunChange:
+    """How the listing stands for a run of that agent. `due_ms`: when to look again at what is in doubt."""
     why = f"{stopped.reason}: {stopped.error}"
     asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
-    waits = listed([asks] if stopped.reason in HALTED else [])
+    waits = listed([asks] if stopped.reason in HALTED and not is_system(agent) else [])
     return RunChange("stopped", why[:500], due_ms, waits, release=True)
 
 
@@ -34,7 +35,7 @@ def asks_until(reason: str, now_ms: int, settings: Settings) -> int:
 def word_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) -> tuple[r.Record, ...]:
     """What an order adds to a run that has stopped: it goes on, or it ends otherwise than it was left.
 
-    A run that nobody is asked about stays as it is when it is cancelled. What cannot be is recorded as refused.
+    A run that was cancelled, or that a person has taken over, stays as it is. What cannot be is recorded as refused.
     """
     stopped = history.stopped if history.status == "stopped" else None
     if order.command == "reopen":

@@ -89,7 +89,8 @@ async def _give_back(instance: Instance, before: set[str]) -> Looked:
     run, history = instance.run, instance.history
     await take_commands(instance)
     due, stopped = _next_look(instance), history.stopped
-    change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, due)
+    agent = "" if history.started is None else history.started.agent
+    change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, agent, due)
     try:
         await instance.append(change=change, posts=(leaving(run, instance.lease.token),))
     except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from holdfast.engine.beginning import (
 from holdfast.engine.closing import raise_again
 from holdfast.engine.commands import take_commands
 from holdfast.engine.door import leaving
-from holdfast.engine.ends import describe, storable
+from holdfast.engine.ends import storable
 from holdfast.engine.engine import LOG, AgentCode, Engine
 from holdfast.engine.finishing import (
     call_off_everything,
@@ -38,6 +37,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.loading import load
 from holdfast.engine.looking_again import due_to_look
+from holdfast.engine.raised import raised
 from holdfast.engine.rest import Ending, Pause, listed
 from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
@@ -248,21 +248,28 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
     await _stop_drivers(instance)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
-    detail = storable(getattr(error, "difference", "") or "".join(traceback.format_exception(error))[-4000:])
+    said, detail = raised(error), storable(getattr(error, "difference", ""))
     instance.seal(f"it stopped: {reason}")
     stamp = instance.stamp()
     record = r.RunStopped(
-        reason=reason, error=describe(error), detail=detail, open=_open(instance), renews=called_off_by(error),
-        until=asks_until(reason, stamp["at"], instance.engine.settings), **stamp,
+        reason=reason, error=said.error, detail=detail, frames=said.frames, open=_open(instance),
+        renews=called_off_by(error), until=asks_until(reason, stamp["at"], instance.engine.settings), **stamp,
     )  # fmt: skip
     await _stop(instance, record)
-    return Conclusion(instance.run, "stopped", reason, describe(error), error=error)
+    return Conclusion(instance.run, "stopped", reason, said.error, error=error)
 
 
 async def _stop(instance: Instance, record: r.RunStopped) -> None:
     posts = instance.engine.outbox.posts(instance, "run.stopped", f"{record.reason}: {record.error}")
-    await instance.append(record, change=stopped_change(record, due_to_look(instance)), posts=posts)
+    await instance.append(
+        record, change=stopped_change(record, _agent_of(instance), due_to_look(instance)), posts=posts
+    )
     tell_unheard(instance)
+
+
+def _agent_of(instance: Instance) -> str:
+    started = instance.history.started
+    return "" if started is None else started.agent
 
 
 def _open(instance: Instance) -> tuple[str, ...]:
@@ -368,7 +375,7 @@ async def _let_go(instance: Instance, history: RunHistory) -> Conclusion:
     status: RunStatus = "running" if history.status == "new" else history.status
     change = RunChange(status, reason=history.reason[:500], release=True)
     if status == "stopped" and history.stopped is not None:
-        change = stopped_change(history.stopped, due_to_look(instance))
+        change = stopped_change(history.stopped, _agent_of(instance), due_to_look(instance))
     await instance.log.append((), change)
     if history.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.reason)

@@ -165,7 +165,7 @@ def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> R
         if row.status == "stopped" and history.status == "running":
             return RunChange("running", release=True)
         if history.status == "stopped" and history.stopped is not None:
-            return stopped_change(history.stopped, row.due_ms)
+            return stopped_change(history.stopped, row.agent, row.due_ms)
         return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
     waits = waits_after(row, history, answered)
     if history.paused is not None and not undone:

@@ -116,7 +116,7 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     if status == "suspended" and history.paused is not None:
         return RunChange(status, f"paused by {history.paused.by}", None, row.waits, release=True)
     if status == "stopped" and history.stopped is not None:
-        return stopped_change(history.stopped, row.due_ms if row.status == status else None)
+        return stopped_change(history.stopped, row.agent, row.due_ms if row.status == status else None)
     if status != "suspended":
         return RunChange(status, release=True)
     waits = [

@@ -306,7 +306,9 @@ class _Teller:
             mark: Mark = (
                 "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
             )
-            self.entries.append(Entry(record.at, "run", label, mark, text=text))
+            frames = record.frames if isinstance(record, r.RunStopped) else ()
+            notes = [Note(record.at, "in", str(frame)) for frame in frames]
+            self.entries.append(Entry(record.at, "run", label, mark, text=text, notes=notes))
 
     def _still_waits(self, reason: str) -> bool:
         """Taken up, and put down again for the same reason: that is no news."""

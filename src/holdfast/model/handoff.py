@@ -16,8 +16,8 @@ DEEPEST: Final = 8
 TAKE_OVER: Final = "take_over"
 """The order by which a person goes on in the place of the agent: the run ends."""
 
-HALTED: Final = frozenset({"diverged", "quarantined"})
-"""Why a run stopped that nobody's code wanted to end: a person says how it goes on."""
+HALTED: Final = frozenset({"diverged", "error", "quarantined"})
+"""Why a run stopped without an end or an order: a person says how it goes on."""
 
 
 class Ended(Protocol):

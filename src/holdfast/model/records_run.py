@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from holdfast.model.handoff import Handoff
 from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
@@ -188,8 +190,25 @@ class RunCompleted(Stamped, frozen=True):
     result: Raw
 
 
+class Frame(msgspec.Struct, frozen=True):
+    """A line of agent code that an exception came through."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        place = f"{self.file}:{self.line} in {self.function}"
+        return f"{place}: {self.source}" if self.source else place
+
+
 class RunStopped(Stamped, frozen=True):
     """The run ended before its end. `open` lists the operations that are not settled.
+
+    `detail` is what the code did otherwise than the record, `frames` the lines of it that an exception came through,
+    the innermost last.
 
     Where a person is asked how it goes on, an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
     """
@@ -198,6 +217,7 @@ class RunStopped(Stamped, frozen=True):
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()
+    frames: tuple[Frame, ...] = ()
     renews: tuple[str, ...] = ()  # transactions called off on the way here: after a reopening they begin anew
     until: int = 0
 

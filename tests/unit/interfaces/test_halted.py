@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.halting import stopped_change
 from holdfast.engine.looking_again import look_again
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.keeping import rebuild
@@ -17,6 +18,8 @@ from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.watching import watch
+from holdfast.interfaces.timeline import timeline
+from holdfast.journal.codec import encode
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -186,7 +189,41 @@ async def test_a_look_at_what_it_left_in_doubt_neither_ends_the_question_nor_los
 
 
 @virtual
-async def test_what_its_code_raised_is_an_end_and_asks_nobody(lab: Lab):
+async def test_what_its_code_raised_is_an_item_with_the_lines_that_it_came_through(lab: Lab):
+    def looked_up(name: str) -> str:
+        raise ValueError(f"no customer {name}")
+
+    @agent(run_id="trip-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return looked_up(name)  # the line that is shown
+
+    async with lab.app(desk, poll_ms=600_000) as app:
+        with pytest.raises(ValueError, match="no customer ann"):
+            await app.run(desk, "ann")
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item, item.asks) == ("handoff", "trip-ann", "error: ValueError: no customer ann")
+        about = await dossier(app.service, "trip-ann")
+        assert (about.open, about.asks) == (True, "ValueError: no customer ann")
+        outer, inner = about.frames
+        assert outer.endswith("in desk: return looked_up(name)  # the line that is shown")
+        assert inner.endswith('in looked_up: raise ValueError(f"no customer {name}")')
+        assert inner.startswith(f"{__file__}:")
+        assert (await rebuild(app.engine)).changed == []
+        assert len(await items(app.service.looking)) == 1
+    told = [entry for entry in timeline("trip-ann", lab.records("trip-ann")).entries if entry.step == "stopped"]
+    assert [note.text for note in told[0].notes] == list(about.frames)
+
+
+@pytest.mark.parametrize(
+    ("word", "end"),
+    [
+        (a.TakeOver("mine"), "handed_over: bea"),
+        (a.Abandon("too late"), "cancelled: too late"),
+        ("cancel", "cancelled: c"),
+    ],
+)
+@virtual
+async def test_such_a_run_is_taken_over_or_called_off(lab: Lab, word: a.Answer | str, end: str):
     @agent(run_id="trip-{name}")
     async def desk(run: Run, name: str) -> str:
         raise ValueError("no such customer")
@@ -194,9 +231,57 @@ async def test_what_its_code_raised_is_an_end_and_asks_nobody(lab: Lab):
     async with lab.app(desk, poll_ms=600_000) as app:
         with pytest.raises(ValueError, match="no such customer"):
             await app.run(desk, "ann")
+        if isinstance(word, str):
+            await app.service.cancel("trip-ann", by="bea", why="c")
+        else:
+            await a.answer(app.service, "trip-ann", word, by="bea")
         assert await items(app.service.looking) == []
-        with pytest.raises(UsageError, match="nobody is asked about run trip-ann"):
-            await dossier(app.service, "trip-ann")
-        await app.service.cancel("trip-ann", by="bea")
         (row,) = await lab.journal.runs(run="trip-ann")
-        assert row.reason.startswith("error: "), "it has ended: there is nothing to call off"
+        assert (row.status, row.reason.startswith(end)) == ("stopped", True), row.reason
+
+
+@virtual
+async def test_it_goes_on_when_a_person_says_so_and_the_question_is_over(lab: Lab):
+    @agent(run_id="trip-{name}")
+    async def desk(run: Run, name: str) -> str:
+        if not lab.changed:
+            raise ValueError("no such customer")
+        return "done"
+
+    async with lab.app(desk, poll_ms=600_000) as app:
+        with pytest.raises(ValueError, match="no such customer"):
+            await app.run(desk, "ann")
+        lab.changed = True
+        await a.answer(app.service, "trip-ann", a.Resume(), by="bea")
+        assert await items(app.service.looking) == []
+        assert await app.run(desk, "ann") == "done"
+
+
+@virtual
+async def test_what_is_on_record_of_an_exception_is_bounded(lab: Lab):
+    def deeper(depth: int) -> None:
+        if depth == 0:
+            raise ValueError("x" * 100_000)
+        deeper(depth - 1)
+
+    @agent(run_id="trip-{name}")
+    async def desk(run: Run, name: str) -> None:
+        try:
+            deeper(300)
+        except ValueError as error:
+            raise ExceptionGroup("many" * 1000, [ExceptionGroup("inner", [error])]) from error
+
+    async with lab.app(desk, poll_ms=600_000) as app:
+        with pytest.raises(ExceptionGroup):
+            await app.run(desk, "ann")
+    (stopped,) = lab.of("trip-ann", r.RunStopped)
+    assert len(encode(stopped)) < 6000
+    assert len(stopped.frames) == 8
+    assert "the first of them: ValueError: xxx" in stopped.error
+
+
+@virtual
+async def test_a_run_of_the_system_itself_asks_nobody(lab: Lab):
+    stopped = r.RunStopped(reason="error", error="x", at=1, up=1)
+    assert stopped_change(stopped, "holdfast:notify", None).waits == b"[]"
+    assert stopped_change(stopped, "desk", None).waits != b"[]"

@@ -22,6 +22,8 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
     screen.block(found.asks)
+    for line in found.frames:
+        screen.line(("  in ", "dim"), line)
     if found.difference:
         screen.block(found.difference)
     rows = [(phrase((label, "dim")), phrase(text)) for label, text in _lines(found) if text]

@@ -163,9 +163,9 @@ async def cancel(call: Call, run: str, why: str, by: str) -> None:
     async with call.serving() as service:
         before = await _still_under_way(service, run, "call off")
         applied = await until_taken(service.engine, await service.cancel(run, by=by, why=why))
-        stopped_before = before.status == "stopped" and (await service.row(run)).reason == before.reason
+        after = await service.row(run)
     note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
-    if stopped_before:
+    if before.status == "stopped" and not after.reason.startswith("cancelled"):
         note = f"{run} had stopped: nothing is sent unless somebody resumes it."
     _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
 

@@ -17,7 +17,7 @@ from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
 from holdfast.interfaces.people.contradictions import relied_on
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
-from holdfast.interfaces.people.halted import difference_of, last_steps, recommended_for, why_halted
+from holdfast.interfaces.people.halted import difference_of, frames_of, last_steps, recommended_for, why_halted
 from holdfast.interfaces.people.handing import Handed, handed
 from holdfast.interfaces.people.precedents import Precedents, precedents
 from holdfast.interfaces.people.shadows import answer_afterwards
@@ -73,7 +73,8 @@ class Dossier(msgspec.Struct, frozen=True):
     `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
     for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
     for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
-    on, `last` is what it did last, and `difference` what its code did otherwise than its record. `contradicted` is the
+    on, `last` is what it did last, `difference` what its code did otherwise than its record,
+    and `frames` the lines of its code that an exception came through, the innermost last. `contradicted` is the
     evidence against a final outcome, `relied` is what relied on that outcome, and `amendable` says whether its tool
     declares a compensation.
     """
@@ -112,6 +113,7 @@ class Dossier(msgspec.Struct, frozen=True):
     contradicted: tuple[str, ...] = ()
     relied: tuple[str, ...] = ()
     amendable: bool = False
+    frames: tuple[str, ...] = ()
 
 
 class _Read:
@@ -195,6 +197,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         contradicted=operation.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
         relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
+        frames=frames_of(halted) if halted is not None else (),
     )
 
 

@@ -21,10 +21,12 @@ LAST: Final = 6
 """How many of the last steps are shown."""
 _WHY: Final = {
     "diverged": "its code went another way than its record, and nothing was sent since",
+    "error": "its code raised an exception, and nothing was sent since",
     "quarantined": "its processes died again and again, and no worker takes it any more",
 }
 _FIRST: Final = {
     "diverged": "resume, once its code goes the recorded way again: what it did holds, and is not done twice",
+    "error": "resume, once its code is mended or the cause is gone: what it did holds, and is not done twice",
     "quarantined": "resume, once you know what ended its processes: what it did holds, and is not done twice",
 }
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
@@ -43,6 +45,11 @@ def recommended_for(stopped: r.RunStopped) -> str:
 def difference_of(stopped: r.RunStopped) -> str:
     """What is on record, and what the code did instead; empty where it did not diverge."""
     return stopped.detail if stopped.reason == "diverged" else ""
+
+
+def frames_of(stopped: r.RunStopped) -> tuple[str, ...]:
+    """The lines of agent code that the exception came through, the innermost last."""
+    return tuple(map(str, stopped.frames))
 
 
 def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from holdfast.errors import ReplayDiverged
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people.asked import asked
 from holdfast.interfaces.people.handing import Handing, item_stream
+from holdfast.interfaces.people.items import items
 from holdfast.model.question import Answered
 from holdfast.model.records import RunReopened
 from tests.unit.engine.lab import Lab, virtual
@@ -140,3 +141,25 @@ async def test_or_it_is_called_off_there(lab: Lab):
         assert (await fill(client, "/inbox/lost-ann", "abandon", reason="too late")).status_code == 303
         (row,) = await lab.journal.runs(run="lost-ann")
         assert (row.status, row.reason) == ("stopped", "cancelled: too late")
+
+
+@virtual
+async def test_a_run_that_raised_shows_on_the_page_and_in_the_api_where(lab: Lab):
+    @agent(run_id="broken-{name}")
+    async def broken(run: Run, name: str) -> None:
+        await run.ask("Now?")
+        raise ValueError(HOSTILE)
+
+    async with standing(lab, agents=[broken]) as stand, await stand.client("bea") as client:
+        (asked,) = await items(stand.app.service.looking)
+        await stand.app.service.answer(asked.item, "yes", by="bea")
+        with pytest.raises(ValueError, match="script"):
+            await stand.app.run(broken, "ann")
+        page = (await client.get("/inbox/broken-ann")).text
+        assert "Raised in" in page
+        assert "in broken: raise ValueError(HOSTILE)" in page
+        assert "<script>alert" not in page
+        (frame,) = (await client.get("/api/v1/items/broken-ann")).json()["frames"]
+        assert frame.startswith(__file__)
+        assert (await fill(client, "/inbox/broken-ann", "abandon", reason="no use")).status_code == 303
+        assert (await stand.app.service.row("broken-ann")).reason == "cancelled: no use"
