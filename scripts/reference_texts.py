@@ -222,6 +222,7 @@ NEXT: Final[dict[str, str]] = {
     "JournalDistrusted": "`holdfast doctor`: find out what the file is before you confirm it.",
     "ChainBroken": "Keep the file as evidence, restore a backup, and find out who wrote to it.",
     "LeaseLost": "Nothing: another process goes on with the run.",
+    "Unreadable": "`holdfast doctor` names it. Open the journal with the version that wrote it, or restore a backup.",
     "LedgerTaken": "Somebody was faster; `body` is the entry that stands.",
     "RecordRefused": "The record breaks a limit of the journal, such as its size. Make the value smaller.",
     "Sealed": "Do not catch it. The run is being suspended, taken over or stopped.",

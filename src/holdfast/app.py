@@ -28,6 +28,7 @@ from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.interfaces.arguments import check
 from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
@@ -225,6 +226,7 @@ class Holdfast:
         it stopped earlier, `ParameterMismatch` where the id exists with another input, and whatever the
         agent itself raised.
         """
+        check("by", by, str)
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = agent.stored_input(given, self.engine.identity.secret)
         conclusion = await self._conclude(name, agent, msgspec.structs.replace(stored, by=by))
@@ -246,6 +248,8 @@ class Holdfast:
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""
+        check("run_id", run_id, str)
+        check("by", by, str)
         conclusion = await self._conclude(run_id, None, None, reopener=by)
         row = (await self.engine.journal.runs(run=run_id))[0]
         return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)

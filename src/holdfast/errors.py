@@ -1,4 +1,4 @@
-"""Every error a user, an agent or an operator can meet, in one place.
+"""Every error a user, an agent or an operator can meet, in one place. It is long because there are many.
 
 A message says what happened, what is known, and what to do next; the parts are kept so that a
 command line and a console can lay them out. Errors that a tool raises to tell the runtime how its
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.model.facts import Shaken
@@ -38,20 +38,37 @@ class HoldfastError(Exception):
         return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts)
 
 
+LONGEST_WAIT_S: Final = 366 * 86_400
+"""The longest time in seconds for which a system can ask not to be tried again; a longer one counts as this."""
+
+
+def checked_wait(retry_after: float | None) -> float | None:
+    """A time in seconds that a tool names. Raises `ArgumentError` for what is no length of time."""
+    number = isinstance(retry_after, (int, float)) and not isinstance(retry_after, bool)
+    if retry_after is None or (number and 0 <= retry_after < float("inf")):
+        return retry_after
+    raise ArgumentError(
+        f"retry_after={retry_after!r} is no time to wait",
+        parameter="retry_after",
+        next_step="give seconds as a finite number of zero or more, or None",
+    )
+
+
 # --- how a call ended: raised by tools -------------------------------------------------------------
 
 
 class NotSent(HoldfastError):
     """The tool's word that nothing landed: the request never reached the system, or was turned away whole.
 
-    `retry_after` is the time in seconds after which the system asks to be tried again.
+    `retry_after` is the time in seconds after which the system asks to be tried again; more than a year counts as one.
+    Raises `ArgumentError` for what is no length of time.
     """
 
     def __init__(
         self, message: str = "nothing was sent", *, retry_after: float | None = None, next_step: str = ""
     ) -> None:
         super().__init__(message, next_step=next_step)
-        self.retry_after = retry_after
+        self.retry_after = checked_wait(retry_after)
 
 
 class Ambiguous(HoldfastError):
@@ -60,6 +77,10 @@ class Ambiguous(HoldfastError):
 
 class KeyInProgress(Ambiguous):
     """The system answers that another request with our idempotency key is still being worked on."""
+
+
+LONGEST_ANSWER: Final = timedelta(days=36_525)
+"""The longest time for which an answer can be awaited."""
 
 
 class Deferred(HoldfastError):
@@ -80,8 +101,17 @@ class Deferred(HoldfastError):
         key: str = "",
         every: timedelta | None = None,
     ) -> None:
-        if within <= timedelta(0) or (every is not None and every <= timedelta(0)):
-            raise ValueError(f"an answer is awaited for longer than no time: within={within}, every={every}")
+        for name, span in (("within", within), ("every", every)):
+            if not isinstance(span, timedelta) and not (name == "every" and span is None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+                raise ArgumentError(f"{name}={span!r} is no duration", parameter=name, next_step="give a timedelta")
+            if span is not None and not timedelta(0) < span <= LONGEST_ANSWER:
+                raise ArgumentError(
+                    f"{name}={span}: an answer is awaited for longer than no time, and at most a century",
+                    parameter=name,
+                    next_step="give a timedelta between",
+                )
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise ArgumentError(f"key={key!r} is no text", parameter="key", next_step="give text, or nothing")
         super().__init__(evidence)
         self.within = within
         self.key = key
@@ -376,6 +406,10 @@ class JournalDistrusted(JournalError):
 
 class ChainBroken(JournalError):
     """A record was changed, removed or reordered after it was written."""
+
+
+class Unreadable(JournalError):
+    """A stored record or ledger entry cannot be read by this version. What does not depend on it goes on."""
 
 
 class LeaseLost(JournalError):

@@ -18,6 +18,7 @@ from holdfast.engine import values
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
+from holdfast.journal.bodies import read, readable, written
 from holdfast.journal.port import Post
 from holdfast.model.claims import digest
 from holdfast.model.conversation import Spoken, conversation_stream, told
@@ -122,9 +123,9 @@ class Conversation:
         spoken = msgspec.structs.replace(spoken, step=step)
 
         async def fresh() -> dict[str, Any]:
-            post = Post(conversation_stream(self.name), key or f"{spoken.run}/{step}", msgspec.json.encode(spoken))
+            post = Post(conversation_stream(self.name), key or f"{spoken.run}/{step}", written(spoken))
             entry = await scope.instance.engine.journal.post(post)
-            first = msgspec.json.decode(entry.body, type=Spoken)
+            first = read(entry, Spoken)
             ours = (first.run, first.step) == (spoken.run, step)
             return {
                 "entry": entry.id,
@@ -142,7 +143,7 @@ class Conversation:
         """What others have said since the last reading, and how what is proven has changed."""
         heard, instance = self._heard, scope.instance
         found = await instance.engine.journal.entries(conversation_stream(self.name))
-        spoken = {entry.id: msgspec.json.decode(entry.body, type=Spoken) for entry in found}
+        spoken = {entry.id: one for entry, one in await readable(instance.engine.journal, found, Spoken)}
         new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != instance.run}
         through = max(spoken, default=0)
         answer: dict[str, Any] = {"through": max(through, heard.through)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -17,7 +18,7 @@ import msgspec
 
 from holdfast.agent.patience import Patience
 from holdfast.engine.boundary import sealing
-from holdfast.engine.ends import describe
+from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG
 from holdfast.engine.leaving import cut_off_again, limit_over
 from holdfast.engine.rest import Ending
@@ -180,11 +181,11 @@ def _record(
         status="failed" if why else "succeeded",
         reason=why,
         result=r.Raw(stored),
-        why=str(getattr(value, "why", "") or ""),
-        confidence=float(confidence) if isinstance(confidence, (int, float)) else None,
+        why=storable(str(getattr(value, "why", "") or "")),
+        confidence=_finite(confidence),
         input_tokens=_count(usage, "input_tokens", "prompt_tokens"),
         output_tokens=_count(usage, "output_tokens", "completion_tokens"),
-        cost=float(getattr(usage, "cost", 0) or 0),
+        cost=_finite(getattr(usage, "cost", 0)) or 0.0,
         ms=instance.now().up - began,
         **instance.stamp(),
     )
@@ -217,9 +218,20 @@ def _cut(text: str, start: int) -> str:
 
 def _count(usage: object, *names: str) -> int:
     for name in names:
-        if isinstance(number := getattr(usage, name, None), int):
+        number = getattr(usage, name, None)
+        if type(number) is int and 0 <= number < 2**63:
             return number
     return 0
+
+
+def _finite(number: object) -> float | None:
+    """A number that a record can hold; None for anything else that a model client says."""
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        return None
+    try:
+        return float(number) if math.isfinite(number) else None
+    except OverflowError:  # an integer that no float reaches
+        return None
 
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:

@@ -10,14 +10,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
-
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
 from holdfast.agent.tool import Tool, tool
 from holdfast.engine import values
 from holdfast.engine.current import current_operation
 from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.contract import Key
 from holdfast.model.secret import Secret, SecretUnavailableError
@@ -144,7 +143,7 @@ async def _disable(engine: Engine, name: str, why: str) -> None:
     if endpoint is None or not endpoint.open:
         return
     note = Note("disable", name, "holdfast", why)
-    await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", msgspec.json.encode(note)))
+    await engine.journal.post(Post(ENDPOINTS, f"disable/{name}/{endpoint.turned_on}", written(note)))
     await engine.outbox.refresh()
 
 

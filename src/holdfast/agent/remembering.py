@@ -16,6 +16,7 @@ from holdfast.engine import values
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
+from holdfast.journal.bodies import values_in, written
 from holdfast.journal.port import Post
 from holdfast.model.claims import digest
 from holdfast.model.memory import Heeded, Kind, Lesson, Remembered, known, lessons, lessons_stream, memory_stream
@@ -46,8 +47,7 @@ class UserMemory:
         engine = scope.instance.engine
 
         async def fresh() -> dict[str, Any]:
-            entries = await engine.journal.entries(memory_stream(self.user))
-            told = (msgspec.json.decode(entry.body, type=Remembered) for entry in entries)
+            told = await values_in(engine.journal, memory_stream(self.user), Remembered)
             return msgspec.to_builtins(known(told, engine.seams.clock.wall_ms()))  # type: ignore[no-any-return]  # a dict gives a dict
 
         recalled = await values.value(scope, "recall", fresh)
@@ -84,8 +84,7 @@ class Lessons:
         scope = self._scope()
 
         async def fresh() -> dict[str, Any]:
-            entries = await scope.instance.engine.journal.entries(lessons_stream(self.topic))
-            heeded = (msgspec.json.decode(entry.body, type=Heeded) for entry in entries)
+            heeded = await values_in(scope.instance.engine.journal, lessons_stream(self.topic), Heeded)
             return {"lessons": msgspec.to_builtins(lessons(heeded))}
 
         recalled = await values.value(scope, "lessons", fresh)
@@ -106,7 +105,7 @@ async def _keep(scope: Scope, stream: str, entry: Remembered | Heeded) -> None:
     number = scope.counts.get(step, 0) + 1
 
     async def fresh() -> str:
-        post = Post(stream, f"{instance.run}/{step}#{number}", msgspec.json.encode(entry))
+        post = Post(stream, f"{instance.run}/{step}#{number}", written(entry))
         await instance.engine.journal.post(post)
         return stream
 

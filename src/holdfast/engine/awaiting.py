@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from holdfast.engine.commands import Command, command_stream, take_commands
 from holdfast.engine.ends import clean
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
+from holdfast.journal.bodies import read, read_taken, readable, written
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id, stream
@@ -94,7 +95,7 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
     crash = instance.engine.seams.crash
     crash.reached("before_outcome")
     try:
-        await flight.note(record, posts=(Post(awaited_stream(key), _OWNER, msgspec.json.encode(owner)),))
+        await flight.note(record, posts=(Post(awaited_stream(key), _OWNER, written(owner)),))
     except LedgerTaken as taken:
         await flight.note(_without_the_key(record, flight.id, taken))
     except LeaseLost:
@@ -113,7 +114,7 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
 
 def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerTaken) -> r.OperationDeferred:
     """The record where the key is taken: by an earlier attempt of ours it serves us still, else it proves nothing."""
-    holder = msgspec.json.decode(taken.body, type=Owner).operation
+    holder = read_taken(taken, Owner).operation
     if holder == operation:
         return record
     return replace(record, key="", evidence=f"{record.evidence} (an answer under {record.key} belongs to {holder})")
@@ -136,23 +137,22 @@ async def forward(journal: Journal, key: str) -> str:
     owners = await journal.entries(awaited_stream(key)) if arrived else []
     if not owners:
         return ""
-    owner = msgspec.json.decode(owners[0].body, type=Owner)
-    for entry in arrived:
-        if (order := _order(owner, key, entry)) is not None:
+    owner = read(owners[0], Owner)
+    for entry, arrival in await readable(journal, arrived, Arrival):
+        if (order := _order(owner, key, entry, arrival)) is not None:
             await journal.post(order)
     return owner.operation
 
 
-def _order(owner: Owner, key: str, entry: Entry) -> Post | None:
+def _order(owner: Owner, key: str, entry: Entry, arrival: Arrival) -> Post | None:
     """What a message means for the operation that waits: how its attempt ended, if it says so."""
-    arrival = msgspec.json.decode(entry.body, type=Arrival)
     if arrival.status == "pending":
         return None
     run, step = split_operation_id(owner.operation)
     why = arrival.why or f"the answer {arrival.id} came"
     end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
     report = r.LateReport(step=step, number=owner.number, end=end)
-    body = msgspec.json.encode(Command("late", arrival.source, f"{arrival.id} under {key}", report))
+    body = written(Command("late", arrival.source, f"{arrival.id} under {key}", report))
     return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", body)
 
 

@@ -22,7 +22,7 @@ from holdfast.engine.members import Members, companion
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
-from holdfast.errors import JournalError, JournalUnavailable, LeaseLost
+from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.model import records as r
 from holdfast.model.boundaries import closing_boundaries, members_of, reopened
 from holdfast.model.closing import (
@@ -57,7 +57,7 @@ def start_flight(instance: Instance, flight: Flight) -> None:
             await drive(flight)
         except asyncio.CancelledError:
             raise
-        except (LeaseLost, JournalUnavailable) as error:
+        except (LeaseLost, JournalUnavailable, Unreadable) as error:
             instance.fail(error)  # its caller may have left, and then nobody would hear of it
         except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
             instance.failures[flight.step] = error

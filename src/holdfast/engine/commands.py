@@ -21,7 +21,8 @@ from holdfast.engine.learning import drop
 from holdfast.engine.loading import load
 from holdfast.engine.rest import Ending
 from holdfast.engine.tooling import ToolCode
-from holdfast.errors import UsageError
+from holdfast.errors import Unreadable, UsageError
+from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.model.boundaries import members_of
@@ -72,7 +73,10 @@ def command_post(run: str, body: bytes, key: str = "") -> Post:
 
 def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
-    command = msgspec.json.decode(entry.body, type=Command)
+    try:
+        command = read(entry, Command)
+    except Unreadable as unread:
+        return (refused_unread(entry, unread, stamp),)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
     record = command.record
     if command.after:  # what is only an order acts by its name: one that came second has another
@@ -101,6 +105,12 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
     except UsageError as misfit:
         return (replace(applied, refused=clean(misfit.message)),)
     return (applied, replace(fits, entry=entry.id, **stamp))
+
+
+def refused_unread(entry: Entry, unread: Unreadable, stamp: Stamp) -> r.CommandApplied:
+    """The record of a command that cannot be read: it is refused, and the commands after it are applied."""
+    why = clean(f"{unread.message}")
+    return r.CommandApplied(command="unreadable", by="", entry=entry.id, refused=why, **stamp)
 
 
 def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:
@@ -210,7 +220,11 @@ async def _take(instance: Instance, entry: Entry) -> None:
 
 async def _recall(instance: Instance, entry: Entry) -> None:
     """An order about an operation that was told and let go of: read it back from the records."""
-    record = msgspec.json.decode(entry.body, type=Command).record
+    try:
+        record = read(entry, Command).record
+    except Unreadable as error:
+        await set_aside(instance.engine.journal, entry, error)
+        return
     if not isinstance(record, (r.Resolved, r.LateReport)) or record.step in instance.history.operations:
         return
     await instance.settle_writes()
@@ -280,7 +294,10 @@ def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
 
 def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCode]) -> str:
     """The tool whose code has to say whether a result that was brought fits; empty where nothing has to wait."""
-    command = msgspec.json.decode(entry.body, type=Command)
+    try:
+        command = read(entry, Command)
+    except Unreadable:  # no code is needed to refuse it
+        return ""
     record = command.record
     if command.after or not isinstance(record, (r.Resolved, r.LateReport, r.ArgumentsEdited, r.ResultGiven)):
         return ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -58,7 +59,7 @@ def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Pos
             history.run, record.step, operation.intent.tool, started.agent if started is not None else "",
             operation.phase, record.evidence, number, record.at, _amendable(history, operation),
         )  # fmt: skip
-        posts.append(Post(contradiction_stream(history.run, record.step), str(number), msgspec.json.encode(opened)))
+        posts.append(Post(contradiction_stream(history.run, record.step), str(number), written(opened)))
     return tuple(posts)
 
 

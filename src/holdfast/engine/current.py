@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.engine.said import Said
-from holdfast.errors import OutsideRun, SendByPassed, UsageError
+from holdfast.errors import ArgumentError, OutsideRun, SendByPassed
 from holdfast.model.ids import marker, operation_id
 
 DAY: Final = timedelta(days=1)
+INFINITE: Final = float("inf")
 
 
 class CurrentOperation:
@@ -78,10 +79,14 @@ class CurrentOperation:
         """Say what this attempt has cost so far, in the unit of the tool's `Budget`.
 
         It is recorded with the attempt's end and counts over all attempts, across crashes. Raises
-        `UsageError` for less than nothing.
+        `ArgumentError` for less than nothing and for what is no finite number.
         """
-        if not cost >= 0:
-            raise UsageError(f"{self.id} cannot spend {cost}", next_step="give a cost of zero or more")
+        if not isinstance(cost, (int, float)) or not 0 <= cost < INFINITE or self.cost + cost == INFINITE:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+            raise ArgumentError(
+                f"{self.id} cannot spend {cost!r}",
+                parameter="cost",
+                next_step="give a cost as a finite number of zero or more",
+            )
         self.cost += cost
 
     def report(self, fact: str, value: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post
 from holdfast.model.ids import stream
 from holdfast.model.operation import OperationState
@@ -44,10 +45,6 @@ class Holder(msgspec.Struct, frozen=True):
         return self.note.state in {"taken", "succeeded"}
 
 
-encoded = msgspec.json.Encoder().encode
-_NOTES = msgspec.json.Decoder(Note)
-
-
 def claim_stream(tool: str, business_key: str) -> str:
     """The ledger stream of one business key."""
     return stream("claim", tool, business_key)
@@ -72,7 +69,7 @@ def last_holder(entries: Iterable[Entry]) -> Holder | None:
     """The newest generation of a claim, in its newest state."""
     newest: Holder | None = None
     for entry in entries:
-        note = _NOTES.decode(entry.body)
+        note = read(entry, Note)
         if newest is None or note.generation >= newest.note.generation:
             began = entry.at_ms if newest is None or note.generation > newest.note.generation else newest.since_ms
             newest = Holder(note, began)
@@ -83,7 +80,7 @@ def last_write(entries: Iterable[Entry], but: str, within_ms: int | None, now_ms
     """The newest write with the same words, `but` for one operation, that is not older than `within_ms`."""
     newest: Holder | None = None
     for entry in entries:
-        note = _NOTES.decode(entry.body)
+        note = read(entry, Note)
         if note.operation == but:
             continue
         same = newest is not None and newest.note.operation == note.operation
@@ -95,7 +92,7 @@ def last_write(entries: Iterable[Entry], but: str, within_ms: int | None, now_ms
 
 def first_use_ms(entries: Iterable[Entry], outside: int) -> int | None:
     """The wall clock at which an outside key was first used."""
-    uses = [entry.at_ms for entry in entries if _NOTES.decode(entry.body).outside == outside]
+    uses = [entry.at_ms for entry in entries if read(entry, Note).outside == outside]
     return min(uses, default=None)
 
 
@@ -110,7 +107,7 @@ def next_claim(holder: Holder | None) -> tuple[int, int]:
 def taken(stream: str, operation: str, digest: str, generation: int, outside: int) -> Post:
     """The claim itself: the first to post it holds the key."""
     note = Note(operation, digest, "taken", generation, outside)
-    return Post(stream, f"{generation}/taken", msgspec.json.encode(note))
+    return Post(stream, f"{generation}/taken", written(note))
 
 
 def ended(stream: str, operation: str, state: OperationState) -> Post:
@@ -121,7 +118,7 @@ def ended(stream: str, operation: str, state: OperationState) -> Post:
     word: State = "succeeded" if state.phase == "succeeded" else "released" if released else "ended"
     result = state.result if word == "succeeded" else NOTHING
     note = Note(operation, intent.digest, word, intent.generation, intent.outside, result)
-    return Post(stream, f"{intent.generation}/{word}", msgspec.json.encode(note))
+    return Post(stream, f"{intent.generation}/{word}", written(note))
 
 
 def settled_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
@@ -142,26 +139,26 @@ def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
     intent, posts = forward.intent, list[Post]()
     if intent.claim:
         note = Note(operation, intent.digest, "ended", intent.generation, intent.outside)
-        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", encoded(note)))
+        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", written(note)))
     if intent.words:
         note = Note(operation, intent.digest, "ended")
-        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", encoded(note)))
+        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", written(note)))
     return tuple(posts)
 
 
 def begun(entries: Iterable[Entry]) -> int:
     """How many writes with the same words were begun."""
-    return sum(_NOTES.decode(entry.body).state == "taken" for entry in entries)
+    return sum(read(entry, Note).state == "taken" for entry in entries)
 
 
 def said(stream: str, operation: str, digest: str, after: int | None) -> Post:
     """A write with these words was begun; of several that know of the same `after` earlier ones, one is first."""
     key = f"{operation}/taken" if after is None else f"after {after}"
-    return Post(stream, key, msgspec.json.encode(Note(operation, digest, "taken")))
+    return Post(stream, key, written(Note(operation, digest, "taken")))
 
 
 def said_and_done(stream: str, operation: str, state: OperationState) -> Post:
     """What became of a write with these words."""
     word: State = "succeeded" if state.phase == "succeeded" else "ended"
     note = Note(operation, state.intent.digest, word, result=state.result if word == "succeeded" else NOTHING)
-    return Post(stream, f"{operation}/{word}", msgspec.json.encode(note))
+    return Post(stream, f"{operation}/{word}", written(note))

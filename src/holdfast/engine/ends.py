@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.engine.tooling import Codec
 from holdfast.engine.wellknown import classify
 from holdfast.engine.wellknown_answers import retry_after, status_code
-from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed
+from holdfast.errors import LONGEST_WAIT_S, Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
 from holdfast.model.records import End, Raw
 
@@ -96,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _ms(seconds: object) -> int | None:
-    """Seconds as milliseconds; None where that is no length of time."""
+    """Seconds as milliseconds, at most a year; None where that is no length of time."""
     if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
         return None
-    return max(0, int(seconds * 1000))
+    return int(min(max(0.0, seconds), LONGEST_WAIT_S) * 1000)

@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-import msgspec
-
 from holdfast.engine.awaiting import DELIVERIES, Delivering
 from holdfast.engine.breaker import Breakers
-from holdfast.engine.commands import command_post
+from holdfast.engine.commands import Command, command_post
 from holdfast.engine.company import Company
 from holdfast.engine.crowd import Crowd
 from holdfast.engine.executor import late
@@ -25,12 +23,14 @@ from holdfast.engine.leases import Leases
 from holdfast.engine.left_behind import leave_behind
 from holdfast.engine.limits import Limits
 from holdfast.engine.outbox import Outbox
+from holdfast.engine.pauses import paused_tools
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
@@ -210,12 +210,7 @@ class Engine:
             await self.outbox.refresh()
 
     async def _read_pauses(self) -> None:
-        entries = await self.journal.entries("pause/")
-        pauses: dict[str, str] = {}
-        for entry in entries:
-            note = msgspec.json.decode(entry.body, type=dict[str, str])
-            pauses[entry.stream.removeprefix("pause/")] = note.get("why", "") if note["word"] == "pause" else ""
-        before, self.pauses = self.pauses, {tool: why for tool, why in pauses.items() if why}
+        before, self.pauses = self.pauses, await paused_tools(self.journal)
         if before != self.pauses:
             for instance in self.instances.values():
                 instance.wake()
@@ -264,9 +259,9 @@ class Engine:
         While this process lives nobody else can tell that its call is over, so what the journal does not take now
         is offered again until it does.
         """
-        body = msgspec.json.encode({"record": report})
+        body = written(Command(record=report))
         key = f"late/{report.step}/{report.number}/{report.up}"
-        news = Post(DELIVERIES, f"{run}/{key}", msgspec.json.encode(Delivering("", key, run)))
+        news = Post(DELIVERIES, f"{run}/{key}", written(Delivering("", key, run)))
 
         async def file() -> None:
             await self.journal.post(command_post(run, body, key))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
 
 from holdfast.engine.instance import Stamp
 from holdfast.engine.rest import Pause, listed
 from holdfast.engine.settings import Settings
-from holdfast.journal.port import RunChange
+from holdfast.errors import JournalError
+from holdfast.journal.port import Claimed, RunChange, Write
 from holdfast.model import records as r
 from holdfast.model.handoff import HALTED, TAKE_OVER, why_ended
 from holdfast.model.run import RunHistory
 from holdfast.model.system import is_system
-from holdfast.model.waits import HALT
+from holdfast.model.waits import HALT, UNREADABLE
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
 
 _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
 
@@ -25,6 +29,24 @@ def stopped_change(stopped: r.RunStopped, agent: str, due_ms: int | None) -> Run
     asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
     waits = listed([asks] if stopped.reason in HALTED and not is_system(agent) else [])
     return RunChange("stopped", why[:500], due_ms, waits, release=True)
+
+
+def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
+    """How the listing stands for a run that needs a record or a ledger entry that cannot be read.
+
+    The listing alone says so: no record can be added to a run that cannot be read. `resume` tries again.
+    """
+    why = f"unreadable: {error.message}"
+    return RunChange("stopped", why[:500], None, listed([Pause(UNREADABLE, asks=why[:500], at=now_ms)]), release=True)
+
+
+async def stop_unreadable(engine: Engine, claimed: Claimed, error: JournalError) -> None:
+    """List the run as stopped: it asks a person, and recovery does not take it again and again."""
+    change = unreadable_change(error, engine.seams.clock.wall_ms())
+    try:
+        await engine.journal.append(Write(claimed.lease, (), change))
+    except JournalError:
+        engine.leases.give_back(claimed.row)
 
 
 def asks_until(reason: str, now_ms: int, settings: Settings) -> int:

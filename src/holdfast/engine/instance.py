@@ -161,8 +161,9 @@ class Instance:
 
     def ride(self, *records: r.Record) -> None:
         """Record with the next thing that waits; order is kept."""
-        self._add(records)  # first: a record that does not fit must never reach the journal
-        self.log.ride(list(map(encode, records)))
+        bodies = list(map(encode, records))  # first: what cannot be read back must not be in the history either
+        self._add(records)  # then: a record that does not fit must never reach the journal
+        self.log.ride(bodies)
 
     def _add(self, records: Iterable[r.Record]) -> None:
         for record in records:

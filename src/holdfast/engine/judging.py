@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from holdfast.engine.keeping import keep_text
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
@@ -86,7 +85,7 @@ def _looked_at(flight: Flight, ruling: Ruling, facts: Facts) -> tuple[Post, ...]
     run, step, intent = flight.instance.run, flight.step, flight.operation.intent
     traits = Traits(intent.tool, facts.agent, facts.confidence, facts.amount, ruling.stratum, ruling.rule)
     left = Left(run, step, asked_afterwards(intent.tool, bytes(intent.arguments).decode()), traits)
-    return (Post(shadow_stream(run, step), "", msgspec.json.encode(left)),)
+    return (Post(shadow_stream(run, step), "", written(left)),)
 
 
 async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
@@ -113,7 +112,7 @@ async def _facts(flight: Flight, policy: PolicyCode, arguments: Mapping[str, Any
 async def _past(flight: Flight, subject: str, since_ms: int) -> Past:
     journal = flight.instance.engine.journal
     entries = await journal.entries(deeds_stream(flight.operation.intent.tool, subject))
-    return past_of((msgspec.json.decode(entry.body, type=Deed) for entry in entries), since_ms)
+    return past_of((read(entry, Deed) for entry in entries), since_ms)
 
 
 # --- what later operations know of this one -----------------------------------------------------------------------
@@ -141,4 +140,4 @@ def _posts(operation: OperationState, deed: Deed | None) -> tuple[Post, ...]:
     facts = operation.judged_by
     if deed is None or facts is None:
         return ()
-    return (Post(deeds_stream(facts.tool, facts.subject), "", msgspec.json.encode(deed)),)
+    return (Post(deeds_stream(facts.tool, facts.subject), "", written(deed)),)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.rest import Pause
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.codec import encode
 from holdfast.journal.log import beginning
 from holdfast.journal.port import Claimed, Post, RunChange
@@ -26,6 +25,7 @@ from holdfast.model.webhooks import (
     Endpoint,
     Kind,
     Message,
+    Note,
     Notice,
     Waiting,
     delivery_run,
@@ -53,7 +53,8 @@ class Outbox:
     async def refresh(self) -> None:
         """Read who is told."""
         entries = await self._engine.journal.entries(ENDPOINTS)
-        self.endpoints = endpoints((entry.id, entry.body) for entry in entries)
+        notes = await readable(self._engine.journal, entries, Note)
+        self.endpoints = endpoints((entry.id, note) for entry, note in notes)
 
     def posts(
         self, instance: Instance, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
@@ -69,7 +70,7 @@ class Outbox:
         now = self._engine.seams.clock.wall_ms()
         turn = 0 if kind == "run.completed" else instance.history.records
         notice = Notice(kind, instance.run, started.agent, now, reason[:500], asked, turn)
-        return (Post(OUTBOX, "", msgspec.json.encode(notice)),)
+        return (Post(OUTBOX, "", written(notice)),)
 
     async def hand_out(self, stored: Callable[[Message], Input]) -> int:
         """Begin a run for every notice and endpoint that has none yet; how many there were."""
@@ -78,13 +79,13 @@ class Outbox:
             return 0
         await self.refresh()
         begun = 0
-        for entry in entries:
-            notice = msgspec.json.decode(entry.body, type=Notice)
+        for entry, notice in await readable(self._engine.journal, entries, Notice):
             for one in self.endpoints.values():
                 if one.open and notice.kind in one.kinds and one.since < entry.id:
                     message = Message(one.name, worded(notice))
                     begun += await begin_asleep(self._engine, delivery_run(one.name, notice), stored(message))
             await self._cursor.passed(entry.id)
+        await self._cursor.passed(entries[-1].id)  # past one that was set aside, too
         return begun
 
     async def taken(self, name: str) -> None:

@@ -13,6 +13,7 @@ from holdfast.engine.ends import clean
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.errors import LedgerTaken
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
@@ -97,7 +98,7 @@ def _begin(flight: Flight, items: list[r.PendingItem]) -> tuple[list[r.Operation
         )
         if item.key:
             owner = Owner(operation_id(instance.run, step), 1)
-            posts.append(Post(awaited_stream(item.key), "owner", msgspec.json.encode(owner)))
+            posts.append(Post(awaited_stream(item.key), "owner", written(owner)))
     return records, posts
 
 

@@ -21,6 +21,7 @@ from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
 from holdfast.engine.transactions import may_begin
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.handoff import TAKE_OVER, Handoff, why_ended
@@ -75,7 +76,7 @@ async def ask(
 
 def answer_post(run: str, step: str, answer: Answered) -> Post:
     """The ledger entry that an answer is; only the first one for a question is kept."""
-    return Post(question_stream(run, step), _FIRST, msgspec.json.encode(answer))
+    return Post(question_stream(run, step), _FIRST, written(answer))
 
 
 def question_stream(run: str, step: str) -> str:
@@ -109,7 +110,7 @@ async def _answered(instance: Instance, name: str) -> bool:
         first = await journal.post(answer_post(instance.run, name, _late(asked)))
     if first is None:
         return False
-    answer = msgspec.json.decode(first.body, type=Answered)
+    answer = read(first, Answered)
     if answer.over:
         await _end(instance, answer)
         return False

@@ -38,10 +38,11 @@ async def verify(flight: Flight) -> None:
     if part is not None:
         verdict = _about_part(part, verdict)
     kind = _VERDICTS[type(verdict)]
-    stored, lost, missing = r.NOTHING, False, ()
+    stored, lost = r.NOTHING, False
+    missing: tuple[str, ...] = ()
     if kind == "happened":
         end = end_of_value(tool.codec, verdict.result) if part is None else r.End()
-        stored, lost, missing = end.result, end.lost, verdict.missing
+        stored, lost, missing = end.result, end.lost, tuple(map(clean, verdict.missing))
     absent = kind == "did_not_happen" and believable
     record = r.Verified(
         step=flight.step,

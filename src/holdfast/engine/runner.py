@@ -32,7 +32,7 @@ from holdfast.engine.finishing import (
     unproven_claims,
     unwind,
 )
-from holdfast.engine.halting import asks_until, stopped_change
+from holdfast.engine.halting import asks_until, stop_unreadable, stopped_change
 from holdfast.engine.instance import Instance
 from holdfast.engine.last_words import file_what_is_known
 from holdfast.engine.loading import load
@@ -43,6 +43,7 @@ from holdfast.engine.scopes import branch_task
 from holdfast.engine.steps import recover
 from holdfast.errors import (
     AmbiguousStep,
+    ChainBroken,
     HoldfastError,
     JournalError,
     LeaseLost,
@@ -52,6 +53,7 @@ from holdfast.errors import (
     RunBusy,
     Sealed,
     UnknownRun,
+    Unreadable,
 )
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, beginning, genesis
@@ -109,6 +111,9 @@ async def drive_run(
         return await _drive_claimed(engine, claimed, history, agent, given, reopener)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
+    except (ChainBroken, Unreadable) as error:
+        await stop_unreadable(engine, claimed, error)
+        raise
     except JournalError:
         engine.leases.give_back(claimed.row)
         raise

@@ -12,6 +12,8 @@ from holdfast.model import records as r
 from holdfast.model.outcome import PARTS_AT_MOST
 from holdfast.policies import milliseconds
 
+DAY_MS = 86_400_000
+
 
 class Said:
     """What one call has said so far. Total: nothing that a tool says after its effect may make that doubtful."""
@@ -30,8 +32,7 @@ class Said:
         """Keep a part whose end comes later; said again, the newest word counts."""
         name = clean(item) or "the rest"
         if name in self._items or len(self._items) < PARTS_AT_MOST:
-            every_ms = 0 if every is None else max(0, milliseconds(every))
-            self._items[name] = r.PendingItem(name, clean(key), max(0, milliseconds(within)), every_ms)
+            self._items[name] = r.PendingItem(name, clean(key), _ms(within, DAY_MS), _ms(every, 0))
 
     @property
     def facts(self) -> tuple[r.Reported, ...]:
@@ -42,6 +43,11 @@ class Said:
         """The end of the call with what it said. Only what returned has parts that are still to come."""
         items = tuple(self._items.values()) if end.kind == "returned" else ()
         return msgspec.structs.replace(end, facts=self.facts, pending=items)
+
+
+def _ms(span: object, otherwise: int) -> int:
+    """A duration as milliseconds; `otherwise` for what is none."""
+    return max(0, milliseconds(span)) if isinstance(span, timedelta) else otherwise
 
 
 def _stored(value: Any) -> r.Raw:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import ArgumentError
+from holdfast.journal.bodies import read, values_in, written
 from holdfast.journal.port import Journal, Post
 from holdfast.model.names import same_person
 from holdfast.model.ruling import terms
@@ -32,18 +33,18 @@ class Permit(msgspec.Struct, frozen=True):
 
 async def given(journal: Journal) -> list[Standing]:
     """Every permission that was ever given, the oldest first."""
-    return [msgspec.json.decode(entry.body, type=Standing) for entry in await journal.entries(GIVEN)]
+    return await values_in(journal, GIVEN, Standing)
 
 
 async def spent_of(journal: Journal, permission: str) -> Spent:
     """How one permission stands."""
     entries = await journal.entries(uses_stream(permission))
-    return spent_by([msgspec.json.decode(entry.body, type=Use) for entry in entries])
+    return spent_by([read(entry, Use) for entry in entries])
 
 
 def use_post(permission: str, spent: Spent, use: Use) -> Post:
     """The entry that takes the next number."""
-    return Post(uses_stream(permission), str(spent.number + 1), msgspec.json.encode(use))
+    return Post(uses_stream(permission), str(spent.number + 1), written(use))
 
 
 async def permitted(flight: Flight) -> bool:

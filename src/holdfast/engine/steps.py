@@ -24,7 +24,7 @@ from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
-from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool
+from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool, Unreadable
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.deliveries import Delivery
@@ -129,6 +129,8 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         start_flight(flight.instance, flight)
         _leave(flight.instance, flight.step)
         raise
+    except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
+        raise flight.instance.fail(error) from error
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)

@@ -153,7 +153,7 @@ async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> tuple[st
             history.add(record)
             bodies.append(encode(record))
             if isinstance(record, CommandApplied) and record.refused:
-                refused.append(f"what {record.by} said was {record.told}")
+                refused.append(f"what {record.by} said was {record.told}" if record.by else record.told)
     await log.append(bodies, _after(engine, claimed.row, history, answered), tuple(posts))
     return lacking, "; ".join(refused)
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
-
 from holdfast.agent.agent import Agent
 from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
 from holdfast.engine.beginning import Input
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.engine import LOG
-from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.interfaces.service import Service
+from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry
 from holdfast.model.webhooks import Message
 
@@ -60,7 +59,11 @@ class Errands:
     async def _finish(self, entry: Entry) -> bool:
         """Whether nothing more can come of it: it was brought, or whoever announced it has been silent for long."""
         engine = self._service.engine
-        announced = msgspec.json.decode(entry.body, type=Delivering)
+        try:
+            announced = read(entry, Delivering)
+        except Unreadable as error:
+            await set_aside(engine.journal, entry, error)
+            return True
         if announced.run:
             await self._alone(self._service.take_orders(announced.run))
             return True

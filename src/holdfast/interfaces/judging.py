@@ -10,8 +10,9 @@ import msgspec
 from holdfast.agent.judging import Judge
 from holdfast.agent.policy_files import read_yaml
 from holdfast.engine.keeping import POLICIES, policy_stream, version_of_stream
-from holdfast.errors import UsageError
+from holdfast.errors import Unreadable, UsageError
 from holdfast.interfaces.looking import Looking
+from holdfast.journal.bodies import read
 from holdfast.model.policy import Policy, Word
 from holdfast.model.ruling import VARIABLES, Facts
 
@@ -22,8 +23,8 @@ async def kept_policy(looking: Looking, version: str) -> Policy | None:
     """What this version said when it ruled here. None where no ruling of it kept it, or this release cannot read it."""
     for entry in await looking.journal.entries(policy_stream(version)):
         try:
-            return msgspec.json.decode(entry.body, type=Policy)
-        except msgspec.ValidationError:
+            return read(entry, Policy)
+        except Unreadable:
             return None
     return None
 

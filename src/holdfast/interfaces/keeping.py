@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.halting import stopped_change
-from holdfast.errors import UsageError
+from holdfast.engine.halting import stopped_change, unreadable_change
+from holdfast.errors import JournalError, UsageError
+from holdfast.interfaces.ledger_kinds import unreadable as unreadable_in
 from holdfast.interfaces.looking import Looking, Waiting
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow, RunStatus
+from holdfast.journal.sqlite.ledger import all_entries
 from holdfast.journal.sqlite.reading import view_of
 from holdfast.model.ids import operation_id
 from holdfast.model.run import RunHistory
@@ -33,6 +35,8 @@ class Facts(msgspec.Struct, frozen=True):
     notices: list[str]
     runs: dict[str, int]
     open_operations: list[str]
+    unreadable: list[str]
+    refused_entries: list[str]
     abandoned: list[str]
     paused_tools: dict[str, str]
     ledger_entries: int
@@ -51,16 +55,22 @@ async def facts(looking: Looking, path: Path) -> Facts:
     where, size = _on_disk(path)
     counts: Counter[str] = Counter()
     operations: list[str] = []
+    unreadable: list[str] = []
     async for row in looking.every_run():
         counts[row.status] += 1
         if row.status not in {"completed", "undone"}:
-            history = await looking.history(row.run)
+            try:
+                history = await looking.history(row.run)
+            except JournalError as error:
+                unreadable.append(f"{row.run}: {error.message}")
+                continue
             operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
     abandoned = [row.run for row in await looking.journal.runs(wakeable=True)]
     database = view_of(path).database
     try:
         ((mode,),) = database.rows("pragma journal_mode")
         ((entries,),) = database.rows("select count(*) from ledger")
+        set_aside = [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in(all_entries(database))]
     finally:
         database.close()
     identity = looking.identity
@@ -77,6 +87,8 @@ async def facts(looking: Looking, path: Path) -> Facts:
         notices=list(identity.notices),
         runs=dict(sorted(counts.items())),
         open_operations=operations,
+        unreadable=unreadable,
+        refused_entries=set_aside,
         abandoned=abandoned,
         paused_tools=await looking.pauses(),
         ledger_entries=entries,
@@ -99,8 +111,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
             busy.append(run)
             continue
         try:
-            history = await looking.history(run)
-            wanted = _listing(history, claimed.row, engine.seams.clock.wall_ms())
+            wanted = await _wanted(looking, claimed.row, engine.seams.clock.wall_ms())
             log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
             await log.append((), wanted)
         finally:
@@ -108,6 +119,14 @@ async def rebuild(engine: Engine) -> Rebuilt:
         if _differs(claimed.row, wanted):
             changed.append(run)
     return Rebuilt(len(names), changed, busy)
+
+
+async def _wanted(looking: Looking, row: RunRow, wall_ms: int) -> RunChange:
+    """How one run has to be listed. One that cannot be read is listed as such, and the others are rebuilt."""
+    try:
+        return _listing(await looking.history(row.run), row, wall_ms)
+    except JournalError as error:
+        return unreadable_change(error, wall_ms)
 
 
 def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:

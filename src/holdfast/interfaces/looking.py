@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from holdfast.errors import ChainBroken, UnknownRun, UsageError
+from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 PAGE: Final = 1000
 WHOLE: Final = 10_000
 """How many lines of the listing are read at once where all are wanted."""
-PAUSES: Final = "pause/"
 Told: TypeAlias = "tuple[Row, Record]"
 
 
@@ -90,6 +90,12 @@ class Looking:
                 yield row, decode(row.body)
             after = rows[-1].seq
 
+    async def readable_records(self, run: str) -> AsyncIterator[Told]:
+        """As `records`, up to the first one that cannot be read: for what is counted over many runs."""
+        with contextlib.suppress(Unreadable):
+            async for one in self.records(run):
+                yield one
+
     async def told(self, run: str) -> list[Told]:
         """All records of a run at once. Raises `UnknownRun`, and `ChainBroken` where they were removed."""
         await self.row(run)
@@ -149,7 +155,7 @@ class Looking:
         seen = 0
         async for row in self.every_run():
             seen += 1
-            async for _, record in self.records(row.run):
+            async for _, record in self.readable_records(row.run):
                 intent = getattr(record, "intent", None)
                 if tool in (getattr(record, "tool", ""), intent.tool if intent is not None else ""):
                     return True
@@ -159,11 +165,9 @@ class Looking:
 
     async def pauses(self) -> dict[str, str]:
         """Tools that are paused, and why."""
-        pauses: dict[str, str] = {}
-        for entry in await self.journal.entries(PAUSES):
-            note = msgspec.json.decode(entry.body, type=dict[str, str])
-            pauses[entry.stream.removeprefix(PAUSES)] = note.get("why", "") if note["word"] == "pause" else ""
-        return {tool: why for tool, why in pauses.items() if why}
+        from holdfast.engine.pauses import paused_tools  # noqa: PLC0415 - as above
+
+        return await paused_tools(self.journal)
 
 
 _WAITS: Final = msgspec.json.Decoder(list[Waiting])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.commands import Command, command_stream, refused_unread
 from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
+from holdfast.errors import Unreadable
+from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import RunChange, RunRow
@@ -21,7 +23,12 @@ async def end_planted(engine: Engine, row: RunRow, history: RunHistory, log: Run
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
     bodies: list[bytes] = []
     for entry in await engine.journal.entries(command_stream(row.run), history.entry_seen):
-        command = msgspec.json.decode(entry.body, type=Command)
+        try:
+            command = read(entry, Command)
+        except Unreadable as error:
+            await set_aside(engine.journal, entry, error)
+            bodies.append(encode(refused_unread(entry, error, stamp)))
+            continue
         applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
         found: list[r.Record] = [applied]
         if command.record is not None and history.completed is None:

@@ -117,7 +117,7 @@ def _begun(record: r.Record) -> r.Intent | None:
 async def _of_run(looking: Looking, judge: Judge, run: str, agent: str) -> AsyncIterator[Judged]:
     past: dict[str, _Past] = {}
     contracts: dict[str, Contract] = {}
-    async for _, record in looking.records(run):
+    async for _, record in looking.readable_records(run):
         if isinstance(record, r.ContractStored):
             contracts[record.digest] = msgspec.json.decode(record.clauses, type=Contract)
         elif (step := str(getattr(record, "step", ""))) in past:

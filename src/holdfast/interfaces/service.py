@@ -1,4 +1,4 @@
-"""The use cases: what a person can ask of a journal. The command line and every other face call these."""
+"""The use cases: what a person can ask of a journal. It is long because every other face calls these."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from holdfast.engine.commands import (
     command_stream,
 )
 from holdfast.engine.engine import Engine
+from holdfast.engine.pauses import ToolPause, pause_post
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import UsageError
@@ -34,10 +35,12 @@ from holdfast.interfaces.approving import (
     refusal_of,
     stand_in_of,
 )
+from holdfast.interfaces.arguments import validated
 from holdfast.interfaces.interrupting import checked_by, checked_hears, message_from, noted
-from holdfast.interfaces.looking import PAUSES, Looking
+from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.asked import asked_in, checked_named, checked_shown
 from holdfast.interfaces.undoing import checked_finished, checked_open, checked_parked
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
 from holdfast.model.handoff import TAKE_OVER
@@ -59,6 +62,7 @@ class Delivered(msgspec.Struct, frozen=True):
     applied: Applied | None = None
 
 
+@validated
 class Service:
     """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
 
@@ -235,7 +239,7 @@ class Service:
         message = message_from(text, by, facts or {}, stop=stop)
         checked_hears(await self.row(run))
         entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
-        if not entry.fresh and msgspec.json.decode(entry.body, type=Command).record != message:
+        if not entry.fresh and read(entry, Command).record != message:
             raise UsageError(f"run {run} was told something else under the name {once}")
         return noted(await self._apply(run), await self.row(run))
 
@@ -279,19 +283,18 @@ class Service:
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
         """No run sends through this tool until it is unpaused."""
-        body = {"word": "pause", "by": by, "why": why or f"paused by {by}"}
-        await self._engine.journal.post(Post(PAUSES + tool, "", msgspec.json.encode(body)))
+        await self._engine.journal.post(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
         await self._engine.look()
 
     async def unpause_tool(self, tool: str, *, by: str) -> None:
         """Runs may send through this tool again."""
-        await self._engine.journal.post(Post(PAUSES + tool, "", msgspec.json.encode({"word": "unpause", "by": by})))
+        await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
         await self._engine.look()
 
     async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> Entry:
         """An event for a run. It is kept until the run waits for it; `once` makes a repeat of it harmless."""
         await self.row(run)
-        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, msgspec.json.encode(payload)))
+        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(payload, Any)))
         await self._apply(run)
         return entry
 
@@ -327,8 +330,8 @@ class Service:
         entry = await self._sink.post(answer_post(run, step, answer))
         if entry.fresh:
             return
-        first = msgspec.json.decode(entry.body, type=Answered)
-        await self._sink.post(Post(entry.stream, "", msgspec.json.encode(answer)))
+        first = read(entry, Answered)
+        await self._sink.post(Post(entry.stream, "", written(answer)))
         await self._apply(run, step)  # whoever gave that one may have died before the run had it
         raise UsageError(
             f"{question} was already answered by {first.by or 'its deadline'}",
@@ -343,9 +346,9 @@ class Service:
         `UsageError` where another message came under the same id.
         """
         journal = self._engine.journal
-        await journal.post(Post(DELIVERIES, "", msgspec.json.encode(Delivering(key, arrival.id))))
-        entry = await journal.post(Post(arrived_stream(key), arrival.id, msgspec.json.encode(arrival)))
-        if not entry.fresh and msgspec.json.decode(entry.body, type=Arrival) != arrival:
+        await journal.post(Post(DELIVERIES, "", written(Delivering(key, arrival.id))))
+        entry = await journal.post(Post(arrived_stream(key), arrival.id, written(arrival)))
+        if not entry.fresh and read(entry, Arrival) != arrival:
             raise UsageError(
                 f"another message came under the id {arrival.id} for {key}; this one is not taken",
                 next_step="a sender gives each message an id of its own, and repeats it unchanged",
@@ -386,13 +389,13 @@ class Service:
 
     async def _second(self, run: str, command: Command, entry: Entry) -> Command:
         """Put a word on record that came second, and give the one that came first."""
-        first = msgspec.json.decode(entry.body, type=Command)
+        first = read(entry, Command)
         await self._post(run, msgspec.structs.replace(command, after=first.by), "")
         return first
 
     async def _post(self, run: str, command: Command, key: str) -> Entry:
         said = msgspec.structs.replace(command, via=self.via) if self.via else command
-        return await self._sink.post(Post(command_stream(run), key, msgspec.json.encode(said)))
+        return await self._sink.post(Post(command_stream(run), key, written(said)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
         return await self._sink.apply(run, answered)

@@ -295,6 +295,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
             return "stopped", f"{record.reason}: {record.error}"
         case r.CommandApplied():
             said = "taken over" if record.command == "take_over" else record.command
-            return said, f"by {record.by}" + (f": {record.told}" if record.told else "")
+            by = f"by {record.by}" if record.by else ""
+            return said, ": ".join(filter(None, (by, record.told)))
         case _:
             return "", ""

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking, waits_of
 from holdfast.interfaces.service import Service
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Post, RunRow
 from holdfast.model.system import is_system
 from holdfast.model.webhooks import ENDPOINTS, TOOL, Endpoint, Note, endpoints, is_public
@@ -76,14 +77,14 @@ class Webhooks:
         return known[name]
 
     async def _note(self, note: Note) -> None:
-        await self._engine.journal.post(Post(ENDPOINTS, "", msgspec.json.encode(note)))
+        await self._engine.journal.post(Post(ENDPOINTS, "", written(note)))
         await self._engine.outbox.refresh()
 
 
 async def endpoints_of(looking: Looking) -> dict[str, Endpoint]:
     """Every endpoint there ever was, by name."""
     entries = await looking.journal.entries(ENDPOINTS)
-    return endpoints((entry.id, entry.body) for entry in entries)
+    return endpoints((entry.id, note) for entry, note in await readable(looking.journal, entries, Note))
 
 
 async def told(looking: Looking) -> list[Told]:

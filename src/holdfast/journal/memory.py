@@ -33,6 +33,8 @@ from holdfast.journal.port import (
 )
 from holdfast.journal.rules import (
     FOREVER_MS,
+    check_extras,
+    check_post,
     check_size,
     first_write,
     page,
@@ -238,12 +240,15 @@ class MemoryJournal:
 
     async def post(self, post: Post) -> Entry:
         after = self._call("post")
+        check_post(post)
         entry = self._insert(post)
         after()
         return entry
 
     async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
         after = self._call("post_all")
+        for post in posts:
+            check_post(post)
         self._check_free(posts)
         entries = [self._insert(post) for post in posts]
         after()
@@ -295,6 +300,7 @@ class MemoryJournal:
         return after
 
     def _check_sizes(self, write: Write) -> None:
+        check_extras(write)
         for row in write.rows:
             check_size(write, row)
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import msgspec
 
-from holdfast.errors import RecordRefused
+from holdfast.errors import ArgumentError, RecordRefused
 from holdfast.journal.port import Beginning, Lease, Post, Row, RunRow, Trust, Which, Write
 
 MAX_BODY = 64 << 20
@@ -29,9 +29,43 @@ def check_size(write: Write, row: Row) -> None:
 def first_write(lease: Lease, new: Beginning) -> Write:
     """What a new run begins with. Raises `RecordRefused` for a record that is too large."""
     write = Write(lease, new.rows, new.change)
+    check_extras(write)
     for row in new.rows:
         check_size(write, row)
     return write
+
+
+def check_post(post: Post) -> None:
+    """Raise `ArgumentError` where an entry has a name or a size that no journal takes."""
+    for what, text in (("stream", post.stream), ("key", post.key)):
+        if not is_text(text):
+            raise ArgumentError(
+                f"{text!r} cannot be the {what} of a ledger entry",
+                parameter=what,
+                next_step="give text that has a UTF-8 form; nothing was stored",
+            )
+    if len(post.body) > MAX_BODY:
+        raise ArgumentError(f"a ledger entry has {len(post.body)} bytes; the limit is {MAX_BODY}", parameter="body")
+
+
+def check_extras(write: Write) -> None:
+    """Raise for what goes with records and cannot be stored: a listing outside of 64 bits, or a ledger entry."""
+    change = write.change
+    if change is not None and not (change.due_ms is None or abs(change.due_ms) <= FOREVER_MS):
+        raise RecordRefused(f"{write.lease.run}: {change.due_ms} is no time at which a run can be due")
+    for post in write.posts:
+        check_post(post)
+
+
+def is_text(text: object) -> bool:
+    """Whether it is text that has a UTF-8 form: without lone surrogates."""
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:

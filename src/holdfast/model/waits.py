@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
 """What happens at a deadline: see `after_deadline`."""
-Item = Literal["approval", "question", "review", "handoff", "shadow"]
+Item = Literal["approval", "question", "review", "handoff", "shadow", "unreadable"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
-                                 "handoff": "handoff", "halted": "handoff"}  # fmt: skip
+                                 "handoff": "handoff", "halted": "handoff", "unreadable": "unreadable"}  # fmt: skip
 """The kinds of wait that a person ends, and what each is called in the inbox."""
 DISPUTED: Final = "contradicted"
 """The kind of wait of a final outcome that was contradicted."""
@@ -22,6 +22,9 @@ SHOWN: Final = 300
 """How many characters of the arguments stand in a question."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
+
+UNREADABLE: Final = "unreadable"
+"""The kind of wait of a run that stopped because something that it needs cannot be read. It has no step."""
 
 
 _AFTER: Final[dict[Then, str]] = {
@@ -79,10 +82,11 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str
             return f"holdfast answer {name} VALUE --by NAME | holdfast take-over {name} --by NAME"
         case "halted":
             return f"holdfast resume {run} | holdfast take-over {run} --by NAME | holdfast cancel {run}"
-        case "contradicted":
-            return f"holdfast resolve {name} --happened | --did-not-happen"
-        case "contradicted, amendable":
-            return f"holdfast resolve {name} --happened | --did-not-happen | --compensate"
+        case "contradicted" | "contradicted, amendable":
+            amends = " | --compensate" if kind == AMENDABLE else ""
+            return f"holdfast resolve {name} --happened | --did-not-happen{amends}"
+        case "unreadable":
+            return f"holdfast verify | holdfast doctor | holdfast resume {run}"
         case "person" if step.endswith("/"):
             return f"holdfast transaction {name} --retry | --accept"
         case "person":

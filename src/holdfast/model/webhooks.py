@@ -114,11 +114,10 @@ def _asked(run: str, wait: Waiting) -> dict[str, object]:
     return {"step": wait.step, "kind": wait.kind, "asks": wait.asks, "due_ms": wait.due_ms, "answer_with": answer}
 
 
-def endpoints(notes: Iterable[tuple[int, bytes]]) -> dict[str, Endpoint]:
-    """Every endpoint there ever was, by name, from the ledger entries in order: each an id and a body."""
+def endpoints(notes: Iterable[tuple[int, Note]]) -> dict[str, Endpoint]:
+    """Every endpoint there ever was, by name, from the ledger entries in order: each an id and what it says."""
     found: dict[str, Endpoint] = {}
-    for number, body in notes:
-        note = msgspec.json.decode(body, type=Note)
+    for number, note in notes:
         known = found.get(note.name)
         if note.word == "add":
             found[note.name] = Endpoint(note.name, note.url, note.secrets, note.kinds, number, number)

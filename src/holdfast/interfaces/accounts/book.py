@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.errors import Unreadable, UsageError
 from holdfast.interfaces.accounts.roles import Grant, Principal, Via
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 
 STREAM: Final = "accounts/"
@@ -91,7 +92,7 @@ class Accounts:
                 f"{name!r} cannot name an account", next_step="use small letters, digits and . _ @ + -, up to 64"
             )
         note = AccountNote("add", by, _checked(grants), subject=subject)
-        if not (await self._journal.post(Post(STREAM + name, "add", msgspec.json.encode(note)))).fresh:
+        if not (await self._journal.post(Post(STREAM + name, "add", written(note)))).fresh:
             raise UsageError(f"there is an account {name} already", next_step=f"holdfast accounts role {name} ROLE")
         return await self.known(name)
 
@@ -100,7 +101,7 @@ class Accounts:
         await self.known(name)
         if note.word == "role":
             _checked(note.grants)
-        await self._journal.post(Post(STREAM + name, "", msgspec.json.encode(note)))
+        await self._journal.post(Post(STREAM + name, "", written(note)))
         return await self.known(name)
 
 
@@ -108,7 +109,10 @@ def folded(name: str, entries: Sequence[Entry]) -> Account | None:
     """The account that its entries tell of; None where none was added."""
     account: Account | None = None
     for entry in entries:
-        note = msgspec.json.decode(entry.body, type=AccountNote)
+        try:
+            note = read(entry, AccountNote)
+        except Unreadable:  # it may have disabled the account: closed, until a later entry opens it
+            note = AccountNote("disable", "")
         if account is not None:
             account = _after(account, note, entry.id)
         elif note.word == "add":

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.interfaces.accounts.limits import network
 from holdfast.interfaces.accounts.roles import Via
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Journal, Post
 
 STREAM: Final = "access/"
@@ -49,7 +50,7 @@ class AccessLog:
 
     async def note(self, access: Access) -> None:
         """Record it; durable on return."""
-        await self._journal.post(Post(_stream(access), "", msgspec.json.encode(access)))
+        await self._journal.post(Post(_stream(access), "", written(access)))
 
     async def note_hourly(self, access: Access, now_ms: int) -> None:
         """Record it, unless the like of it stands already for this hour."""
@@ -58,7 +59,7 @@ class AccessLog:
         place = (_stream(access), "/".join(like))
         if place in self._said:
             return
-        await self._journal.post(Post(*place, msgspec.json.encode(access)))
+        await self._journal.post(Post(*place, written(access)))
         while len(self._said) >= _REMEMBERED:
             self._said.pop(next(iter(self._said)))
         self._said[place] = None
@@ -66,7 +67,7 @@ class AccessLog:
     async def read(self, name: str = "") -> list[Noted]:
         """What was decided, in order; of one account (`-`: of nobody's) or of all."""
         entries = await self._journal.entries(STREAM + name)
-        return [Noted(entry.at_ms, msgspec.json.decode(entry.body, type=Access)) for entry in entries]
+        return [Noted(entry.at_ms, one) for entry, one in await readable(self._journal, entries, Access)]
 
 
 def _stream(access: Access) -> str:

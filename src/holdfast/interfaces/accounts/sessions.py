@@ -11,6 +11,7 @@ import msgspec
 from holdfast.engine.seams import Rng
 from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.roles import Principal, Via
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Identity, Journal, Post
 
 STREAM: Final = "sessions/"
@@ -51,7 +52,7 @@ class Sessions:
         secret = rng.token() + rng.token()
         proven_ms = now_ms if via == "password" else 0
         note = SessionNote("begin", account.name, account.since, via, now_ms + LASTS_MS, proven_ms)
-        entry = await self._journal.post(Post(self._stream(secret), "begin", msgspec.json.encode(note)))
+        entry = await self._journal.post(Post(self._stream(secret), "begin", written(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret
 
@@ -60,7 +61,7 @@ class Sessions:
         found = await self._note(secret)
         if found is not None:
             note = SessionNote("end", found.account)
-            await self._journal.post(Post(self._stream(secret), "end", msgspec.json.encode(note)))
+            await self._journal.post(Post(self._stream(secret), "end", written(note)))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
         """Who is in this session; None where it is unknown or over, or its account was disabled or changed since.
@@ -80,8 +81,8 @@ class Sessions:
         if not _SECRET.fullmatch(secret):
             return None
         entries = await self._journal.entries(self._stream(secret))
-        notes = [msgspec.json.decode(entry.body, type=SessionNote) for entry in entries]
-        return notes[0] if len(notes) == 1 else None
+        notes = await readable(self._journal, entries, SessionNote)
+        return notes[0][1] if len(notes) == len(entries) == 1 else None
 
     def _stream(self, secret: str) -> str:
         return STREAM + self._digest(secret)

@@ -10,9 +10,10 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.engine.seams import Rng
-from holdfast.errors import UsageError
+from holdfast.errors import Unreadable, UsageError
 from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.roles import Grant, Principal
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 
 STREAM: Final = "tokens/"
@@ -60,7 +61,7 @@ class Tokens:
             raise UsageError(f"{account.name} is disabled", next_step=f"holdfast accounts enable {account.name}")
         secret = f"hf_{rng.token()}{rng.token()}"
         digest = _digest(secret)
-        entry = await self._journal.post(Post(STREAM + digest, "add", msgspec.json.encode(note)))
+        entry = await self._journal.post(Post(STREAM + digest, "add", written(note)))
         assert entry.fresh, "256 random bits came twice"
         return secret, _listed(digest, [entry])
 
@@ -78,7 +79,7 @@ class Tokens:
         found = [stream for stream in streams if id_ and stream.startswith(STREAM + id_)]
         if len(found) != 1:
             raise UsageError(f"no one token is named {id_!r}", next_step="holdfast accounts token list")
-        await self._journal.post(Post(found[0], "revoke", msgspec.json.encode(TokenNote("revoke", by))))
+        await self._journal.post(Post(found[0], "revoke", written(TokenNote("revoke", by))))
         return _listed(found[0].removeprefix(STREAM), await self._journal.entries(found[0]))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
@@ -101,8 +102,16 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(b"holdfast api token\0" + secret.encode()).hexdigest()
 
 
+def _note_of(entry: Entry) -> TokenNote:
+    """What an entry says. One that cannot be read may have revoked the token, so it does."""
+    try:
+        return read(entry, TokenNote)
+    except Unreadable:
+        return TokenNote("revoke", "")
+
+
 def _listed(digest: str, entries: Sequence[Entry]) -> Token:
-    notes = [msgspec.json.decode(entry.body, type=TokenNote) for entry in entries]
+    notes = [_note_of(entry) for entry in entries]
     first = notes[0]
     revoked = any(note.word == "revoke" for note in notes)
     return Token(digest[:SHOWN], first.account, first.limits, first.ends_ms, first.note, first.by, revoked)

@@ -34,6 +34,7 @@ _KEYS: Final[Mapping[Kind, str]] = {
     "question": "r reply",
     "handoff": "r reply  t take over",
     "shadow": "y it was right  n it was wrong",
+    "unreadable": "",
     "review": "h happened  x did not  s send once more  c compensate  b abandon",
 }
 _KEYS_CONTRADICTED: Final = "h happened  x did not  c compensate"

@@ -11,9 +11,10 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, command, login_name, wait_for, without_waiting
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.status import DONE
-from holdfast.interfaces.cli.words import safe
+from holdfast.interfaces.cli.words import count, safe
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.items import Item, Placed, Wanted, placed, worded
+from holdfast.journal.bodies import refused
 from holdfast.journal.host import wall_ms
 from holdfast.model.waits import after_deadline
 
@@ -76,6 +77,7 @@ async def _all(call: Call, wanted: Wanted, limit: int) -> None:
     now_ms = wall_ms()
     async with call.looking() as looking:
         found = await placed(looking, wanted, now_ms=now_ms)
+        set_aside = await refused(looking.journal)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
         return
@@ -84,6 +86,9 @@ async def _all(call: Call, wanted: Wanted, limit: int) -> None:
     if len(found) > limit:
         call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
     call.screen.line(summary(found))
+    if set_aside:
+        entries = count(len(set_aside), "ledger entry", "ledger entries")
+        call.screen.note(f"Set aside, as it cannot be read: {entries}. Next: holdfast doctor")
 
 
 def summary(found: Sequence[Placed]) -> str:

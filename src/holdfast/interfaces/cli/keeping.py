@@ -94,6 +94,8 @@ def _show(screen: Screen, found: Facts) -> None:
         ("undriven", ", ".join(found.abandoned[:10]) or "no run waits for a worker"),
         ("paused", ", ".join(f"{tool} ({why})" for tool, why in found.paused_tools.items()) or "no tool"),
         ("ledger", count(found.ledger_entries, "entry", "entries")),
+        ("unreadable", "; ".join(found.unreadable) or "no run"),
+        ("refused", "; ".join(found.refused_entries) or "no ledger entry"),
     ]
     screen.show(
         grid(

@@ -18,6 +18,7 @@ from holdfast.interfaces.people.links import beside, keep_keys, load_keys
 from holdfast.interfaces.reaching.due import Due, due_now
 from holdfast.interfaces.reaching.overview import NAMED, Notice, ToldChannel, told_channels
 from holdfast.interfaces.reaching.wiring import as_reach
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.notices import Sent, run_of, stream_of
 
@@ -107,7 +108,7 @@ async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
     sent = Sent(engine.seams.clock.wall_ms(), test=by)
     while True:
         number = len(await engine.journal.entries(stream_of(name))) + 1
-        entry = await engine.journal.post(Post(stream_of(name), str(number), msgspec.json.encode(sent)))
+        entry = await engine.journal.post(Post(stream_of(name), str(number), written(sent)))
         if entry.fresh:
             break
     await app.run_errands()

@@ -166,6 +166,7 @@ _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "handoff": (Reply, TakeOver),
     "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
     "shadow": (Right, Wrong),
+    "unreadable": (),
 }
 _FITS_HALTED: Final = (Resume, TakeOver, Abandon)
 _FITS_CONTRADICTED: Final = (Happened, DidNotHappen, Compensate)
@@ -175,6 +176,7 @@ _MEANT: Final[dict[Kind, str]] = {
     "handoff": "a handoff",
     "review": "a review",
     "shadow": "a look afterwards",
+    "unreadable": "a repair: a record or a ledger entry cannot be read",
 }
 
 

@@ -16,6 +16,7 @@ from holdfast.errors import LedgerTaken, UsageError
 from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.people.answers import Answer, answer
 from holdfast.interfaces.service import Service
+from holdfast.journal.bodies import read_taken
 from holdfast.journal.port import Post
 
 
@@ -56,4 +57,4 @@ async def answer_all(
 
 
 def _first(taken: LedgerTaken) -> str:
-    return msgspec.json.decode(taken.body, type=Command).by or "somebody"
+    return read_taken(taken, Command).by or "somebody"

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.agent.judging import thresholds_in
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.gathering import Gathered, gather
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Journal, Post
 from holdfast.model.figures import caught_of
 from holdfast.model.health import DAY_MS
@@ -45,8 +46,7 @@ async def standing_at(journal: Journal) -> dict[str, float]:
 
 async def _standings(journal: Journal) -> dict[str, _Standing]:
     found: dict[str, _Standing] = {}
-    for entry in await journal.entries(THRESHOLDS):
-        move = msgspec.json.decode(entry.body, type=Move)
+    for entry, move in await readable(journal, await journal.entries(THRESHOLDS), Move):
         if entry.key:  # without one it came second, and is only on record
             one = found.setdefault(move.name, _Standing())
             one.number, one.since_ms, one.at = one.number + 1, entry.at_ms, move.after
@@ -103,7 +103,7 @@ async def apply(journal: Journal, proposed: Sequence[Proposal], by: str) -> list
         if not one.judgement.moves:
             continue
         move = Move(one.name, one.judgement.at, one.judgement.to, by, one.judgement.why)
-        body = msgspec.json.encode(move)
+        body = written(move)
         entry = await journal.post(Post(stream("thresholds", one.name), str(one.number + 1), body))
         if entry.fresh:
             moved.append(move)

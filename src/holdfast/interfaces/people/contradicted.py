@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import msgspec
-
+from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, Journal
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 
 
 async def open_contradictions(journal: Journal) -> list[Opened]:
     """The newest contradiction of each operation that has one without an answer, the oldest first."""
-    return _open(await journal.entries(CONTRADICTED))
+    return await _open(journal, CONTRADICTED)
 
 
 async def contradicted_steps(journal: Journal) -> dict[str, list[str]]:
@@ -25,7 +22,7 @@ async def contradicted_steps(journal: Journal) -> dict[str, list[str]]:
 
 async def is_open(journal: Journal, run: str, step: str) -> bool:
     """Whether an operation has a contradiction without an answer."""
-    return bool(_open(await journal.entries(contradiction_stream(run, step))))
+    return bool(await _open(journal, contradiction_stream(run, step)))
 
 
 async def answers_to_contradictions(journal: Journal, run: str, step: str) -> list[Entry]:
@@ -34,11 +31,12 @@ async def answers_to_contradictions(journal: Journal, run: str, step: str) -> li
     return [entry for entry in entries if entry.key.startswith(ANSWERED)]
 
 
-def _open(entries: Iterable[Entry]) -> list[Opened]:
+async def _open(journal: Journal, stream: str) -> list[Opened]:
     newest: dict[str, Opened] = {}
-    for entry in entries:
+    for entry in await journal.entries(stream):
         if not entry.key.startswith(ANSWERED):
-            newest[entry.stream] = msgspec.json.decode(entry.body, type=Opened)
+            for _, one in await readable(journal, (entry,), Opened):
+                newest[entry.stream] = one
         elif (opened := newest.get(entry.stream)) is not None and opened.number <= int(entry.key[len(ANSWERED) :]):
             del newest[entry.stream]
     return list(newest.values())

@@ -18,6 +18,7 @@ from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.contradicted import answers_to_contradictions
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.undoing import ENDED, contract_of
+from holdfast.journal.bodies import read_taken, readable, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
@@ -38,8 +39,8 @@ Settling: TypeAlias = r.OperationSettled | r.Resolved
 async def answers_about(looking: Looking, run: str, step: str) -> list[str]:
     """The answers to the contradictions of one operation, in order, each with its time and its giver."""
     entries = await answers_to_contradictions(looking.journal, run, step)
-    said = [(entry.at_ms, msgspec.json.decode(entry.body, type=Command)) for entry in entries]
-    return [f"{moment(at)}: {one.by} answered the contradiction: {one.note}" for at, one in said]
+    said = await readable(looking.journal, entries, Command)
+    return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
 
 
 async def relied_on(looking: Looking, history: RunHistory, records: Sequence[r.Record], step: str) -> tuple[str, ...]:
@@ -76,18 +77,18 @@ async def review_contradiction(
         draft = Service(service.engine, words, via=service.via)
         await _compensate(draft, history, state, by=by, why=evidence)
     note = f"{state.step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
-    body = msgspec.json.encode(Command("review", checked_by(by), note, via=service.via))
+    body = written(Command("review", checked_by(by), note, via=service.via))
     posts = [
         Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
         command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
         # A process that dies before the run has the answer leaves it to the next one that looks.
-        Post(DELIVERIES, "", msgspec.json.encode(Delivering("", "", history.run))),
+        Post(DELIVERIES, "", written(Delivering("", "", history.run))),
         *words.posts,
     ]
     try:
         await service.sink.post_all(posts)
     except LedgerTaken as taken:
-        first = msgspec.json.decode(taken.body, type=Command)
+        first = read_taken(taken, Command)
         raise UsageError(
             f"{operation} was answered by {first.by} before", known=first.note, next_step=f"holdfast why {operation}"
         ) from taken

@@ -11,6 +11,7 @@ from holdfast.engine.commands import Command, command_stream
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.telling import record_note
+from holdfast.journal.bodies import readable
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
@@ -58,11 +59,12 @@ async def words_about(looking: Looking, run: str, step: str, records: Sequence[r
     found = [one for one in records if isinstance(one, Word) and one.step == step]
     if not found:
         return []
-    orders = {entry.id: entry for entry in await looking.journal.entries(command_stream(run))}
+    entries = await looking.journal.entries(command_stream(run))
+    orders = {entry.id: order for entry, order in await readable(looking.journal, entries, Command)}
     told: list[str] = []
     for one in found:
         order = orders.get(one.entry)
-        via = "" if order is None else msgspec.json.decode(order.body, type=Command).via
+        via = "" if order is None else order.via
         told.append(f"{moment(one.at)}: {' '.join(record_note(one))}" + (f" ({via})" if via else ""))
     return told
 

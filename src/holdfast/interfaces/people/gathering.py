@@ -9,7 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.commands import command_stream
+from holdfast.errors import Unreadable
 from holdfast.interfaces.looking import Looking
+from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
@@ -39,7 +41,7 @@ async def gather(looking: Looking, since_ms: int = 0) -> Gathered:
         if row.updated_ms < since_ms or (is_system(row.agent) and not is_planted(row.agent)):
             continue
         reading = RunReading(row.run)
-        async for _, record in looking.records(row.run):
+        async for _, record in looking.readable_records(row.run):
             reading.add(record)
         if reading.entries:
             reading.answered_at(await _moments(looking, row.run))
@@ -58,7 +60,11 @@ async def _afterwards(looking: Looking) -> list[Look]:
             left.setdefault(entry.stream, entry)
         elif entry.key == SAID and entry.stream in left:
             asked = left[entry.stream]
-            what, judged = msgspec.json.decode(asked.body, type=Left), msgspec.json.decode(entry.body, type=Judged)
+            try:
+                what, judged = read(asked, Left), read(entry, Judged)
+            except Unreadable as error:
+                await set_aside(looking.journal, entry, error)
+                continue
             item = operation_id(what.run, what.step)
             looks.append(
                 Look(item, "shadow", judged.word, judged.by, asked.at_ms, entry.at_ms, len(what.asks), what.traits)

@@ -14,6 +14,7 @@ from holdfast.interfaces.interrupting import checked_by
 from holdfast.interfaces.people.asked import Asked
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.timeline import timeline
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 
@@ -64,11 +65,11 @@ async def decide_halted(service: Service, now: Asked, way: Way, *, by: str, note
     if not now.open or history.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=f"holdfast show {run}")
     word, key = Command(way, checked_by(by), note, via=service.via), f"halted/{history.entry_seen}"
-    entry = await service.sink.post(Post(command_stream(run), key, msgspec.json.encode(word)))
-    first = word if entry.fresh else msgspec.json.decode(entry.body, type=Command)
+    entry = await service.sink.post(Post(command_stream(run), key, written(word)))
+    first = word if entry.fresh else read(entry, Command)
     if not entry.fresh:
         late = msgspec.structs.replace(word, after=first.by)
-        await service.sink.post(Post(command_stream(run), "", msgspec.json.encode(late)))
+        await service.sink.post(Post(command_stream(run), "", written(late)))
     applied = await service.sink.apply(run, "")  # also where whoever was first died before that
     if entry.fresh:
         return applied

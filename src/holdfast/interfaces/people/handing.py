@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import UsageError
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model.ids import stream
 
@@ -72,7 +73,7 @@ def handing_post(run: str, step: str, one: Handing) -> Post:
     """The ledger entry. Raises `UsageError` where it says nothing."""
     if one.word == "delegate" and not (one.to or one.queue):
         raise UsageError("nobody is named", next_step="name a person or a queue")
-    return Post(item_stream(run, step), "", msgspec.json.encode(one))
+    return Post(item_stream(run, step), "", written(one))
 
 
 async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
@@ -82,23 +83,22 @@ async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
 
 async def handed(journal: Journal, run: str, step: str) -> Handed:
     """How one item stands."""
-    return _fold(await journal.entries(item_stream(run, step)), item_stream(run, step))
+    return _fold(await readable(journal, await journal.entries(item_stream(run, step)), Handing))
 
 
 async def all_handed(journal: Journal) -> dict[str, Handed]:
     """How every item stands that anybody gave away, let rest or made urgent, by its ledger stream."""
     entries = await journal.entries(ITEMS)
-    by_stream: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_stream.setdefault(entry.stream, []).append(entry)
-    return {name: _fold(found, name) for name, found in by_stream.items()}
+    by_stream: dict[str, list[tuple[Entry, Handing]]] = {}
+    for entry, one in await readable(journal, entries, Handing):
+        by_stream.setdefault(entry.stream, []).append((entry, one))
+    return {name: _fold(found) for name, found in by_stream.items()}
 
 
-def _fold(entries: list[Entry], name: str) -> Handed:
+def _fold(said: list[tuple[Entry, Handing]]) -> Handed:
     now = NOBODY
-    for entry in entries:
-        assert entry.stream == name, entry
-        now = now.after(msgspec.json.decode(entry.body, type=Handing), entry.at_ms)
+    for entry, one in said:
+        now = now.after(one, entry.at_ms)
     return now
 
 

@@ -15,11 +15,12 @@ from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.contradicted import open_contradictions
 from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
+from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, Waits, Which
 from holdfast.model.contradiction import Opened, contradiction_text
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, Then, answer_with
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, Then, answer_with
 from holdfast.model.waits import Item as Kind
 
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
@@ -120,7 +121,8 @@ async def items(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 
 async def placed(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Placed]:
     """The same in the same order, not in words yet: `worded` says each that is shown."""
     found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
-    found += [_shadow(entry) for entry in await open_shadows(looking.journal)]
+    shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
+    found += [_shadow(entry, left) for entry, left in shadows]
     found += [_contradicted(one) for one in await open_contradictions(looking.journal)]
     if handed := await all_handed(looking.journal):
         found = [_given(one, handed, now_ms) for one in found]
@@ -156,9 +158,8 @@ def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
                 yield Placed(kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue)
 
 
-def _shadow(entry: Entry) -> Placed:
+def _shadow(entry: Entry, left: Left) -> Placed:
     """What left without a person, and was drawn for a look afterwards."""
-    left = msgspec.json.decode(entry.body, type=Left)
     wait = Waiting("shadow", left.step, left.asks, at=entry.at_ms)
     return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
 
@@ -193,6 +194,8 @@ def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
     answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()
+    if wait.kind == UNREADABLE:
+        return tuple(answer.split(" | "))
     if wait.kind == HALT:
         return (f"holdfast take-over {run} --look", *answer.split(" | "))
     if wait.kind == "handoff":

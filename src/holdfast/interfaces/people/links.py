@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 
 PATH: Final = "/links/"
@@ -95,7 +96,7 @@ async def use_link(journal: Journal, link: Link, *, by: str) -> None:
 
 
 def _used(entry: Entry) -> LinkRefused:
-    first = msgspec.json.decode(entry.body, type=dict[str, str])["by"]
+    first = read(entry, dict[str, str])["by"]
     return LinkRefused(
         f"an answer was given through this link before, by {first}",
         known="a link takes one answer",
@@ -107,7 +108,7 @@ def use_of(link: Link, *, by: str) -> Post:
     """The ledger entry that uses a link up: in the commit of its answer, so that one which is refused uses nothing."""
     if not by:
         raise UsageError("an answer has a name", next_step="sign in first")
-    return Post(_USED + link.id, "used", msgspec.json.encode({"by": by, "item": link.item}))
+    return Post(_USED + link.id, "used", written({"by": by, "item": link.item}))
 
 
 async def checked_unused(journal: Journal, link: Link) -> None:

@@ -84,7 +84,7 @@ async def _learn(looking: Looking, row: RunRow, models: dict[str, Model]) -> int
     contracts: dict[str, r.ContractStored] = {}
     decision: r.DecisionRecorded | None = None
     asked = 0
-    async for _, record in looking.records(row.run):
+    async for _, record in looking.readable_records(row.run):
         intent = getattr(record, "intent", None)
         if isinstance(intent, r.Intent):
             intents[str(getattr(record, "step", ""))] = intent

@@ -43,7 +43,7 @@ async def _words_in(looking: Looking, run: str, tool: str, but: str) -> list[Sai
     """What was said in one run; of an edit the approval that goes with it counts no second time."""
     tools: dict[str, str] = {}
     words: dict[tuple[str, str], Said] = {}
-    async for _, record in looking.records(run):
+    async for _, record in looking.readable_records(run):
         if isinstance(record, r.OperationPlanned):
             tools[record.step] = record.intent.tool
         if isinstance(record, Word) and tools.get(record.step) == tool and f"{run}/{record.step}" != but:

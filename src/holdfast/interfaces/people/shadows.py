@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.errors import UsageError
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
 
@@ -28,10 +27,10 @@ async def open_shadows(journal: Journal) -> list[Entry]:
 async def judge_afterwards(sink: Sink, run: str, step: str, judged: Judged) -> str:
     """Put a word on record; what to do next. The first one counts. Raises `UsageError` for a second one."""
     stream = shadow_stream(run, step)
-    entry = await sink.post(Post(stream, SAID, msgspec.json.encode(judged)))
+    entry = await sink.post(Post(stream, SAID, written(judged)))
     if not entry.fresh:
-        first = msgspec.json.decode(entry.body, type=Judged)
-        await sink.post(Post(stream, f"late/{judged.by}", msgspec.json.encode(judged)))
+        first = read(entry, Judged)
+        await sink.post(Post(stream, f"late/{judged.by}", written(judged)))
         raise UsageError(f"{run}/{step} was looked at before", known=f"{first.by} said that it was {first.word}")
     return after(run, judged.word)
 

@@ -13,6 +13,7 @@ from holdfast.engine.standing import given, spent_of, use_post
 from holdfast.engine.tooling import ToolCode
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.standing import GIVEN, Spent, Standing, Use, why_not
 
@@ -32,7 +33,7 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
     now_ms = engine.seams.clock.wall_ms()
     _check(engine, wanted, now_ms)
     named = msgspec.structs.replace(wanted, id=f"s-{engine.seams.rng.token()[:8]}")
-    entry = await engine.journal.post(Post(GIVEN, named.id, msgspec.json.encode(named)))
+    entry = await engine.journal.post(Post(GIVEN, named.id, written(named)))
     return named if entry.fresh else await add_standing(engine, wanted)
 
 

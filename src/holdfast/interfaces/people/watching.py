@@ -84,6 +84,8 @@ def _asked(item: Placed) -> Asked:
 
 async def _with_blocked(looking: Looking, item: Placed, one: Asked) -> Asked:
     """The same with what is open in its run besides: it all waits behind this."""
+    if item.kind == "unreadable":
+        return one
     history = await looking.history(item.run)
     return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
 

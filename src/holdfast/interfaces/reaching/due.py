@@ -10,6 +10,7 @@ from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.items import placed
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import waiting_of
+from holdfast.journal.bodies import values_in
 from holdfast.model.notices import Missed, Sent, Told, Waiting, Word, missed_stream, planned, stream_of
 
 
@@ -36,8 +37,8 @@ async def _of(looking: Looking, channel: Channel, waiting: list[Waiting], now_ms
 
 async def _told(looking: Looking, channel: str) -> Told:
     told = Told()
-    for entry in await looking.journal.entries(stream_of(channel)):
-        told.add(msgspec.json.decode(entry.body, type=Sent))
-    for entry in await looking.journal.entries(missed_stream(channel)):
-        told.miss(msgspec.json.decode(entry.body, type=Missed))
+    for sent in await values_in(looking.journal, stream_of(channel), Sent):
+        told.add(sent)
+    for missed in await values_in(looking.journal, missed_stream(channel), Missed):
+        told.miss(missed)
     return told

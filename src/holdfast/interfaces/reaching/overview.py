@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.webhooks import is_parked, runs_named
+from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, RunRow
 from holdfast.model.notices import NOTICES, Sent, Word, run_of
 
@@ -64,13 +65,15 @@ async def _channel(looking: Looking, name: str, entries: list[Entry], limit: int
     for row in rows.values():
         if (state := state_of(row)) in by_state:
             by_state[state].append(row.run)
-    last = [await notice_of(looking, name, entry, rows.get(run_of(name, int(entry.key)))) for entry in entries[-limit:]]
+    last = [
+        await notice_of(looking, name, entry, sent, rows.get(run_of(name, int(entry.key))))
+        for entry, sent in await readable(looking.journal, entries[-limit:], Sent)
+    ]
     return ToldChannel(name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1])
 
 
-async def notice_of(looking: Looking, channel: str, entry: Entry, row: RunRow | None) -> Notice:
+async def notice_of(looking: Looking, channel: str, entry: Entry, sent: Sent, row: RunRow | None) -> Notice:
     """One message, and what its run says about it."""
-    sent = msgspec.json.decode(entry.body, type=Sent)
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
     if row is not None and state == "sent":

@@ -6,8 +6,6 @@ can be lost between the two. A message is decided upon by its entry in the ledge
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.outbox import begin_asleep
 from holdfast.interfaces.people.items import Placed, placed
@@ -15,6 +13,7 @@ from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Message, Sender
 from holdfast.interfaces.service import Service
+from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Post
 from holdfast.model.notices import (
     AGENT,
@@ -71,17 +70,19 @@ class Planner:
     async def post(self, channel: str, sent: Sent) -> bool:
         """Decide upon a message; False where another process decided upon one of that number."""
         told = await self._refresh(channel)
-        post = Post(stream_of(channel), str(told.messages + 1), msgspec.json.encode(sent))
+        post = Post(stream_of(channel), str(told.messages + 1), written(sent))
         return (await self._service.engine.journal.post(post)).fresh
 
     async def _refresh(self, channel: str) -> Told:
         told = self._told.setdefault(channel, Told())
-        entries = await self._service.engine.journal.entries(stream_of(channel), self._read.get(channel, 0))
-        for entry in entries:
-            told.add(msgspec.json.decode(entry.body, type=Sent))
+        journal = self._service.engine.journal
+        entries = await journal.entries(stream_of(channel), self._read.get(channel, 0))
+        for entry, sent in await readable(journal, entries, Sent):
+            told.add(sent)
             self._read[channel] = entry.id
-        for entry in await self._service.engine.journal.entries(missed_stream(channel), self._missed.get(channel, 0)):
-            told.miss(msgspec.json.decode(entry.body, type=Missed))
+        entries = await journal.entries(missed_stream(channel), self._missed.get(channel, 0))
+        for entry, missed in await readable(journal, entries, Missed):
+            told.miss(missed)
             self._missed[channel] = entry.id
         return told
 
@@ -97,6 +98,8 @@ class Planner:
     async def _tool(self, one: Placed) -> str:
         """The tool that is asked about; read once for each asking."""
         name = f"{one.item}@{one.asked_ms}"
+        if one.kind == "unreadable":
+            return ""
         if name not in self._tools:
             history = await self._service.looking.history(one.run)
             operation = history.operations.get(one.item.partition("/")[2])

@@ -24,6 +24,7 @@ from holdfast.interfaces.people.links import Link, LinkKeys, link_id, make_link
 from holdfast.interfaces.reaching.channel import Channel, Outside
 from holdfast.interfaces.reaching.composing import compose, still_asked
 from holdfast.interfaces.reaching.words import Letter, Line
+from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model.notices import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
 from holdfast.model.view import Operation
@@ -126,15 +127,13 @@ class Sender:
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)
         missed = Missed(engine.seams.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
-        await engine.journal.post(
-            Post(missed_stream(message.channel), str(message.number), msgspec.json.encode(missed))
-        )
+        await engine.journal.post(Post(missed_stream(message.channel), str(message.number), written(missed)))
         return why
 
     async def _sent(self, channel: str, number: int) -> Sent:
         entries = await self._open_engine().journal.entries(stream_of(channel))
         found = next((entry for entry in entries if entry.key == str(number)), None)
-        return Sent(0) if found is None else msgspec.json.decode(found.body, type=Sent)
+        return Sent(0) if found is None else read(found, Sent)
 
     def _looking(self) -> Looking:
         engine = self._open_engine()

@@ -37,13 +37,13 @@ class ApswDatabase:
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
         try:
             return self._execute(sql, values).fetchall()
-        except apsw.Error as error:
+        except (apsw.Error, OverflowError, UnicodeError) as error:
             raise _failure(error) from error
 
     def change(self, sql: str, values: Sequence[Value] = ()) -> int:
         try:
             self._execute(sql, values)
-        except apsw.Error as error:
+        except (apsw.Error, OverflowError, UnicodeError) as error:
             raise _failure(error) from error
         return self._connection.changes()
 
@@ -54,7 +54,9 @@ class ApswDatabase:
             raise _failure(error) from error
 
 
-def _failure(error: apsw.Error) -> DatabaseFailure:
-    """Errors that apsw raises by itself (a closed connection) count as broken."""
+def _failure(error: apsw.Error | OverflowError | UnicodeError) -> DatabaseFailure:
+    """Errors that apsw raises by itself (a closed connection) count as broken. Values that do not fit are refused."""
+    if not isinstance(error, apsw.Error):
+        return DatabaseFailure(apsw.SQLITE_MISMATCH, str(error))
     code = getattr(error, "extendedresult", apsw.SQLITE_INTERNAL)
     return DatabaseFailure(code, str(error))

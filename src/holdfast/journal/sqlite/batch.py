@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Lease, Row, RunChange, Write
-from holdfast.journal.rules import check_size
+from holdfast.journal.rules import check_extras, check_size
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 
@@ -72,6 +72,8 @@ class Item(msgspec.Struct, eq=False):
 def item_of(write: Write) -> Item:
     """A write as it waits. Raises `RecordRefused` for a record that no journal takes."""
     plain = write.change is None and not write.posts and bool(write.rows)
+    if not plain:
+        check_extras(write)
     for row in write.rows:
         size = len(row.body)
         if size == POINTER_SIZE or size > LARGEST_INLINE:

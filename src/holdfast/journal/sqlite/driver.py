@@ -91,13 +91,13 @@ class StandardDatabase:
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
         try:
             return self._execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise _failure(error) from error
 
     def change(self, sql: str, values: Sequence[Value] = ()) -> int:
         try:
             return self._execute(sql, values).rowcount
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise _failure(error) from error
 
     def close(self) -> None:
@@ -107,7 +107,12 @@ class StandardDatabase:
             raise _failure(error) from error
 
 
-def _failure(error: sqlite3.Error) -> DatabaseFailure:
-    """Errors that the library raises without asking SQLite (a closed connection) count as broken."""
+def _failure(error: sqlite3.Error | OverflowError | UnicodeError) -> DatabaseFailure:
+    """Errors that the library raises without asking SQLite (a closed connection) count as broken.
+
+    An integer over 64 bits or text that is no UTF-8 is refused: the statement was not run, and the next one can be.
+    """
+    if not isinstance(error, sqlite3.Error):
+        return DatabaseFailure(sqlite3.SQLITE_MISMATCH, str(error))
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL)
     return DatabaseFailure(code, str(error))

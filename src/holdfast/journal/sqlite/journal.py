@@ -29,6 +29,7 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
+from holdfast.journal.rules import check_post
 from holdfast.journal.sqlite import anchor as anchor_file
 from holdfast.journal.sqlite import hints, ledger, runs
 from holdfast.journal.sqlite.committer import Committer
@@ -146,9 +147,12 @@ class SqliteJournal:
         return self._read(lambda database: runs.waiting(database, status))
 
     async def post(self, post: Post) -> Entry:
+        check_post(post)
         return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
 
     async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        for post in posts:
+            check_post(post)
         return await self._running.run(lambda database: ledger.put_all(database, posts, self._here.wall_ms()))
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:

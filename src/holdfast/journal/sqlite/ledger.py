@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast.errors import LedgerTaken
 from holdfast.journal.port import Entry, Post
@@ -10,6 +10,7 @@ from holdfast.journal.rules import ledger_hash
 from holdfast.journal.sqlite.driver import Database, Value
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
+_PAGE = 1000
 
 
 def insert(database: Database, post: Post, at_ms: int) -> Entry:
@@ -75,6 +76,18 @@ def entries(database: Database, stream: str, after: int) -> list[Entry]:
         (*names, after),
     )
     return [_entry(row, fresh=True) for row in found]
+
+
+def all_entries(database: Database) -> Iterator[Entry]:
+    """The whole ledger by id, read page by page."""
+    after = 0
+    while rows := database.rows(
+        f"select {_COLUMNS} from ledger where id > ? order by id limit {_PAGE}",  # noqa: S608 -- constants
+        (after,),
+    ):
+        for row in rows:
+            yield _entry(row, fresh=True)
+        after = int(str(rows[-1][0]))
 
 
 def first_broken(database: Database, stream: str) -> int | None:

@@ -1,0 +1,132 @@
+"""A record or a ledger entry that cannot be read is set aside by itself: everything beside it goes on."""
+
+import asyncio
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.interfaces.ledger_kinds import KINDS
+from holdfast.journal.bodies import REFUSED
+from holdfast.journal.log import beginning
+from holdfast.journal.port import Claimed, Post, RunChange, Write
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.model.records import Record
+from tests.cli.lab import Lab
+
+
+def kinds(union: Any) -> list[str]:
+    """The names of all records."""
+    parts = typing.get_args(union)
+    return [name for part in parts for name in kinds(part)] if parts else [union.__name__]
+
+
+BODIES = {
+    **{kind: f'{{"kind":"{kind}","at":"then"}}'.encode() for kind in kinds(Record)},
+    "of-another-version": b'{"kind":"FromTheFuture","at":1}',
+    "a-number": b"7",
+    "an-end": b'{"kind":"RunStar',
+}
+
+
+def spoil(path: Path, bodies: dict[str, bytes], posts: list[Post]) -> None:
+    """Store what no reader takes, as a writer without checks would have."""
+
+    async def main() -> None:
+        journal = SqliteJournal(path)
+        identity = await journal.open()
+        for name, body in bodies.items():
+            begun = b'{"kind":"RunStarted","agent":"desk","input":{"input":{"id":"9"}},"digest":"d"}'
+            new = beginning(identity.namespace, f"bad-{name}", "desk", [begun, body])
+            claimed = await journal.claim(f"bad-{name}", "w", new)
+            assert isinstance(claimed, Claimed)
+            await journal.append(Write(claimed.lease, (), RunChange("running", release=True)))
+        for post in posts:
+            await journal.post(post)
+        await journal.close()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_cannot_be_read_stops_its_run_and_no_other(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="lost")).status == 3
+    spoil(holdfast.directory / "holdfast.db", BODIES, [])
+    worked = holdfast("worker", "desk.py:desk", "--once")
+    assert worked.status == 1, "it names the runs that it could not drive, and drives the others"
+    assert all(f"bad-{name}" in worked.err for name in BODIES)
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("3")).status == 0, "other runs begin"
+    rows = {row["run"]: row for row in holdfast("ps", "--json").json["runs"]}
+    for name in BODIES:
+        row = rows[f"bad-{name}"]
+        assert (row["status"], row["reason"][:11]) == ("stopped", "unreadable:"), row
+    assert rows["ticket-1"]["status"] == rows["ticket-3"]["status"] == "completed"
+
+    asked = {item["item"]: item for item in holdfast("inbox", "--json").json}
+    assert {item for item, one in asked.items() if one["kind"] == "unreadable"} == {f"bad-{name}" for name in BODIES}
+    assert asked["bad-a-number"]["answers"] == ["holdfast verify", "holdfast doctor", "holdfast resume bad-a-number"]
+    assert "ticket-2/restock#1" in asked, "what others are asked is asked as before"
+    assert "ticket-2/restock#1" in holdfast("inbox").out
+
+    doctor = holdfast("doctor", "--json")
+    assert {text.partition(":")[0] for text in doctor.json["journal"]["unreadable"]} == {f"bad-{n}" for n in BODIES}
+    rebuilt = holdfast("doctor", "--rebuild", "--json")
+    assert (rebuilt.status, rebuilt.json["rebuilt"]["busy"]) == (0, [])
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == "stopped"
+
+    for command in (("show", "bad-a-number"), ("resume", "bad-a-number"), ("cancel", "bad-a-number")):
+        said = holdfast(*command)
+        assert (said.status, "cannot be read" in said.err) == (1, True), said
+    for command in ("figures", "pending", "verify"):
+        assert holdfast(command).status in {0, 4}
+    resolved = holdfast("resolve", "ticket-2/restock#1", "--happened", "--result", "null")
+    assert resolved.status == 0, resolved
+
+
+BAD = (b'{"word":"pause","by":null}', b"7", b'{"by":', b"[]")
+
+
+def streams() -> list[str]:
+    """A stream of each kind that the runs beside it do not depend on, and those that all of them read."""
+    own = {
+        "run": "run/ticket-1", "pause": "pause/keyed", "standing": "standing", "webhook-endpoints": "webhook-endpoints",
+        "outbox": "outbox", "deliveries": "deliveries", "journal": "journal", REFUSED: "refused",
+    }  # fmt: skip
+    return [own.get(name, f"{name}/other") for name in KINDS if name not in {"event", "door"}]
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_a_ledger_entry_that_cannot_be_read_is_set_aside(holdfast: Lab, body: bytes):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
+    spoil(holdfast.directory / "holdfast.db", {}, [Post(stream, "", body) for stream in streams()])
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0, "the journal opens, and runs go on"
+    assert holdfast("worker", "desk.py:desk", "--once").status == 0
+    assert "ticket-1/restock#1" in holdfast("inbox").out
+    for command in ("ps", "figures", "pending", "webhooks", "notices"):
+        said = holdfast(command)
+        assert said.status == 0, (command, said)
+    assert holdfast("doctor", "--rebuild").status == 0
+    named = holdfast("doctor", "--json").json["journal"]["refused_entries"]
+    unnamed = [stream for stream in streams() if not any(f"({stream})" in text for text in named)]
+    assert set(unnamed) <= {"journal", "sign-in/other", "links/other"}, "those hold any text by name"
+
+
+def test_commands_after_one_that_cannot_be_read_are_applied(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
+    spoil(holdfast.directory / "holdfast.db", {}, [Post("run/ticket-1", "", b'{"word":"cancel","by":null}')])
+    assert holdfast("resolve", "ticket-1/restock#1", "--happened", "--result", "null").status == 0
+    assert holdfast("resume", "ticket-1", "--agent", "desk.py:desk").status == 0
+    story = holdfast("show", "ticket-1").words
+    assert "unreadable" in story
+    assert "cannot be read" in story
+
+
+def test_a_tool_whose_pause_cannot_be_read_is_paused_until_it_is_unpaused(holdfast: Lab):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    spoil(holdfast.directory / "holdfast.db", {}, [Post("pause/refund", "", b'{"word":"pause","by":null}')])
+    assert "refund" in holdfast("doctor", "--json").json["journal"]["paused_tools"]
+    assert holdfast("unpause", "--tool", "refund").status == 0
+    assert "Set aside, as it cannot be read: 1 ledger entry" in holdfast("inbox").err
+    assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {}
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0
