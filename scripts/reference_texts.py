@@ -173,6 +173,7 @@ SETTINGS: Final[dict[str, str]] = {
     "claim_wait_ms": "How long to wait for another operation that holds the same business key; then a person is asked.",
     "slice_ms": "The longest pause after which a waiting operation looks at its situation again.",
     "recover_every_ms": "How often to look for abandoned runs and those that are due.",
+    "heads_every_ms": "How often the signed head of the journal is sent to the webhook endpoints that ask for it.",
     "private_webhooks": "Whether webhooks may go to loopback and private addresses, and unencrypted.",
 }
 

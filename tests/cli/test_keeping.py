@@ -1,5 +1,6 @@
 """`verify` and `doctor`: whether the journal is what was written, and what it is."""
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -74,6 +75,105 @@ def test_a_changed_order_is_noticed(asking: Lab):
     said = asking("verify", "--json")
     assert said.status == 4
     assert said.json["broken"][0]["chain"] == "ledger run/ticket-1"
+
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+def test_heads_that_were_kept_show_what_the_anchor_cannot(asking: Lab):
+    asking("signal", "ticket-1", "approved")
+    kept = asking.directory / "kept.heads"
+    kept.write_text(asking("heads").out)
+    assert (asking.journal.with_name("holdfast.db.headkeys").stat().st_mode & 0o777) == 0o600
+    asking("signal", "ticket-1", "checked")
+    kept.write_text(kept.read_text() + asking("heads").out)
+    said = asking("verify", "--heads", "kept.heads")
+    assert (said.status, "2 heads" in said.out) == (0, True)
+    tamper(asking, "delete from ledger where id = (select max(id) from ledger)")
+    asking.journal.with_name("holdfast.db.anchor").unlink()
+    assert asking("verify").status == 0, "nothing in the file remembers its end"
+    said = asking("verify", "--heads", "kept.heads")
+    known = json.loads(kept.read_text().splitlines()[1])["head"]["entries"]
+    assert said.status == 4
+    assert f"line 2, has {known} ledger entries, and this file ends at {known - 1}" in said.out
+
+
+def test_a_rewritten_past_is_narrowed_down_by_the_heads(asking: Lab):
+    kept = asking.directory / "kept.heads"
+    lines = []
+    for event in ("one", "two", "three"):
+        asking("signal", "ticket-1", event)
+        lines.append(asking("heads").out)
+    kept.write_text("".join(lines))
+    first, second, _ = (json.loads(line)["head"]["entries"] for line in lines)
+    tamper(asking, f"update ledger set hash = zeroblob(32) where id = {second}")
+    asking.journal.with_name("holdfast.db.anchor").unlink()
+    found = asking("verify", "--heads", "kept.heads", "--json").json["broken"]
+    (log,) = [one for one in found if one["chain"] == "the log of ledger entries"]
+    assert log["record"] == first + 1
+    assert f"what stands between {first + 1} and {second} is not what the head of" in log["why"]
+
+
+def test_a_head_is_signed_with_the_key_that_is_given_and_a_forged_one_is_named(asking: Lab):
+    key = {"HOLDFAST_HEAD_KEY": KEY}
+    kept = asking.directory / "kept.heads"
+    head = asking("heads", **key).json
+    assert not asking.journal.with_name("holdfast.db.headkeys").exists()
+    kept.write_text(json.dumps(head) + "\n")
+    assert asking("verify", "--heads", "kept.heads", **key).status == 0
+    unchecked = asking("verify", "--heads", "kept.heads")
+    assert (unchecked.status, "signatures of the heads were not checked" in unchecked.err) == (0, True)
+    forged = {**head, "at_ms": head["at_ms"] + 1}
+    for line in (forged, {**forged, "key": "other"}, {**head, "signature": ""}):
+        kept.write_text(json.dumps(line))
+        said = asking("verify", "--heads", "kept.heads", **key)
+        assert (said.status, "the kept heads, number 1: its signature" in said.out) == (4, True)
+    rotated = {"HOLDFAST_HEAD_KEY": f"{KEY[::-1]}, {KEY}"}
+    kept.write_text(json.dumps(head))
+    assert asking("verify", "--heads", "kept.heads", **rotated).status == 0
+    assert asking("heads", HOLDFAST_HEAD_KEY="short").status == 2
+
+
+@pytest.mark.parametrize("text", ["", "no head\n", "{}\n", "\xff\xfe", '{"namespace":"other","head":{}}\n'])
+def test_a_file_without_heads_is_refused(asking: Lab, text: str):
+    (asking.directory / "kept.heads").write_bytes(text.encode("latin-1"))
+    assert asking("verify", "--heads", "kept.heads").status == 2
+
+
+def test_heads_of_other_journals_are_passed_over(asking: Lab):
+    head = asking("heads").json
+    other = {**head, "namespace": "other"}
+    kept = asking.directory / "kept.heads"
+    kept.write_text(f"{json.dumps(other)}\n{json.dumps(head)}\n")
+    said = asking("verify", "--heads", "kept.heads", "--json")
+    assert (said.status, said.json["heads"], said.json["signatures"]) == (0, 1, 1)
+    kept.write_text(json.dumps(other))
+    said = asking("verify", "--heads", "kept.heads")
+    assert (said.status, "has no head of this journal" in said.err) == (2, True)
+
+
+def test_a_journal_that_is_not_trusted_has_no_head(asking: Lab):
+    asking.journal.with_name("holdfast.db.anchor").unlink()
+    said = asking("heads")
+    assert (said.status, said.out, "holdfast doctor" in said.err) == (3, "", True)
+    assert not asking.journal.with_name("holdfast.db.headkeys").exists()
+    asking("doctor", "--trust", "ann", "--newest")
+    assert asking("heads").status == 0
+
+
+def test_a_removed_entry_is_found_at_open_and_can_be_gone_on_without(asking: Lab):
+    for event in ("one", "two"):
+        asking("signal", "ticket-1", event)
+    tamper(asking, "delete from ledger where id = 1")
+    doctor = asking("doctor")
+    assert "distrustful: 1 of its records or ledger entries were removed: `holdfast verify` names them" in " ".join(
+        doctor.out.split()
+    )
+    assert asking("verify").status == 4
+    asking("doctor", "--trust", "ann")
+    assert asking("doctor", "--json").json["journal"]["trust"] == "doubtful"
+    said = asking("verify")
+    assert (said.status, "the log of ledger entries, number 1: it was removed" in said.out) == (4, True)
 
 
 def test_a_record_that_is_no_record_is_noticed(asking: Lab):

@@ -8,7 +8,15 @@ import msgspec
 
 from holdfast.errors import UsageError
 
-_AT_LEAST_ONE: Final = ("lease_ms", "poll_ms", "slice_ms", "recover_every_ms", "deaths_allowed", "claims_allowed")
+_AT_LEAST_ONE: Final = (
+    "lease_ms",
+    "poll_ms",
+    "slice_ms",
+    "recover_every_ms",
+    "heads_every_ms",
+    "deaths_allowed",
+    "claims_allowed",
+)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -21,7 +29,8 @@ class Settings(msgspec.Struct, frozen=True):
     before it counts as diverged, where agent code waits for something the runtime cannot see.
     `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
-    `recover_every_ms`: how often to look for abandoned runs and those that are due. `private_webhooks`:
+    `recover_every_ms`: how often to look for abandoned runs and those that are due. `heads_every_ms`: how
+    often the signed head of the journal is sent to the webhook endpoints that ask for it. `private_webhooks`:
     whether outgoing webhooks may go to loopback and private addresses, and without encryption.
 
     Raises `UsageError` for a setting that is no whole number, is too small, or contradicts another one.
@@ -43,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000
+    heads_every_ms: int = 3_600_000
     private_webhooks: bool = False
 
     def __post_init__(self) -> None:

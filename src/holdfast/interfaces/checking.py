@@ -1,7 +1,8 @@
-"""Is every record still what was written? Chains of all runs and of all ledger streams."""
+"""Is the journal still what was written? Every run, the whole log, and the heads that were kept of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,56 +10,52 @@ import msgspec
 
 from holdfast.engine.elsewhere import claim_stream
 from holdfast.errors import HoldfastError
+from holdfast.interfaces.checking_log import CHANGED, Broken, check_log
+from holdfast.interfaces.heads import KeptHead, badly_signed
 from holdfast.interfaces.looking import PAGE, Looking
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
-from holdfast.journal.sqlite import anchor, ledger
-from holdfast.journal.sqlite.driver import DatabaseFailure
-from holdfast.journal.sqlite.opening import tails_at
-from holdfast.journal.sqlite.reading import view_of
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """The first record of a chain that is not what was written there."""
+class Kept(msgspec.Struct, frozen=True):
+    """Heads that were kept elsewhere, and the keys that sign them; without keys no signature is checked."""
 
-    chain: str
-    record: int
-    why: str
+    heads: Sequence[KeptHead] = ()
+    keys: Sequence[str] = ()
 
 
 class Checked(msgspec.Struct):
-    """What was read, and what did not hold."""
+    """What was read, and what did not hold. `signatures`: of how many heads the signature was checked."""
 
     runs: int = 0
     records: int = 0
     streams: int = 0
+    heads: int = 0
+    signatures: int = 0
     broken: list[Broken] = []
 
 
-CHANGED: Final = "it was changed, removed or moved after it was written"
-UNLISTED: Final = "its run is not listed any more"
 UNCLAIMED: Final = "its entries in the ledger are gone: another run could do the same again"
+UNSIGNED: Final = "its signature was not made with a key of this journal"
 
 
-async def check(looking: Looking, path: Path) -> Checked:
-    """Read everything and follow every chain."""
-    found = Checked(broken=[])
+async def check(looking: Looking, path: Path, kept: Kept | None = None) -> Checked:
+    """Read everything, follow every chain, and compare the log with its anchor and with `kept` heads."""
+    kept = kept or Kept()
+    found = Checked(broken=[], heads=len(kept.heads))
+    if kept.keys:
+        found.signatures = len(kept.heads)
+        found.broken.extend(Broken("the kept heads", one.line, UNSIGNED) for one in badly_signed(kept.heads, kept.keys))
     async for row in looking.every_run():
         found.runs += 1
         broken, records = await _check_run(looking, row.run)
         found.records += records
         if broken is not None:
             found.broken.append(broken)
-    streams, unlisted, cut = _tables(path)
-    if cut:
-        found.broken.append(Broken("the end of the journal", found.records + 1, cut))
-    for stream, entry in streams:
-        found.streams += 1
-        if entry is not None:
-            found.broken.append(Broken(f"ledger {stream}", entry, CHANGED))
-    found.broken.extend(Broken("no run", number, UNLISTED) for number in unlisted)
+    found.streams, broken_log = check_log(path, looking.identity, kept.heads)
+    found.broken.extend(broken_log)
     return found
 
 
@@ -91,25 +88,3 @@ async def _unclaimed(looking: Looking, operation: OperationState) -> bool:
         return False
     entries = await looking.journal.entries(claim_stream(intent.tool, intent.claim))
     return len(entries) < (2 if operation.phase == "succeeded" else 1)
-
-
-def _tables(path: Path) -> tuple[list[tuple[str, int | None]], list[int], str]:
-    """Each ledger stream with its first broken entry, the first record of each unlisted run, and what is cut off.
-
-    A chain that lost its last records is a chain that holds: only the anchor knows how far it went.
-    Raises nothing: a ledger that cannot be read is broken itself.
-    """
-    view = view_of(path)
-    database = view.database
-    try:
-        streams = [str(stream) for (stream,) in database.rows("select distinct stream from ledger order by stream")]
-        unlisted = database.rows("select min(id) from record where run not in (select id from run) group by run")
-        kept = anchor.load(anchor.beside(path))
-        # Where the log could not be read, the end that the anchor knows may be in there.
-        cut = anchor.lost_tail(kept, tails_at(database, kept)) if kept is not None and not view.stale else ""
-        checked = [(stream, ledger.first_broken(database, stream)) for stream in streams]
-        return checked, [int(str(n)) for (n,) in unlisted], cut
-    except DatabaseFailure:
-        return [("(unreadable)", 0)], [], ""
-    finally:
-        database.close()

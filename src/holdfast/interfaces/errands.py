@@ -11,6 +11,7 @@ from holdfast.engine.beginning import Input
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.engine import LOG
 from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
+from holdfast.interfaces.heads import HeadPosts
 from holdfast.interfaces.service import Service
 from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry
@@ -31,11 +32,13 @@ class Errands:
         self._service = service
         self._sender = sender
         self._reach = reach  # plans what people are told
+        self._heads = HeadPosts(service.engine)
         self._deliveries = Cursor(service.engine.journal, DELIVERIES)
         self._finished: set[int] = set()  # past an announcement whose message has not come
 
     async def run(self) -> None:
         """Do what there is to do now. Raises `JournalUnavailable`."""
+        await self._alone(self._heads.post())
         await self._alone(self._service.engine.outbox.hand_out(self._stored))
         if self._reach is not None:
             await self._alone(self._reach())

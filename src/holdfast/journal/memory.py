@@ -2,6 +2,7 @@
 
 Several workers of one process may share an instance. What rides becomes durable with the next
 append, or as soon as the given clock has moved on by `RIDE_MS`; `power_loss` drops what still rides.
+A long file, since it is the whole port in one piece.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ from holdfast.journal.rules import (
     check_post,
     check_size,
     first_write,
+    ledger_hash,
     page,
     stands,
     trust_entry,
     wants_look,
     wants_worker,
 )
+from holdfast.model.heads import Head, first_head, over_entries, over_records
 
 RIDE_MS = 5
 
@@ -91,6 +94,8 @@ class MemoryJournal:
         self._riding: list[tuple[int, Write]] = []
         self._refused: dict[tuple[int, int], Exception] = {}
         self._faults: list[_Fault] = []
+        self._stored: list[tuple[int, int, Row]] = []  # number, run and row of every record, in the order of commits
+        self._head: Head | None = None
         self._open = False
         self._boot = 1
         self.calls = 0
@@ -265,6 +270,21 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
+    async def head(self) -> Head:
+        done = self._call("head")
+        self._riding_due()
+        done()
+        before = self._head or first_head(self.identity.namespace, self.identity.secret)
+        rows = self._stored[before.records :]
+        entries = self._ledger[before.entries :]
+        self._head = Head(
+            len(self._stored),
+            len(self._ledger),
+            over_records(before.records_hash, ((n, run, row.seq, row.token, row.hash) for n, run, row in rows)),
+            over_entries(before.entries_hash, ((entry.id, _digest(entry)) for entry in entries)),
+        )
+        return self._head
+
     async def hint(self, name: str) -> bytes | None:
         self._call("hint")()
         return self._hints.get(name)
@@ -326,6 +346,7 @@ class MemoryJournal:
             if row.seq != seq:
                 raise RecordRefused(f"{lease.run}: record {row.seq} came where {seq} is next")
         found.rows.extend(write.rows)
+        self._stored += [(number, lease.row, row) for number, row in enumerate(write.rows, len(self._stored) + 1)]
         for post in write.posts:
             self._insert(post)
         if write.change is not None:
@@ -380,3 +401,8 @@ class MemoryJournal:
         if post.key:
             self._keys[post.stream, post.key] = entry
         return entry
+
+
+def _digest(entry: Entry) -> bytes:
+    """A hash over everything in an entry; in memory nothing chains it to its stream."""
+    return ledger_hash(None, Post(entry.stream, entry.key, entry.body), entry.at_ms)

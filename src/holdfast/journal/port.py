@@ -11,6 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from holdfast.model.heads import Head
+
 RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
 Which: TypeAlias = RunStatus | Literal["halted"]
 """Which lines of the listing: those of a status, or `halted`, the stopped ones that ask a person something."""
@@ -264,6 +266,10 @@ class Journal(Protocol):
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
+        ...
+
+    async def head(self) -> Head:
+        """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
         ...
 
     async def hint(self, name: str) -> bytes | None:

@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from holdfast.model.heads import SignedHead
 from holdfast.model.waits import answer_with
 
 AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; what these do is no news itself
@@ -20,8 +21,10 @@ TOOL: Final = "webhook:"
 ENDPOINTS: Final = "webhook-endpoints"
 OUTBOX: Final = "outbox"
 
-Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_person"]
+Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_person", "journal.head"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+ABOUT_RUNS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "journal.head")
+"""What an endpoint is sent that names no kinds: heads are sent only to an endpoint that asks for them."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -34,7 +37,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     url: str = ""
     secrets: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[Kind, ...] = ABOUT_RUNS
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -72,7 +75,10 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happened to a run, as the outbox keeps it. `turn` tells like notices of one run apart."""
+    """Something that happened to a run, as the outbox keeps it. `turn` tells like notices of one run apart.
+
+    `head` is what a notice of the kind `journal.head` brings; it belongs to no run.
+    """
 
     kind: Kind
     run: str
@@ -81,6 +87,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     waits: tuple[Waiting, ...] = ()
     turn: int = 0
+    head: SignedHead | None = None
 
     @property
     def identity(self) -> str:
@@ -104,7 +111,9 @@ def delivery_run(endpoint: str, notice: Notice) -> str:
 def worded(notice: Notice) -> str:
     """The body as Standard Webhooks recommends it: type, timestamp, data. Results may be secret, and are not in it."""
     waits = [_asked(notice.run, wait) for wait in notice.waits]
-    data = {"run": notice.run, "agent": notice.agent, "reason": notice.reason, "waits": waits}
+    data: object = {"run": notice.run, "agent": notice.agent, "reason": notice.reason, "waits": waits}
+    if notice.head is not None:
+        data = notice.head
     at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return msgspec.json.encode({"type": notice.kind, "timestamp": at, "data": data}).decode()
 

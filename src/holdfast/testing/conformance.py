@@ -488,6 +488,25 @@ class JournalConformance:
 
         self._run(tmp_path, check)
 
+    # --- the head ------------------------------------------------------------------------------------
+
+    def test_the_head_counts_and_hashes_what_is_durable_and_outlasts_a_close(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            empty = await journal.head()
+            await journal.post(Post("s", "", b"{}"))
+            log = await _log(journal)
+            with_entry = await journal.head()
+            await log.append([body(1), body(2)])
+            full = await journal.head()
+            assert [(one.records, one.entries) for one in (empty, with_entry, full)] == [(0, 0), (0, 1), (2, 1)]
+            assert len({one.entries_hash for one in (empty, with_entry, full)}) == 2
+            assert len({one.records_hash for one in (empty, with_entry, full)}) == 2
+            await journal.close()
+            await journal.open()
+            assert await journal.head() == full
+
+        self._run(tmp_path, check)
+
     # --- the rest ------------------------------------------------------------------------------------
 
     def test_hints_are_replaced_by_compare_and_set(self, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.webhooks import Told, Webhooks, checked, told
 from holdfast.model import records as r
-from holdfast.model.webhooks import KINDS, Kind, Note, is_public
+from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note, is_public
 from holdfast.testing import operation
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -45,7 +45,9 @@ async def stay(run: Run, name: str) -> str:
 
 
 async def tell(app: Holdfast, url: str, *kinds: Kind, name: str = "ops") -> None:
-    await Webhooks(app.service).add(Note("add", name, "bea", url=url, secrets=("OPS_SECRET",), kinds=kinds or KINDS))
+    await Webhooks(app.service).add(
+        Note("add", name, "bea", url=url, secrets=("OPS_SECRET",), kinds=kinds or ABOUT_RUNS)
+    )
 
 
 async def state(app: Holdfast) -> Told:

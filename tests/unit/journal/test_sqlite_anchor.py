@@ -91,12 +91,107 @@ def test_a_ledger_that_lost_its_end_is_distrusted(tmp_path: Path) -> None:
     assert "the anchor knows 2 ledger entries, and this file ends at 1" in identity.reason
 
 
-def test_an_anchor_of_an_older_release_knows_nothing_of_the_ledger(tmp_path: Path) -> None:
-    session(sqlite(tmp_path), write_one)
-    path = tmp_path / "journal.db.anchor"
-    mark = json.loads(path.read_text())
-    del mark["entry"], mark["entry_hash"]
-    path.write_text(json.dumps(mark))
+async def write_three(journal: SqliteJournal, _: Identity) -> None:
+    log = await start_log(journal)
+    for number in range(3):
+        await log.append([body(number)])
+        await journal.post(Post(f"tokens/{number}", "", b'{"word":"revoke"}'))
+
+
+def edit(place: Path, statement: str) -> None:
+    connection = sqlite3.connect(place / "journal.db")
+    assert connection.execute(statement).rowcount > 0
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("table", ["record", "ledger"])
+def test_a_row_that_was_removed_is_found_at_open_and_stays_found(tmp_path: Path, table: str) -> None:
+    session(sqlite(tmp_path), write_three)
+    assert session(sqlite(tmp_path)).trust == "trusted"
+    edit(tmp_path, f"delete from {table} where id = 2")
+    for _ in range(2):
+        identity = session(sqlite(tmp_path))
+        assert (identity.trust, "1 of its records or ledger entries were removed" in identity.reason) == (
+            "distrustful",
+            True,
+        )
+
+
+def test_rows_that_an_operator_goes_on_without_are_not_found_again_but_others_are(tmp_path: Path) -> None:
+    async def confirm(journal: SqliteJournal, _: Identity) -> None:
+        await journal.confirm("trusted", "ann")
+        await journal.post(Post("s", "", b"{}"))
+
+    session(sqlite(tmp_path), write_three)
+    edit(tmp_path, "delete from ledger where id = 2")
+    session(sqlite(tmp_path), confirm)
+    assert session(sqlite(tmp_path)).trust == "trusted"
+    edit(tmp_path, "delete from ledger where id = 3")
+    assert session(sqlite(tmp_path)).trust == "distrustful"
+
+
+def test_a_row_that_is_put_in_below_the_end_is_found_at_open(tmp_path: Path) -> None:
+    session(sqlite(tmp_path), write_three)
+    edit(tmp_path, "insert into ledger select 0, 'tokens/x', 'k', body, at_ms, hash from ledger where id = 1")
+    identity = session(sqlite(tmp_path))
+    assert (identity.trust, "were put into its log" in identity.reason) == ("distrustful", True)
+
+
+def test_rows_that_are_removed_while_it_is_open_end_its_writes(tmp_path: Path) -> None:
+    async def attack(journal: SqliteJournal, _: Identity) -> None:
+        await write_three(journal, _)
+        journal._store.count_rows()
+        await journal.post(Post("s", "", b"{}"))
+        edit(tmp_path, "delete from ledger where id = 2")
+        journal._store.count_rows()
+        error = await error_of(journal.post(Post("s", "", b"{}")))
+        assert isinstance(error, JournalUnavailable)
+        assert "1 of its records or ledger entries were removed" in str(error)
+
+    session(sqlite(tmp_path), attack)
+    assert session(sqlite(tmp_path)).trust == "distrustful"
+
+
+def test_a_lost_anchor_is_distrusted_once_there_are_ledger_entries(tmp_path: Path) -> None:
+    async def order(journal: SqliteJournal, _: Identity) -> None:
+        await journal.post(Post("accounts/ben", "", b'{"word":"disable"}'))
+
+    session(sqlite(tmp_path), order)
+    (tmp_path / "journal.db.anchor").unlink()
+    assert session(sqlite(tmp_path)).trust == "distrustful"
+
+
+def test_a_change_before_the_anchor_does_not_enter_a_head_that_is_made_afterwards(tmp_path: Path) -> None:
+    async def remember(journal: SqliteJournal, _: Identity) -> None:
+        heads.append(await journal.head())
+
+    heads: list[object] = []
+    session(sqlite(tmp_path), write_three)
+    session(sqlite(tmp_path), remember)
+    edit(tmp_path, "update ledger set hash = zeroblob(32) where id = 1")
+    session(sqlite(tmp_path), remember)
+    assert heads[0] == heads[1]
+
+
+def test_two_that_have_a_journal_open_keep_one_anchor_which_never_goes_back(tmp_path: Path) -> None:
+    async def both() -> None:
+        first, second = sqlite(tmp_path), sqlite(tmp_path)
+        await first.open()
+        await second.open()
+        log = await start_log(first)
+        for number in range(50):
+            await log.append([body(number)])
+            await second.post(Post(f"s/{number}", "", b"{}"))
+        assert await first.head() == await second.head()
+        await second.close()
+        mark = anchor.load(tmp_path / "journal.db.anchor")
+        await first.close()
+        assert anchor.load(tmp_path / "journal.db.anchor") == mark
+        assert mark is not None
+        assert (mark.record, mark.entry) == (50, 50)
+
+    asyncio.run(both())
     assert session(sqlite(tmp_path)).trust == "trusted"
 
 
@@ -249,7 +344,7 @@ def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path:
 
 def test_a_leftover_of_a_crash_while_writing_the_anchor_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "anchor"
-    mark = anchor.Mark("i", 1, "00", 2, 3, "m", "b")
+    mark = anchor.Mark("i", 1, "00", 2, 3, "m", "b", 0, "", ("", ""))
     anchor.save(path, mark)
     path.with_name("anchor.99999").write_text("half")
     assert anchor.load(path) == mark

@@ -76,11 +76,11 @@ def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
 def test_a_file_that_can_be_written_is_opened_as_by_everybody_and_not_appended_to(tmp_path):
     async def main():
         await filled(tmp_path / "j.db")
-        (tmp_path / "j.db.anchor").unlink()
+        (tmp_path / "j.db-lock").unlink()
         journal = ReadingJournal(tmp_path / "j.db")
         identity = await journal.open()
         assert (journal.untouched, identity.trust) == (False, "trusted")
-        assert (tmp_path / "j.db.anchor").exists()
+        assert (tmp_path / "j.db-lock").exists()
         assert [row.run for row in await journal.runs()] == ["r"]
         with pytest.raises(JournalUnavailable, match="for reading only"):
             await journal.post(Post("s", "", b"3"))

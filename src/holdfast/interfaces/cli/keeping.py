@@ -1,45 +1,90 @@
-"""Commands about the journal itself: `verify` and `doctor`."""
+"""Commands about the journal itself: `verify`, `heads` and `doctor`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from holdfast.engine.seams import SystemClock, SystemRng
 from holdfast.errors import UsageError
-from holdfast.interfaces.checking import check
+from holdfast.interfaces.checking import Kept, check
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.place import existing_journal
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DIVERGED, DONE
-from holdfast.interfaces.cli.words import count
+from holdfast.interfaces.cli.words import count, safe
+from holdfast.interfaces.heads import VARIABLE, head_keys, own_head_keys, read_heads, signed_head
 from holdfast.interfaces.keeping import Facts, Rebuilt, facts, rebuild, trust
+from holdfast.model.heads import line_of
 
 
-@command("verify", examples=("holdfast verify", "holdfast verify --journal backup.db --json"))
-async def verify(call: Call) -> int:
-    """Check the hash chains of all runs and of the ledger.
+@command(
+    "verify",
+    examples=(
+        "holdfast verify",
+        "holdfast verify --heads witness/desk.heads",
+        "holdfast verify --journal backup.db --json",
+    ),
+)
+@click.option(
+    "--heads", "heads_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Compare with the heads in FILE, as `holdfast heads` printed them.",
+)  # fmt: skip
+async def verify(call: Call, heads_file: Path | None) -> int:
+    """Check that no record and no ledger entry was changed, removed or put in.
 
-    A record that was changed, removed or moved after it was written is named, and
-    so is an end that only the anchor beside the journal remembers; the exit status
-    is 4.
+    Every hash is computed again, every number must be there, and the whole is
+    compared with the anchor next to the journal. What does not hold is named; the
+    exit status is 4. Whoever can write the journal can write its anchor too: only
+    heads that were kept elsewhere show what such a person has rewritten or cut off.
     """
+    path = existing_journal(call.journal)
     async with call.looking(tells_doubts=False) as looking:
-        found = await check(looking, existing_journal(call.journal))
+        kept = Kept()
+        if heads_file is not None:
+            kept = Kept(read_heads(heads_file, looking.identity.namespace), head_keys(path))
+        found = await check(looking, path, kept)
         doubt = looking.identity.reason
     status = DIVERGED if found.broken else DONE
     if call.screen.as_json:
         call.screen.document(found)
         return status
     read = f"{count(found.runs, 'run')}, {count(found.records, 'record')}, {count(found.streams, 'ledger stream')}"
+    if found.heads:
+        read += f", {count(found.heads, 'head')}"
     if not found.broken:
         call.screen.line(("All chains hold", "bold green"), f": {read}.")
+        if found.heads > found.signatures:
+            call.screen.note(f"The signatures of the heads were not checked: there is no key. Give it in {VARIABLE}.")
         if doubt:  # a copy, say: nothing is missing, and yet nobody knows whether it is the newest
             call.screen.note(f"But {doubt}. Next: holdfast doctor")
         return status
-    call.screen.line((f"{count(len(found.broken), 'chain')} broken", "bold red"), f", of {read}:")
+    call.screen.line((f"{count(len(found.broken), 'place')} broken", "bold red"), f", of {read}:")
     for broken in found.broken:
-        call.screen.line(f"  {broken.chain}, record {broken.record}: {broken.why}")
+        what = "record" if broken.chain.startswith("run ") else "number"
+        call.screen.line(f"  {safe(broken.chain)}, {what} {broken.record}: {safe(broken.why)}")
     call.screen.note("Next: keep a copy of the file as it is, and compare it with a backup.")
     return status
+
+
+@command("heads", examples=("holdfast heads", "holdfast heads >> witness/desk.heads"))
+async def heads(call: Call) -> None:
+    """Print the signed head of the journal as one line of JSON.
+
+    A head has the numbers of the last record and the last ledger entry, and hashes
+    over everything up to them. Keep the lines where those who can write the journal
+    cannot; `holdfast verify --heads FILE` then shows what was changed or cut off
+    before the newest of them. Heads are signed with the key in HOLDFAST_HEAD_KEY,
+    else with one that is made next to the journal. `holdfast webhooks add NAME URL
+    --on journal.head` lets a worker post them.
+    """
+    path = existing_journal(call.journal)
+    async with call.looking(tells_doubts=False) as looking:
+        # Checked before a key is made: a journal that is not trusted gets no head, and nothing is written beside it.
+        keys = own_head_keys(path, SystemRng()) if looking.identity.trust != "distrustful" else ()
+        head = await signed_head(looking.journal, looking.identity, SystemClock().wall_ms(), keys)
+    click.echo(line_of(head))
 
 
 @command(

@@ -49,7 +49,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fork": ("history", "Start a new run from the beginning of another."),
     "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
     "trial": ("trialling", "Count how often an agent passes, with and without faults."),
-    "verify": ("keeping", "Check the chains of all records."),
+    "verify": ("keeping", "Check that no record and no ledger entry was changed or removed."),
+    "heads": ("keeping", "Print the signed head of the journal, to be kept elsewhere."),
     "doctor": ("keeping", "Examine the journal; rebuild its listing, or trust it again."),
     "completion": ("completing", "Print the shell completion script."),
 }

@@ -47,4 +47,8 @@ async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> 
         ) from error
     tools = gather_tools(load_agents(targets), ())
     async with call.serving(tools) as service:
+        if service.engine.identity.trust == "distrustful":
+            reason = service.engine.identity.reason
+            call.screen.note(("Sign-in is closed: this journal is not trusted", "yellow"), f": {reason}.")
+            call.screen.note("Next: holdfast doctor")
         await listen(service, msgspec.convert(place, Where), by, lambda text: call.screen.note(f"The inbox: {text}"))

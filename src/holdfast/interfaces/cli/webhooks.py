@@ -13,7 +13,7 @@ from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import count, safe
 from holdfast.interfaces.webhooks import Change, Told, Webhooks, told
-from holdfast.model.webhooks import KINDS, Kind, Note
+from holdfast.model.webhooks import ABOUT_RUNS, KINDS, Kind, Note
 
 _CHANGES: Final[dict[str, Change]] = {"enable": "enable", "disable": "disable", "remove": "remove"}
 _WORDS: Final = ("list", "add", *_CHANGES, "resend")
@@ -42,7 +42,13 @@ class Given(msgspec.Struct, frozen=True):
 @click.option(
     "--secret-env", "secrets", multiple=True, metavar="NAME", help="A variable with its secret, newest first."
 )
-@click.option("--on", "kinds", multiple=True, type=click.Choice(KINDS), help="What to tell; everything if not given.")
+@click.option(
+    "--on",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="What to tell; all that happens to runs if not given.",
+)
 @click.option("--private", is_flag=True, help="Let the address be a private one, or unencrypted.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
@@ -66,7 +72,7 @@ async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind
         orders = Webhooks(service)
         if word == "add":
             _check_secrets(said.secrets)
-            await orders.add(Note("add", name, said.by, said.why, url, said.secrets, kinds or KINDS))
+            await orders.add(Note("add", name, said.by, said.why, url, said.secrets, kinds or ABOUT_RUNS))
         elif word == "resend":
             again = await orders.resend(name, by=said.by)
             call.screen.note(f"{count(again, 'notice')} sent again by the next worker.")

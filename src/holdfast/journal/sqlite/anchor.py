@@ -1,7 +1,7 @@
 """The anchor: a small file beside the journal by which a copy or a restored backup gives itself away.
 
 A database cannot know that it was put back in time. The anchor remembers which incarnation it was,
-how far it had come, and on which file and machine. What does not fit opens distrustful: nothing is
+its head, and on which file and machine. What does not fit opens distrustful: nothing is
 sent until an operator has looked.
 """
 
@@ -14,13 +14,15 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import JournalUnavailable
+from holdfast.model.heads import Head
 
 
 class Mark(msgspec.Struct, frozen=True):
     """How far the journal had come. `record` is the largest stored record id, `hash` its chain hash in hex.
 
-    `entry` and `entry_hash` are the same of the ledger; an anchor of an older release has none. Device numbers
-    may change with each boot, so `device` counts only within one `boot`.
+    `entry` and `entry_hash` are the same of the ledger. Device numbers may change with each boot, so `device` counts
+    only within one `boot`. `log` has the hashes of the head at `record` and `entry`; `missing` is how many rows the
+    log lacked when an operator confirmed it all the same.
     """
 
     incarnation: str
@@ -30,17 +32,28 @@ class Mark(msgspec.Struct, frozen=True):
     device: int
     machine: str
     boot: str
-    entry: int = 0
-    entry_hash: str = ""
+    entry: int
+    entry_hash: str
+    log: tuple[str, str]
+    missing: int = 0
+
+    @property
+    def head(self) -> Head:
+        """The head of the log that was described."""
+        return Head(self.record, self.entry, *self.log)
 
 
 class Tails(msgspec.Struct, frozen=True):
-    """How far a file goes, and the chain hashes that it has where its anchor ends; None: there is nothing any more."""
+    """How far a file goes, and the chain hashes that it has where its anchor ends; None: there is nothing any more.
+
+    `missing` is how many of its numbers have no row.
+    """
 
     record: int = 0
     entry: int = 0
     record_hash: str | None = None
     entry_hash: str | None = None
+    missing: int = 0
 
 
 def beside(journal: Path) -> Path:
@@ -88,7 +101,7 @@ def doubt(kept: Mark | None, found: Mark, tails: Tails) -> str:
     `found` describes the file as it is; `tails` is what it has at the record and the entry that the anchor names.
     """
     if kept is None:
-        if not found.record:
+        if not found.record and not found.entry:
             return ""
         return "the anchor file is missing, so nobody can tell whether this is a copy or a restored backup"
     if kept.machine != found.machine:
@@ -97,7 +110,14 @@ def doubt(kept: Mark | None, found: Mark, tails: Tails) -> str:
         return "the anchor was written for another file: this is a copy or a restored backup"
     if kept.incarnation != found.incarnation:
         return "the anchor belongs to another incarnation of this journal: one of the two was restored"
-    return lost_tail(kept, tails)
+    return lost_tail(kept, tails) or _lost_rows(kept, tails)
+
+
+def _lost_rows(kept: Mark, tails: Tails) -> str:
+    lost = tails.missing - kept.missing
+    if lost > 0:
+        return f"{lost} of its records or ledger entries were removed: `holdfast verify` names them"
+    return "records or ledger entries were put into its log: `holdfast verify` names them" if lost else ""
 
 
 def lost_tail(kept: Mark, tails: Tails) -> str:

@@ -17,6 +17,8 @@ from holdfast.journal.sqlite.committer import Committer
 TICK_S = 0.0025
 _IDLE_TICKS = 200
 _ANCHOR_MS = 1000
+_COUNT_MS = 5000
+_COUNT_SHARE = 1000  # rows are counted for at most a thousandth of the time, however many there are
 
 
 class Behind(Protocol):
@@ -49,6 +51,7 @@ class Background:
         self._seen = -1
         self._idle_ticks = 0
         self._anchor_due_ms = 0
+        self._count_due_ms = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -129,6 +132,11 @@ class Background:
             with self._committer.mutex:
                 store.checkpoint()
         if store.anchor_is_old and now >= self._anchor_due_ms:
+            store.follow()
             with self._committer.mutex:
                 store.save_anchor()
             self._anchor_due_ms = now + _ANCHOR_MS
+            if now >= self._count_due_ms:
+                store.count_rows()
+                spent = store.here.uptime_ms() - now
+                self._count_due_ms = now + max(_COUNT_MS, _COUNT_SHARE * spent)

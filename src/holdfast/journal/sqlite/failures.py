@@ -67,3 +67,13 @@ def file_gone(path: Path) -> JournalUnavailable:
         known="what was acknowledged before is in the file that was there then",
         next_step="put the file back, or start the process again with the new one",
     )
+
+
+def rows_gone(path: Path, lost: int) -> JournalUnavailable:
+    """Rows were removed from, or put into, the log of a journal that is open."""
+    what = f"{lost} of its records or ledger entries were removed" if lost > 0 else "rows were put into its log"
+    return JournalUnavailable(
+        f"{path}: {what} by other means while it was open",
+        known="nothing more is written or sent through this process",
+        next_step="stop the process, keep a copy of the file, run holdfast verify, then holdfast doctor",
+    )

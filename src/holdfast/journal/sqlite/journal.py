@@ -41,6 +41,7 @@ from holdfast.journal.sqlite.opening import Mode, Parts, Settings
 from holdfast.journal.sqlite.pace import Pace
 from holdfast.journal.sqlite.runs import Query, Roll
 from holdfast.journal.sqlite.store import Store
+from holdfast.model.heads import Head
 
 T = TypeVar("T")
 
@@ -157,6 +158,9 @@ class SqliteJournal:
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
+
+    async def head(self) -> Head:
+        return self._read(lambda _: self._store.head())
 
     async def hint(self, name: str) -> bytes | None:
         return self._read(lambda database: hints.get(database, name))

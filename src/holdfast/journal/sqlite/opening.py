@@ -16,11 +16,12 @@ from msgspec import field
 from holdfast.errors import JournalError
 from holdfast.journal import host
 from holdfast.journal.port import Identity, Trust
-from holdfast.journal.sqlite import anchor, schema
+from holdfast.journal.sqlite import anchor, heads, schema
 from holdfast.journal.sqlite.driver import Connect, Database, StandardDatabase
 from holdfast.journal.sqlite.here import Here, this_host
 from holdfast.journal.sqlite.pace import Way
 from holdfast.journal.sqlite.schema import Migration
+from holdfast.model.heads import Head
 
 if TYPE_CHECKING:
     from holdfast.journal.sqlite.background import MakeBehind
@@ -119,7 +120,7 @@ def check_place(settings: Settings) -> None:
 def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]) -> Identity:
     """Who the journal says it is, and whether its anchor agrees."""
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
-    found = measure(reader, settings, meta["incarnation"])
+    found = measure(reader, settings, meta["incarnation"], end_of(reader))
     kept = anchor.load(settings.anchor)
     reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.Tails())
     trust: Trust = "distrustful"
@@ -135,21 +136,23 @@ def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]
     )
 
 
-def measure(database: Database, settings: Settings, incarnation: str) -> anchor.Mark:
-    """The anchor that this file should have now."""
-    number, digest = _last(database, "record")
-    entry, entry_digest = _last(database, "ledger")
+def measure(database: Database, settings: Settings, incarnation: str, head: Head, missing: int = 0) -> anchor.Mark:
+    """The anchor that this file should have where its log has come to `head`."""
+    digest = _hash_at(database, "record", head.records) or ""
+    entry_digest = _hash_at(database, "ledger", head.entries) or ""
     # Never opened: closing any descriptor of a file drops the locks that SQLite holds on it here.
     stat, here = settings.path.stat(), settings.parts.here
     return anchor.Mark(
-        incarnation, number, digest, stat.st_ino, stat.st_dev, here.machine, here.boot, entry, entry_digest
-    )
+        incarnation, head.records, digest, stat.st_ino, stat.st_dev, here.machine, here.boot, head.entries,
+        entry_digest, (head.records_hash, head.entries_hash), missing,
+    )  # fmt: skip
 
 
 def tails_at(reader: Database, kept: anchor.Mark) -> anchor.Tails:
     """How far the file goes, and what it has at the record and the ledger entry that its anchor names."""
-    (record, _), (entry, _) = _last(reader, "record"), _last(reader, "ledger")
-    return anchor.Tails(record, entry, _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry))
+    end = end_of(reader)
+    record_hash, entry_hash = _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry)
+    return anchor.Tails(end.records, end.entries, record_hash, entry_hash, heads.missing(reader))
 
 
 def _create_private(path: Path) -> bool:
@@ -221,13 +224,14 @@ def _grow_log(writer: Database, path: Path) -> None:
     anchor.sync_directory(path.absolute().parent)
 
 
-def _last(database: Database, table: Literal["record", "ledger"]) -> tuple[int, str]:
-    """The largest number of a table and its chain hash in hex; zero and nothing where it is empty."""
-    last = database.rows(f"select id, hash from {table} order by id desc limit 1")  # noqa: S608 -- one of two names
-    number, digest = last[0] if last else (0, b"")
-    assert isinstance(number, int)
-    assert isinstance(digest, bytes)
-    return number, digest.hex()
+def end_of(database: Database) -> Head:
+    """The largest number of each table; no hashes."""
+    ((record, entry),) = database.rows(
+        "select (select coalesce(max(id), 0) from record), (select coalesce(max(id), 0) from ledger)"
+    )
+    assert isinstance(record, int)
+    assert isinstance(entry, int)
+    return Head(record, entry)
 
 
 def _hash_at(reader: Database, table: Literal["record", "ledger"], number: int) -> str | None:

@@ -36,11 +36,12 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
-from holdfast.journal.sqlite import anchor, hints, ledger, opening, runs, schema
+from holdfast.journal.sqlite import anchor, heads, hints, ledger, opening, runs, schema
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase
 from holdfast.journal.sqlite.failures import explain
 from holdfast.journal.sqlite.runs import Query, Roll
 from holdfast.journal.sqlite.store import Store
+from holdfast.model.heads import Head, first_head
 
 T = TypeVar("T")
 _COMPANIONS: Final = ("", "-lock", "-wal", "-shm", ".anchor")
@@ -189,6 +190,15 @@ class ReadingJournal:
 
     async def entries(self, stream: str, after: int = 0) -> list[Entry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
+
+    async def head(self) -> Head:
+        if not self.untouched:
+            return self._read(lambda _: self._store.head())
+        kept = anchor.load(self._settings.anchor)
+        if kept is not None and self._identity.trust != "distrustful":
+            return self._read(lambda database: heads.follow(database, kept.head))
+        start = first_head(self._identity.namespace, self._identity.secret)
+        return self._read(lambda database: heads.whole(database, start))
 
     async def hint(self, name: str) -> bytes | None:
         return self._read(lambda database: hints.get(database, name))

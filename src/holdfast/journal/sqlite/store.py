@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import Identity, Post, Trust
 from holdfast.journal.rules import trust_entry
-from holdfast.journal.sqlite import anchor, ledger, opening
+from holdfast.journal.sqlite import anchor, heads, ledger, opening
 from holdfast.journal.sqlite.batch import BatchWriter, Item
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
-from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, kept_locked
+from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, kept_locked, rows_gone
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
+from holdfast.model.heads import Head, first_head
 
 _log = logging.getLogger("holdfast.journal")
 
@@ -40,6 +41,8 @@ class Store:
         self._watches: list[int] = []
         self._files: Files | None = None
         self._batch: BatchWriter | None = None
+        self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
+        self._missing = 0  # rows that the log lacked when it was confirmed
         self._written_pages = 0.0  # estimated, since the last checkpoint
         self._page_scale = 1.0  # what the last checkpoint found, over what was estimated
 
@@ -70,6 +73,7 @@ class Store:
             raise kept_locked(path)
         try:
             self._files = files = opening.open_files(self.settings)
+            self._start_head(files)
             self._save_anchor(files)
         finally:
             self._lock.release()
@@ -240,6 +244,49 @@ class Store:
         if pages > 0 and estimated > 0:
             self._page_scale = min(4.0, max(0.05, pages / estimated))
 
+    def head(self) -> Head:
+        """The head of the log as it is stored now. A journal that is distrusted is read from the beginning."""
+        head, files = self._head, self._files
+        if head is None:
+            assert files is not None
+            return heads.whole(self.reader, first_head(files.identity.namespace, files.identity.secret))
+        # Two threads may do this at once: both compute the same, from committed rows that never change.
+        self._head = head = heads.follow(self.reader, head)
+        return head
+
+    def follow(self) -> None:
+        """Bring the head up to what is stored. Only reads, so it is called without the lock and delays no writer."""
+        if self._files is not None and self._head is not None and self.failure is None:
+            with contextlib.suppress(DatabaseFailure):
+                self.head()
+
+    def count_rows(self) -> None:
+        """Take no more writes once rows were removed from the open file: what was decided on them is unknown.
+
+        A connection of its own counts, so that readers on the event loop do not wait for it.
+        """
+        if self._files is None or self._head is None or self.failure is not None:
+            return
+        try:
+            database = self.settings.parts.connect(self.settings.path, True)
+            try:
+                lost = heads.missing(database) - self._missing
+            finally:
+                database.close()
+        except DatabaseFailure:
+            return  # a file that cannot be read fails the next write
+        if lost:
+            self.failure = rows_gone(self.settings.path, lost)
+            _log.error("%s", self.failure)
+
+    def _start_head(self, files: Files) -> None:
+        """Start from the anchor, not from the file: what was changed before the anchor does not enter the head."""
+        identity, kept = files.identity, anchor.load(self.settings.anchor)
+        self._head, self._missing = None, 0
+        if identity.trust != "distrustful":
+            self._head = kept.head if kept else first_head(identity.namespace, identity.secret)
+            self._missing = kept.missing if kept else 0
+
     def save_anchor(self) -> None:
         """Write down how far the journal has come, unless it is distrusted or confirmed anew by others."""
         self.anchor_is_old = False
@@ -263,9 +310,14 @@ class Store:
     def _save_anchor(self, files: Files) -> None:
         identity, path = files.identity, self.settings.anchor
         kept = anchor.load(path)
-        if identity.trust == "distrustful" or (kept and kept.incarnation != identity.incarnation):
+        if self._head is None or (kept and kept.incarnation != identity.incarnation):
             return
-        mark = opening.measure(files.reader, self.settings, identity.incarnation)
+        head = self.head()
+        if kept and (kept.record > head.records or kept.entry > head.entries):
+            # An anchor never goes back: rows were removed that another process has described, or our head met a gap.
+            _log.warning("the anchor was not renewed: the log ends before it; look with holdfast verify")
+            return
+        mark = opening.measure(files.reader, self.settings, identity.incarnation, head, self._missing)
         if mark != kept:
             anchor.save(path, mark)
 
@@ -289,7 +341,11 @@ class Store:
         identity = replace(old, incarnation=fresh, trust=trust, reason=reason)
         self._files = replace(self._files, identity=identity)
         if trust != "distrustful":
-            mark = opening.measure(self._files.reader, self.settings, fresh)
+            reader = self._files.reader
+            # The operator's word makes the file as it is the truth, gaps included: the head is computed anew over it.
+            self._head = heads.whole(reader, first_head(identity.namespace, identity.secret))
+            self._missing = heads.missing(reader)
+            mark = opening.measure(reader, self.settings, fresh, self._head, self._missing)
             anchor.save(self.settings.anchor, mark)
         return identity
 

@@ -32,6 +32,7 @@ from holdfast.journal.port import (
     WorkerState,
     Write,
 )
+from holdfast.model.heads import Head
 from holdfast.testing.simulator.loop import Actor, Died
 
 RIDE_S: Final = 0.005
@@ -234,6 +235,11 @@ class Disk:
         """See `Journal.entries`."""
         await self._reach("entries")
         return await self._world.store.entries(stream, after)
+
+    async def head(self) -> Head:
+        """See `Journal.head`."""
+        await self._reach("head")
+        return await self._world.store.head()
 
     async def hint(self, name: str) -> bytes | None:
         """See `Journal.hint`."""

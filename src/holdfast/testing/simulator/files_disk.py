@@ -26,6 +26,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.model.heads import Head
 from holdfast.testing.simulator.files import Afterwards, Files
 from holdfast.testing.simulator.loop import Actor, Died
 
@@ -160,6 +161,11 @@ class SqliteDisk:
         """See `Journal.entries`."""
         self._begin("entries")
         return await self._journal.entries(stream, after)
+
+    async def head(self) -> Head:
+        """See `Journal.head`."""
+        self._begin("head")
+        return await self._journal.head()
 
     async def hint(self, name: str) -> bytes | None:
         """See `Journal.hint`."""

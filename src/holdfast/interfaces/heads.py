@@ -1,0 +1,139 @@
+"""Signed heads: made from a journal, read back from a file that was kept elsewhere, and posted to webhook endpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.seams import Rng
+from holdfast.errors import JournalDistrusted, UsageError
+from holdfast.interfaces.people.links import LinkKeys, first_keys, load_keys
+from holdfast.journal.bodies import written
+from holdfast.journal.port import Identity, Journal, Post
+from holdfast.model.heads import SHORTEST_KEY, SignedHead, is_signed, sign
+from holdfast.model.webhooks import OUTBOX, Notice
+
+VARIABLE: Final = "HOLDFAST_HEAD_KEY"
+
+
+class KeptHead(msgspec.Struct, frozen=True):
+    """A head from a file, and the number of its line."""
+
+    line: int
+    signed: SignedHead
+
+
+class _Posted(msgspec.Struct):
+    """The body of a webhook, as an endpoint may have stored it."""
+
+    data: SignedHead
+
+
+async def signed_head(journal: Journal, identity: Identity, at_ms: int, keys: Sequence[str]) -> SignedHead:
+    """The head of the journal as it is now, signed with the first key. Raises `JournalDistrusted`."""
+    if identity.trust == "distrustful":
+        raise JournalDistrusted(
+            f"no head is made of a journal that is not trusted: {identity.reason}", next_step="holdfast doctor"
+        )
+    head = SignedHead(identity.namespace, identity.incarnation, at_ms, await journal.head())
+    return sign(head, keys[0]) if keys else head
+
+
+def beside(journal: Path) -> Path:
+    """The file of the keys that sign heads, unless they are given: next to the journal."""
+    return journal.with_name(journal.name + ".headkeys")
+
+
+def head_keys(journal: Path | None) -> tuple[str, ...]:
+    """The keys that sign heads, newest first: from HOLDFAST_HEAD_KEY, else from the file next to the journal.
+
+    Raises `UsageError` for a key that is too short or a file that holds none.
+    """
+    if value := os.environ.get(VARIABLE, ""):
+        keys = tuple(one.strip() for one in value.split(",") if one.strip())
+        if not keys or min(len(one) for one in keys) < SHORTEST_KEY:
+            raise UsageError(
+                f"a key in {VARIABLE} is too short", next_step=f"give at least {SHORTEST_KEY} random signs"
+            )
+        return keys
+    found = load_keys(beside(journal)) if journal is not None else None
+    return found.keys if found is not None else ()
+
+
+def own_head_keys(journal: Path, rng: Rng) -> tuple[str, ...]:
+    """The same keys; where there are none, the first is made next to the journal. Raises `UsageError`."""
+    if keys := head_keys(journal):
+        return keys
+    try:
+        made: LinkKeys = first_keys(beside(journal), rng.token() + rng.token())
+    except OSError as error:
+        raise UsageError(
+            f"the key that signs heads cannot be made at {beside(journal)}: {error.strerror}",
+            next_step=f"give one in {VARIABLE}",
+        ) from error
+    return made.keys
+
+
+def read_heads(path: Path, namespace: str) -> list[KeptHead]:
+    """The heads of this journal in a file: one JSON object a line, as printed or as a webhook brought it.
+
+    Heads of other journals are passed over. Raises `UsageError` for a line that holds no head, and where none remains.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="name a file of heads") from error
+    found = [KeptHead(number, _parsed(path, number, line)) for number, line in enumerate(lines, 1) if line.strip()]
+    own = [one for one in found if one.signed.namespace == namespace]
+    if not own:
+        raise UsageError(
+            f"{path} has no head of this journal, whose namespace is {namespace}",
+            known=f"it has {len(found)} of others",
+            next_step="name the file that `holdfast heads` was written to",
+        )
+    return own
+
+
+def _parsed(path: Path, number: int, line: bytes) -> SignedHead:
+    try:
+        return msgspec.json.decode(line, type=SignedHead)
+    except msgspec.MsgspecError:
+        pass
+    try:
+        return msgspec.json.decode(line, type=_Posted).data
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path}, line {number} is no head: {error}", next_step="name a file of lines as `holdfast heads` prints"
+        ) from error
+
+
+def badly_signed(heads: Sequence[KeptHead], keys: Sequence[str]) -> list[KeptHead]:
+    """The heads whose signature is not by one of `keys`."""
+    return [one for one in heads if not is_signed(one.signed, keys)]
+
+
+class HeadPosts:
+    """Posts the signed head to the outbox, once in `Settings(heads_every_ms=)`, whichever process does it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._done = -1
+
+    async def post(self) -> None:
+        """Post the head of this span of time, if an endpoint asks for heads. Raises `HoldfastError`."""
+        engine, now = self._engine, self._engine.seams.clock.wall_ms()
+        turn = now // engine.settings.heads_every_ms
+        wanted = any(one.open and "journal.head" in one.kinds for one in engine.outbox.endpoints.values())
+        if turn == self._done or not wanted or engine.identity.trust == "distrustful":
+            return
+        path: object = getattr(engine.journal, "path", None)
+        keys = own_head_keys(path, engine.seams.rng) if isinstance(path, Path) else head_keys(None)
+        head = await signed_head(engine.journal, engine.identity, now, keys)
+        notice = Notice("journal.head", "", "", now, turn=turn, head=head)
+        await engine.journal.post(Post(OUTBOX, f"head/{turn}", written(notice)))
+        self._done = turn
