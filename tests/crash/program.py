@@ -43,7 +43,7 @@ async def look(item: str) -> str:
     return await line.send("read", item, **identity())
 
 
-@tool(idempotency=Natural(), timeout=LIMIT, retry=SOON)
+@tool(idempotency=Natural(settle_window=SETTLE), timeout=LIMIT, retry=SOON)
 async def put(name: str, value: str) -> str:
     return await line.send("natural", name, value=value, **identity())
 

@@ -105,7 +105,7 @@ def slow_charge(order: str) -> str:
     return line.send_and_block("keyed", order, **identity(key=True))
 
 
-@tool(idempotency=Natural(), timeout=LONG, retry=SOON)
+@tool(idempotency=Natural(settle_window=timedelta(milliseconds=60)), timeout=LONG, retry=SOON)
 async def put(name: str, value: str) -> str:
     """Its outcome is durable before its caller is told: a replay has no reason to send it again."""
     return await line.send("natural", name, value=value, **identity())
