@@ -64,6 +64,10 @@ def _cancel(kind: str, code: str) -> None:
             place.write_text(json.dumps(found | {"status": "cancelled"}))
 
 
+# A booking is cancelled for good: nothing is written about it afterwards, so a request that lands late undoes nothing.
+FOR_GOOD = Natural(within=timedelta(hours=24), settle_window=timedelta(0))
+
+
 @tool(idempotency=Key.forever(stores="all"))
 async def book_flight(origin: str, city: str) -> Booking:
     """Book a seat from `origin` to `city`."""
@@ -71,7 +75,7 @@ async def book_flight(origin: str, city: str) -> Booking:
 
 
 @book_flight.compensate(restores=True)
-@tool(idempotency=Natural(within=timedelta(hours=24)))
+@tool(idempotency=FOR_GOOD)
 async def cancel_flight(operation: Operation[Booking]) -> None:
     """Give the seat back."""
     _cancel("flight", operation.result.code)
@@ -87,7 +91,7 @@ async def book_hotel(city: str, nights: int) -> Booking:
 
 
 @book_hotel.compensate(restores=True)
-@tool(idempotency=Natural(within=timedelta(hours=24)))
+@tool(idempotency=FOR_GOOD)
 async def cancel_hotel(operation: Operation[Booking]) -> None:
     """Give the room back."""
     _cancel("hotel", operation.result.code)

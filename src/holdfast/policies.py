@@ -19,8 +19,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an operation is tried again. All of it counts per operation and survives a crash.
 
-    `attempts` includes the first. `elapsed` counts from the first attempt. `base` and `cap` bound
-    the pause before attempt n+1, drawn between 0 and `min(cap, base * 2**n)`.
+    `attempts` includes the first. `elapsed` limits the time used for attempts: their calls, and the pauses between
+    them. `base` and `cap` bound the pause before attempt n+1, drawn between 0 and `min(cap, base * 2**n)`.
     """
 
     attempts: int = 4

@@ -247,7 +247,9 @@ def _stop_reason(case: Case) -> str:
     cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
     if cost >= case.contract.budget.cost:
         return f"its budget of {case.contract.budget.cost:g} is spent ({cost:g}); {last}"
-    if case.situation.breaker_ms <= 0 and elapsed_ms(operation, case.now) >= milliseconds(retry.elapsed):
+    if case.situation.breaker_ms <= 0 and elapsed_ms(operation, case.situation, case.now) >= milliseconds(
+        retry.elapsed
+    ):
         return f"the time for attempts is over ({retry.elapsed}); {last}"
     if weight.rejected is not None:
         return "refused after an attempt that may have landed"

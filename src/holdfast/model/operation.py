@@ -62,7 +62,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`.
 
-    `shut` says that an open breaker stood in the way meanwhile.
+    `charged`: it is time for attempts, and counts against `Retry.elapsed`.
     """
 
     boot: str
@@ -71,7 +71,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     until: int
     why: str
     rule: str
-    shut: bool = False
+    charged: bool = False
 
 
 class OperationState(msgspec.Struct, frozen=True, gc=False):
@@ -81,8 +81,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
     `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
     attempt. `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes
-    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `shut_ms`
-    is how long an open breaker stood in the way since the first attempt, the present pause not counted. `overtaken`
+    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `paused_ms`
+    sums the pauses that count against `Retry.elapsed`, without the present one. `overtaken`
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
     either. `called` is what code called with, where the `editors` changed that, in their order. `changed`: people are
     asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
@@ -124,7 +124,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     believed_absent_first: bool = False
     forgotten: bool = False
     found: Raw | None = None
-    shut_ms: int = 0
+    paused_ms: int = 0
     answer_key: str = ""
     every_ms: int = 0
     planned_boot: str = ""
@@ -221,13 +221,13 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         harmless = {"unsent", "rejected", "absent"}
         return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
 
-    def behind_breaker_ms(self, boot: str, up: int, wall: int) -> int:
-        """How long an open breaker has stood in the way since the first attempt, as of that moment."""
+    def paused_until(self, boot: str, up: int, wall: int) -> int:
+        """Milliseconds of pauses between attempts as of that moment; no pause counts for longer than it was to last."""
         wait = self.wait
-        if wait is None or not wait.shut:
-            return self.shut_ms
+        if wait is None or not wait.charged:
+            return self.paused_ms
         passed = up - wait.up if boot == wait.boot else wall - (wait.until - wait.ms)
-        return self.shut_ms + min(wait.ms, max(0, passed))
+        return self.paused_ms + min(wait.ms, max(0, passed))
 
     @property
     def deaths(self) -> int:

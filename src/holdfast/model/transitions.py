@@ -137,7 +137,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         standing=record.standing or operation.standing,
         checked_since=0,
         believable_checks=0,
-        shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
+        paused_ms=operation.paused_until(boot, record.up, record.at),
         wait=None,
         waits_for="",
         one_more="",
@@ -146,20 +146,24 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
     over = _Over(boot, record.up) if record.over else _STILL_RUNS
-    return _off_the_air(operation, _with_end(operation, record, record.end, over))
+    return _off_the_air(operation, record, boot, _with_end(operation, record, record.end, over))
 
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
-    return _off_the_air(operation, _with_end(operation, record, record.end, _Over(boot, record.up), late=True))
+    attempts = _with_end(operation, record, record.end, _Over(boot, record.up), late=True)
+    return _off_the_air(operation, record, boot, attempts)
 
 
-def _off_the_air(operation: OperationState, attempts: tuple[Attempt, ...]) -> OperationState:
+def _off_the_air(
+    operation: OperationState, record: r.AttemptEnded | r.LateReport, boot: str, attempts: tuple[Attempt, ...]
+) -> OperationState:
     """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
     last = attempts[-1].standing(operation.absent_through)
     if operation.phase == "running" and not _has_open(attempts):
         return replace(operation, attempts=attempts, phase="verifying" if last == "ambiguous" else "ready")
     if operation.phase == "awaiting" and last != "ambiguous":
-        return replace(operation, attempts=attempts, phase="ready", wait=None, waits_for="")
+        paused_ms = operation.paused_until(boot, record.up, record.at)
+        return replace(operation, attempts=attempts, phase="ready", wait=None, paused_ms=paused_ms, waits_for="")
     return replace(operation, attempts=attempts)
 
 
@@ -181,7 +185,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
         believed_absent_first=operation.believed_absent_first or nothing,
         forgotten=operation.forgotten and not nothing,
-        shut_ms=operation.behind_breaker_ms(boot, record.up, record.at),
+        paused_ms=operation.paused_until(boot, record.up, record.at),
         wait=None,
     )
     if record.verdict == "happened":
@@ -208,9 +212,10 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
 
 def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) -> OperationState:
     phase = "ready" if operation.phase == "planned" else operation.phase
-    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule, record.shut)
-    shut_ms = operation.behind_breaker_ms(boot, record.up, record.at)
-    return replace(operation, phase=phase, wait=wait, shut_ms=shut_ms, waits_for=record.why)
+    charged = bool(operation.attempts) and not record.shut  # the time before the first attempt is free, too
+    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule, charged)
+    paused_ms = operation.paused_until(boot, record.up, record.at)
+    return replace(operation, phase=phase, wait=wait, paused_ms=paused_ms, waits_for=record.why)
 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
@@ -231,7 +236,7 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     why = f"accepted, answer later: {record.evidence}"
     end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost, facts=record.facts)
     ms = max(0, record.until - record.at)
-    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later")
+    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later", charged=True)
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
         operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key,

@@ -121,16 +121,21 @@ def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int
     return min(limit, left) if left > 0 else limit
 
 
-def elapsed_ms(operation: OperationState, now: Now) -> int:
-    """Time since the first attempt started, for the retry budget; never negative.
+def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """Time used for attempts, which `Retry.elapsed` limits: the calls, and the pauses drawn between them.
 
-    What passed behind an open breaker is not counted: nothing could be attempted then.
+    Neither counts for longer than it could last. So no time counts in which nothing could be attempted: between two
+    processes, while a clock jumped, behind an open breaker, or while a person or another operation was waited for.
     """
-    if not operation.attempts:
-        return 0
-    first = operation.attempts[0]
-    passed = now.up - first.up if first.boot == now.boot else now.wall - first.at
-    return max(0, passed - operation.behind_breaker_ms(now.boot, now.up, now.wall))
+    limit = situation.contract.timeout_ms
+    calls = sum(min(limit, _call_ms(attempt, now, limit)) for attempt in operation.attempts)
+    return calls + operation.paused_until(now.boot, now.up, now.wall)
+
+
+def _call_ms(attempt: Attempt, now: Now, unknown: int) -> int:
+    """How long the call of this attempt took, or has taken so far; `unknown` where no one clock saw both ends."""
+    boot, up = (now.boot, now.up) if attempt.end is None else (attempt.over_boot, attempt.over_up)
+    return unknown if up is None or boot != attempt.boot else max(0, up - attempt.up)
 
 
 def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:

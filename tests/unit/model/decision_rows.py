@@ -50,7 +50,7 @@ def _refused_later(story: Story) -> Story:
 
 
 def _hopeless(story: Story) -> Story:
-    story.sent("ambiguous").later(SETTLE).verified("cannot_tell").later(story.contract.verify_deadline_ms)
+    story.sent("ambiguous").later(SETTLE).verified("cannot_tell").pauses(story.contract.verify_deadline_ms, "verify")
     return story
 
 
@@ -75,7 +75,7 @@ ANYWHERE: Final = (
     Row("an attempt may have landed, and the pause is over", lambda story: _ambiguous(story).waits(0, "retry")),
     Row("the process died during an attempt", lambda story: story.sent("lost").waits(0, "retry")),
     Row("the key's first request is still in progress", lambda s: s.sent("key_in_progress").waits(0, "retry")),
-    Row("an attempt may have landed; its time for repeating is over", lambda s: _ambiguous(s).later(25 * HOUR)),
+    Row("an attempt may have landed; its time for repeating is over", lambda s: _ambiguous(s).pauses(25 * HOUR)),
     Row("nothing was sent, and the run is cancelled", lambda story: story.planned(), {"stop": "cancel"}),
     Row("every attempt is proven unsent, and the run is cancelled", _unsent, {"stop": "cancel"}),
     Row("every attempt is proven unsent, and the deadline passed", _unsent, {"stop": "deadline"}),
@@ -109,7 +109,7 @@ READ_BACK: Final = (
     Row("read back after the window: absent, and the run is cancelled", _absent, {"stop": "cancel"}),
     Row(
         "read back: cannot tell, and the window is unknown",
-        lambda story: _ambiguous(story).verified("cannot_tell").later(story.contract.verify_deadline_ms),
+        lambda story: _ambiguous(story).verified("cannot_tell").pauses(story.contract.verify_deadline_ms, "verify"),
         {},
         {"settle_ms": None},
     ),

@@ -124,6 +124,10 @@ class Story:
         record = r.WaitScheduled(step=STEP, ms=ms, until=until, why=why, rule="drawn", shut=shut, **self.stamp())
         return self.took(record)
 
+    def pauses(self, ms: int, why: str = "retry", *, shut: bool = False) -> Story:
+        """A pause that is drawn, and waited out."""
+        return self.waits(ms, why, shut=shut).later(ms)
+
     def parked(self, why: str = "nobody knows", asks: str = "", forgotten: bool = False) -> Story:
         stamp = self.stamp()
         return self.took(r.OperationParked(step=STEP, why=why, rule="parked", asks=asks, forgotten=forgotten, **stamp))

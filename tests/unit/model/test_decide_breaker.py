@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from holdfast.model import moves as m
-from holdfast.model import weigh
 from tests.unit.model.decision_rows import KEYED_READ_BACK
-from tests.unit.model.stories import DAY, HOUR, MINUTE, Story
+from tests.unit.model.stories import HOUR, MINUTE, Story
 
 
 def test_a_pause_behind_the_breaker_lasts_to_its_last_millisecond():
@@ -22,26 +21,3 @@ def test_reading_back_behind_an_open_breaker_keeps_its_own_pause():
     story = Story(KEYED_READ_BACK).sent("ambiguous").verified("cannot_tell").waits(MINUTE, "verify", shut=True)
     assert story.says(breaker_ms=HOUR) == "wait for verify: drawn"
     assert story.later(MINUTE).says(breaker_ms=HOUR) == "verify: time to read back"
-
-
-def behind(story: Story) -> int:
-    return story.state.behind_breaker_ms(story.boot, story.up, story.wall)
-
-
-def test_on_one_boot_the_time_behind_a_breaker_is_told_by_its_clock():
-    story = Story().sent("not_sent").waits(HOUR, "breaker", shut=True).later(MINUTE)
-    for wall in (-DAY, 2 * DAY):
-        story.wall += wall
-        assert behind(story) == MINUTE
-
-
-def test_on_another_boot_the_time_behind_a_breaker_is_told_by_the_wall_clock():
-    story = Story().sent("not_sent").waits(HOUR, "breaker", shut=True).later(MINUTE).rebooted(wall_ms=MINUTE)
-    assert behind(story) == 2 * MINUTE
-    assert behind(story.rebooted(wall_ms=DAY)) == HOUR, "no longer than the pause was to last"
-
-
-def test_a_clock_that_went_backwards_adds_no_time_behind_a_breaker():
-    story = Story().sent("not_sent").waits(HOUR, "breaker", shut=True).rebooted(wall_ms=-DAY)
-    assert behind(story) == 0
-    assert weigh.elapsed_ms(story.state, story.now) == 0

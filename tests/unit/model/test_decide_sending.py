@@ -234,16 +234,16 @@ def test_an_ambiguous_end_spends_an_attempt_whatever_it_names():
     assert story.says() == "unknown: nothing can prove it"
 
 
-def test_the_time_for_attempts_counts_from_the_first():
-    story = Story().sent("not_sent").later(10 * MINUTE - 1)
-    assert story.says() == "wait for retry: full jitter before the next attempt"
-    move = story.later(1).decide()
+def test_the_time_for_attempts_is_that_of_the_calls_and_the_pauses():
+    story = Story().sent("not_sent").pauses(9 * MINUTE).starts().later(MINUTE - 1).ends("not_sent")
+    assert story.later(HOUR).says() == "wait for retry: full jitter before the next attempt"
+    move = story.pauses(1).decide()
     assert isinstance(move, m.Settle)
     assert (move.status, move.reason) == ("failed", "the time for attempts is over (0:10:00); ")
 
 
 def test_an_open_breaker_makes_nothing_failed():
-    story = Story().sent("not_sent").waits(0, "retry").later(HOUR)
+    story = Story().sent("not_sent").pauses(HOUR)
     assert pause(story.decide(breaker_ms=1)) == (1, 1)
     assert story.says(breaker_ms=0) == "failed: sending ended, nothing landed"
 

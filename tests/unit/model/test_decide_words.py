@@ -124,7 +124,7 @@ def test_on_one_boot_the_wall_clock_counts_for_nothing():
     for wall in (-DAY, 2 * DAY):
         story.wall += wall
         assert weigh.age_ms(story.state, story.now) == MINUTE
-        assert weigh.elapsed_ms(story.state, story.now) == MINUTE
+        assert weigh.elapsed_ms(story.state, story.situation(), story.now) == MINUTE
         assert weigh.wait_left_ms(story.state, story.situation(), story.now) == HOUR - MINUTE
     deferred = Story().starts().deferred(MINUTE).later(HOUR)
     deferred.wall -= DAY

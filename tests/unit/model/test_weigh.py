@@ -136,29 +136,59 @@ def test_natural_time_is_left():
     assert weigh.natural_left_ms(Story(NATURAL).planned().state, story.situation(), story.now) == 5 * MINUTE
 
 
-def test_elapsed_time_is_never_negative():
-    assert weigh.elapsed_ms(Story().planned().state, Story().now) == 0
-    story = Story().sent("not_sent").later(MINUTE).sent("ambiguous").later(MINUTE)
-    assert weigh.elapsed_ms(story.state, story.now) == 2 * MINUTE
-    assert weigh.elapsed_ms(story.state, story.rebooted(wall_ms=HOUR).now) == HOUR + 2 * MINUTE
-    assert weigh.elapsed_ms(story.state, story.rebooted(wall_ms=-DAY).now) == 0
+def elapsed(story: Story) -> int:
+    return weigh.elapsed_ms(story.state, story.situation(), story.now)
 
 
-def test_time_behind_an_open_breaker_is_not_counted_as_far_as_it_passed():
-    story = Story().sent("not_sent").later(MINUTE).waits(MINUTE, "breaker", shut=True)
-    assert weigh.elapsed_ms(story.later(SECOND).state, story.now) == MINUTE
-    assert weigh.elapsed_ms(story.later(HOUR).state, story.now) == HOUR + SECOND, "the pause was over long before"
+def test_calls_and_the_pauses_between_them_are_time_for_attempts():
+    assert elapsed(Story().planned().pauses(HOUR)) == 0, "no attempt was due"
+    story = Story().starts().later(10 * SECOND)
+    assert elapsed(story) == 10 * SECOND, "a call that runs"
+    assert elapsed(story.ends("not_sent")) == 10 * SECOND
+    assert elapsed(story.waits(MINUTE, "retry").later(20 * SECOND)) == 30 * SECOND, "a pause that lasts"
+    assert elapsed(story.later(40 * SECOND).starts().later(SECOND).ends("ambiguous")) == 71 * SECOND
+    assert elapsed(story.pauses(MINUTE, "verify").verified("cannot_tell").pauses(MINUTE, "verify")) == 191 * SECOND
+
+
+def test_time_in_which_nobody_could_attempt_is_no_time_for_attempts():
+    story = Story().sent("not_sent").waits(MINUTE, "retry").later(DAY)
+    assert elapsed(story) == MINUTE, "its process was gone, or its clock jumped"
+    assert elapsed(story.later(DAY).sent("not_sent").later(DAY)) == MINUTE, "nothing was drawn"
+    assert elapsed(story.waits(MINUTE, "retry").rebooted(wall_ms=DAY)) == 2 * MINUTE, "the machine was off"
+    assert elapsed(story.starts().later(DAY)) == 2 * MINUTE + story.contract.timeout_ms, "its process died in a call"
+    assert elapsed(story.ends("lost")) == 2 * MINUTE + story.contract.timeout_ms
+
+
+def test_a_call_whose_end_no_one_clock_saw_counts_for_its_time_limit():
+    limit = Story().contract.timeout_ms
+    assert elapsed(Story().starts().rebooted(wall_ms=1)) == limit
+    assert elapsed(Story().starts().rebooted(wall_ms=1).ends("lost")) == limit
+    assert elapsed(Story().sent("ambiguous", over=False)) == limit
+    backwards = Story().starts()
+    backwards.up -= SECOND
+    assert elapsed(backwards) == 0
+
+
+def test_what_is_promised_for_later_counts_as_long_as_it_was_promised():
+    deferred = Story(changed(PLAIN, timeout_ms=1)).starts().deferred(HOUR).later(MINUTE)
+    assert elapsed(deferred) == MINUTE + 1
+    assert elapsed(deferred.late("not_sent").later(DAY)) == MINUTE + 1
+    assert elapsed(Story(changed(PLAIN, timeout_ms=1)).starts().deferred(HOUR).later(DAY)) == HOUR + 1
+
+
+def test_time_behind_an_open_breaker_is_not_counted():
+    story = Story().sent("not_sent").pauses(MINUTE)
+    assert elapsed(story.waits(MINUTE, "breaker", shut=True).later(HOUR)) == MINUTE
     story.waits(HOUR, "breaker", shut=True).later(MINUTE).sent("not_sent")
-    assert weigh.elapsed_ms(story.state, story.now) == HOUR + SECOND, "the breaker closed early"
-    story.waits(HOUR, "verify", shut=True).later(MINUTE).verified("cannot_tell").later(MINUTE)
-    assert weigh.elapsed_ms(story.state, story.now) == HOUR + SECOND + MINUTE
+    assert elapsed(story) == MINUTE, "the breaker closed early"
+    story.pauses(HOUR, "verify", shut=True).verified("cannot_tell").pauses(MINUTE, "verify")
+    assert elapsed(story) == 2 * MINUTE
 
 
-def test_a_pause_behind_a_breaker_goes_on_over_a_reboot_by_the_wall_clock():
-    story = Story().sent("not_sent").waits(HOUR, "breaker", shut=True)
-    story.rebooted(wall_ms=10 * MINUTE)
-    assert weigh.elapsed_ms(story.state, story.now) == 0
-    assert weigh.elapsed_ms(story.state, story.rebooted(wall_ms=HOUR).now) == 10 * MINUTE
+def test_a_pause_goes_on_over_a_reboot_by_the_wall_clock():
+    story = Story().sent("not_sent").waits(HOUR, "retry").later(MINUTE).rebooted(wall_ms=10 * MINUTE)
+    assert elapsed(story) == 11 * MINUTE
+    assert elapsed(story.rebooted(wall_ms=-DAY)) == 0, "a clock that went backwards adds no time"
 
 
 # --- windows are credited, at their smallest ---------------------------------------------------------------
