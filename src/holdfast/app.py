@@ -32,6 +32,7 @@ from holdfast.interfaces.arguments import check
 from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
+from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.handoff import after_stop
 from holdfast.model.ids import checked_run_id
@@ -140,12 +141,15 @@ class Holdfast:
         self._errands: Errands | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
+        self.is_inherited = False
+        """Whether this process was forked from the one that opened the app."""
         self._given: dict[str, Input] = {}
 
     # --- open and close --------------------------------------------------------------------------------------
 
     async def open(self) -> Holdfast:
         """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
+        self.checked_here()
         notifier, reaching = Notifier(), self._reaching()
         senders = (notifier, reaching.sender) if reaching is not None else (notifier,)
         self._system = {one.agent.name: one.agent for one in senders}
@@ -161,6 +165,7 @@ class Holdfast:
             await self._journal.close()
             raise
         self._engine = engine
+        belongs_here(self)
         planner = reaching.begin(engine) if reaching is not None else None
         self._errands = Errands(Service(engine), notifier.agent, planner.run if planner is not None else None)
         if self._recovers and self.agents:
@@ -170,6 +175,8 @@ class Holdfast:
 
     async def aclose(self) -> None:
         """Let calls in flight end within the grace time, suspend what runs, and let go of the journal."""
+        if self.is_inherited:
+            return  # a child that leaves the block of its parent: the parent closes it
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -201,9 +208,19 @@ class Holdfast:
     @property
     def engine(self) -> Engine:
         """The open engine. Raises `UsageError` before `open` and after `aclose`."""
+        self.checked_here()
         if self._engine is None:
             raise UsageError("the app is not open", next_step="use: async with Holdfast(...) as desk")
         return self._engine
+
+    def checked_here(self) -> None:
+        """Raise `UsageError` in a process that was forked after the app was opened: its loop stayed behind."""
+        if self.is_inherited:
+            raise inherited_app()
+
+    def disown(self) -> None:
+        """In a forked child: refuse every use. What the engine holds is kept, so that nothing of it is closed."""
+        self.is_inherited = True
 
     async def run_errands(self) -> None:
         """Hand out notices to webhooks and finish deliveries that were cut short. Workers do; an open app does too."""

@@ -37,7 +37,9 @@ class SyncHoldfast:
         return self
 
     def close(self) -> None:
-        """Close the app and stop the loop."""
+        """Close the app and stop the loop; nothing in a forked child, which has neither."""
+        if self._app.is_inherited:
+            return
         try:
             self._wait(self._app.aclose())
         finally:
@@ -73,6 +75,9 @@ class SyncHoldfast:
             self._wait(done.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        if self._app.is_inherited:
+            coroutine.close()
+            self._app.checked_here()
         if self._loop.is_closed() or threading.current_thread() is self._thread:
             coroutine.close()
             raise _cannot_wait(closed=self._loop.is_closed())

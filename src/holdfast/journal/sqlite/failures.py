@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
+from holdfast.journal.inherited import NEXT_STEP
 from holdfast.journal.sqlite.driver import DatabaseFailure
 
 LOCK_LIMIT_S = 30.0
@@ -57,6 +58,15 @@ def kept_locked(path: Path) -> JournalUnavailable:
         f"{path} has been locked by another process for {LOCK_LIMIT_S:.0f} s",
         known="nothing was written",
         next_step=f"find out who holds it (fuser {path} {path}-lock)",
+    )
+
+
+def inherited(path: Path) -> JournalUnavailable:
+    """The journal was opened by the parent of this forked process."""
+    return JournalUnavailable(
+        f"{path} was opened before this process was forked",
+        known="nothing was read or written; the parent goes on with it",
+        next_step=NEXT_STEP,
     )
 
 

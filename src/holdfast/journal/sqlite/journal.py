@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable
+from holdfast.journal.inherited import belongs_here
 from holdfast.journal.port import (
     Beginning,
     Busy,
@@ -34,7 +35,7 @@ from holdfast.journal.sqlite import anchor as anchor_file
 from holdfast.journal.sqlite import hints, ledger, runs
 from holdfast.journal.sqlite.committer import Committer
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
-from holdfast.journal.sqlite.failures import explain
+from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group import GroupCommit
 from holdfast.journal.sqlite.here import JournalClock
 from holdfast.journal.sqlite.opening import Mode, Parts, Settings
@@ -79,12 +80,16 @@ class SqliteJournal:
         self._committer = Committer(self._store, Pace(parts.commits))
         self._roll = Roll(parts.here, lambda: self._store.identity.incarnation)
         self._group: GroupCommit | None = None
+        self._inherited = False
 
     async def open(self) -> Identity:
+        if self._inherited:
+            raise inherited(self.path)
         if self._group is not None:
             return self._store.identity
         identity = await asyncio.to_thread(self._store.open)
         self._group = GroupCommit(self._committer, self._behind)
+        belongs_here(self)
         return identity
 
     async def close(self) -> None:
@@ -112,7 +117,7 @@ class SqliteJournal:
     async def append(self, write: Write) -> None:
         group = self._group
         if group is None:
-            raise _not_open(self.path)
+            raise self._not_open()
         waiting = group.append(write)
         if waiting is None:
             return
@@ -168,10 +173,15 @@ class SqliteJournal:
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         return await self._running.run(lambda database: hints.put(database, name, body, previous))
 
+    def disown(self) -> None:
+        """In a forked child: no use of it answers any more. The thread behind it and its loop are the parent's."""
+        self._inherited, self._group = True, None
+        self._store.disown()
+
     @property
     def _running(self) -> GroupCommit:
         if self._group is None:
-            raise _not_open(self.path)
+            raise self._not_open()
         return self._group
 
     def _read(self, query: Callable[[Database], T]) -> T:
@@ -185,6 +195,7 @@ class SqliteJournal:
         with self._committer.mutex:
             return self._store.confirm(trust, by)
 
-
-def _not_open(path: Path) -> JournalUnavailable:
-    return JournalUnavailable(f"{path} is not open", next_step="open the journal first")
+    def _not_open(self) -> JournalUnavailable:
+        if self._inherited:
+            return inherited(self.path)
+        return JournalUnavailable(f"{self.path} is not open", next_step="open the journal first")

@@ -15,12 +15,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import JournalError, JournalUnavailable
+from holdfast.journal.inherited import belongs_here, keep_for_ever
 from holdfast.journal.port import Identity, Post, Trust
 from holdfast.journal.rules import trust_entry
 from holdfast.journal.sqlite import anchor, heads, ledger, opening
 from holdfast.journal.sqlite.batch import BatchWriter, Item
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
-from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, kept_locked, rows_gone
+from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, inherited, kept_locked, rows_gone
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
 from holdfast.model.heads import Head, first_head
@@ -83,6 +84,7 @@ class Store:
             names = [self._name, f"{self._name}-wal"] if files.wal else [self._name]
             self._watches = [os.open(name, os.O_PATH | os.O_CLOEXEC) for name in names]
         self._batch = BatchWriter(files.writer, self.here.wall_ms)
+        belongs_here(self)
         return files.identity
 
     def close(self) -> None:
@@ -93,6 +95,18 @@ class Store:
                 files.writer.rows("pragma wal_checkpoint(passive)")
                 self._save_anchor(files)
         self._let_go()
+
+    def disown(self) -> None:
+        """In a forked child: close the lock file, which would stay locked, and never touch the connections."""
+        files, self._files, self._batch = self._files, None, None
+        if files is not None:
+            keep_for_ever(files.writer)
+            keep_for_ever(files.reader)
+        for watch in self._watches:
+            os.close(watch)
+        self._watches = []
+        self.failure = inherited(self.settings.path)
+        self._lock.close()
 
     def _let_go(self) -> None:
         files, self._files = self._files, None
@@ -109,7 +123,8 @@ class Store:
     @property
     def reader(self) -> Database:
         if self._files is None:
-            raise JournalUnavailable(f"{self.settings.path} is closed", next_step="open the journal first")
+            closed = JournalUnavailable(f"{self.settings.path} is closed", next_step="open the journal first")
+            raise self.failure or closed
         return self._files.reader
 
     @property
