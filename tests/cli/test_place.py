@@ -1,5 +1,8 @@
 """Which journal is meant."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.cli.lab import Lab
@@ -71,3 +74,74 @@ def test_a_project_file_that_is_wrong(holdfast: Lab, project: str, problem: str)
     said = holdfast("worker", "--once") if "agents" in project else holdfast("ps")
     assert said.status == 2
     assert problem in said.err
+
+
+FOREIGN = 1234
+
+
+@pytest.fixture
+def shared(holdfast: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A directory below one whose pyproject.toml names code that leaves a mark when it is imported."""
+    holdfast.write("evil.py", "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nagents = ["evil.py:desk"]\njournal = "theirs.db"\n')
+    inner = holdfast.directory / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    return holdfast
+
+
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file belong to another user; without the right to do so, be another user."""
+    if os.geteuid() == 0:
+        os.chown(path, FOREIGN, FOREIGN, follow_symlinks=False)
+    else:
+        me = os.getuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+
+
+@pytest.mark.parametrize("given", ["pyproject.toml", "."])
+@pytest.mark.parametrize("command", [["tools"], ["worker"], ["ps"], ["resume", "r-1"], ["policy", "show"]])
+def test_settings_of_another_user_run_no_code(
+    shared: Lab, monkeypatch: pytest.MonkeyPatch, given: str, command: list[str]
+):
+    give_away(shared.directory / given, monkeypatch)
+    said = shared(*command)
+    assert said.status == 2
+    assert "belongs to uid 1234, and you are" in " ".join(said.err.split()) or os.geteuid() != 0
+    assert "export HOLDFAST_TRUSTED_PROJECTS=" in said.err
+    assert not (shared.directory / "ran").exists()
+
+
+def test_they_are_read_once_their_directory_is_trusted_by_name(shared: Lab, monkeypatch: pytest.MonkeyPatch):
+    give_away(shared.directory / "pyproject.toml", monkeypatch)
+    trusted = f"/nowhere:{shared.directory}"
+    assert "evil.py has no 'desk'" in " ".join(shared("tools", HOLDFAST_TRUSTED_PROJECTS=trusted).err.split())
+    assert (shared.directory / "ran").exists()
+    assert shared("tools", HOLDFAST_TRUSTED_PROJECTS="/nowhere").status == 2
+
+
+def test_a_link_of_another_user_to_a_file_of_mine_is_refused(shared: Lab, monkeypatch: pytest.MonkeyPatch):
+    file = shared.directory / "pyproject.toml"
+    file.rename(shared.directory / "mine.toml")
+    file.symlink_to("mine.toml")
+    give_away(file, monkeypatch)
+    assert shared("tools").status == 2
+    assert not (shared.directory / "ran").exists()
+
+
+def test_settings_that_every_user_can_write_are_refused(shared: Lab):
+    (shared.directory / "pyproject.toml").chmod(0o666)
+    said = shared("tools")
+    assert (said.status, "can be written by every user" in " ".join(said.err.split())) == (2, True)
+
+
+def test_a_project_of_another_user_without_settings_of_ours_is_no_concern(shared: Lab, monkeypatch: pytest.MonkeyPatch):
+    shared.write("pyproject.toml", "[project]\nname = 'x'\n")
+    give_away(shared.directory / "pyproject.toml", monkeypatch)
+    assert shared("ps").status == 2
+    assert "there is no journal" in shared("ps").err
+
+
+def test_my_own_settings_are_read(shared: Lab):
+    shared("tools")
+    assert (shared.directory / "ran").exists()

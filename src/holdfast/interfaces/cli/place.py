@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
 
 DEFAULT: Final = "holdfast.db"
+TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
+"""Directories, separated as in PATH, whose pyproject.toml is read whoever owns it."""
 
 
 def journal_path(option: str | None) -> Path:
@@ -88,8 +92,49 @@ def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
             tool: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
         except (OSError, ValueError) as error:
             raise UsageError(f"{file} cannot be read: {error}", next_step="correct it, or name --journal") from error
-        return directory, dict(tool.get("holdfast", {}))
+        settings = dict(tool.get("holdfast", {}))
+        if settings:
+            _check_owner(file)
+        return directory, settings
     return start, {}
+
+
+def _check_owner(file: Path) -> None:
+    """Refuse settings of another user: they name code that would run with the rights of the caller.
+
+    The file, a link by which it is found, and their directory have to belong to the caller or to root, and the file
+    must not be writable by everybody. The files that it names are found through it, so they need no check of their own.
+    Raises `UsageError`.
+    """
+    directory = file.parent
+    named = os.environ.get(TRUSTED, "").split(os.pathsep)
+    if any(one and Path(one).expanduser().absolute() == directory.absolute() for one in named):
+        return
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        trusted.add(int(os.environ["SUDO_UID"]))  # the person behind sudo, whose directory it is
+    for place, found in ((file, file.lstat()), (file, file.stat()), (directory, directory.stat())):
+        if found.st_uid not in trusted:
+            raise _untrusted(directory, f"{place} belongs to {_user(found.st_uid)}, and you are {_user(os.geteuid())}")
+    if file.stat().st_mode & stat.S_IWOTH:
+        raise _untrusted(directory, f"{file} can be written by every user")
+
+
+def _untrusted(directory: Path, why: str) -> UsageError:
+    return UsageError(
+        why,
+        known="its [tool.holdfast] names code that would run as you; nothing was loaded",
+        next_step=f"if you trust it: export {TRUSTED}={shlex.quote(str(directory))}; else work in another directory",
+    )
+
+
+def _user(number: int) -> str:
+    import pwd  # noqa: PLC0415 - only for an error
+
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    except KeyError:
+        return f"uid {number}"
 
 
 def _text(value: object, name: str, directory: Path) -> str:

@@ -28,6 +28,8 @@ no colours. What models and tools wrote is shown with its control characters spe
 
 `--journal PATH`, else the variable `HOLDFAST_JOURNAL`, else `journal` under `[tool.holdfast]` in the nearest
 `pyproject.toml` (relative to that file), else `./holdfast.db`. Only `run` and `worker` create a journal.
+That table is read where the file and its directory belong to you or to root, or where
+`HOLDFAST_TRUSTED_PROJECTS` names the directory.
 
 ```toml
 [tool.holdfast]
