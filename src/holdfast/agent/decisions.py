@@ -21,6 +21,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.ends import describe, storable
 from holdfast.engine.engine import LOG
 from holdfast.engine.leaving import cut_off_again, limit_over
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.transactions import may_begin
@@ -78,7 +79,8 @@ async def decide(
 ) -> R:
     """Ask, record and give the answer; on replay give the recorded one."""
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
     question = Question(step, function, args, kwargs, _seen(args, kwargs))

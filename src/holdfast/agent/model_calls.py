@@ -11,6 +11,7 @@ import msgspec
 from holdfast.agent.offering import offered_tools
 from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.boundary import sealing
+from holdfast.engine.refusing import refuse
 from holdfast.engine.scopes import Scope
 from holdfast.engine.values import value_at
 from holdfast.errors import ArgumentError, MustHold
@@ -56,7 +57,8 @@ async def call_by_model(
 
     A refusal is journaled: on replay the model was told the same, whatever the tools take by then.
     """
-    scope.instance.check()
+    if scope.instance.closed:
+        await refuse(scope)
     label = name if can_name(name) else "?"
     step = scope.step(f"call:{label}")
     if step in scope.instance.history.answers:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from holdfast.engine.closing import call_off, start_closing
 from holdfast.engine.instance import Instance
 from holdfast.engine.loading import load
+from holdfast.engine.refusing import abandon
 from holdfast.engine.rest import Ending
 from holdfast.errors import ClaimUnproven, TransactionAborted
 from holdfast.model.boundaries import open_boundaries
@@ -56,13 +57,16 @@ async def close_boundaries(instance: Instance) -> Ending | None:
 
 
 async def unwind(instance: Instance) -> None:
-    """End the tasks of agent code; whatever their cleanup tries is refused."""
+    """End the tasks of agent code; whatever their cleanup tries is refused. One that does not end is abandoned."""
     tasks = instance.root.tasks()
     for branch in tasks:
         branch.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
     look_at(tasks)
+    for branch in tasks:
+        if not branch.done():
+            abandon(instance, branch)
 
 
 def look_at(tasks: Iterable[asyncio.Task[object]]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.engine import AgentCode
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
@@ -29,7 +30,8 @@ class Given(msgspec.Struct, frozen=True):
 async def hand_to(scope: Scope, agent: AgentCode, given: Given, authority: Authority) -> Scope:
     """The part of this branch in which that agent goes on. A replay hands the same over to the same agent."""
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     step = scope.step(f"hand_off:{agent.name}")
     recorded = instance.history.answers.get(step)
     if recorded is None:

@@ -59,6 +59,7 @@ class Instance:
         self.sealed: Sealed | None = None
         self.failure: JournalError | None = None
         self.draining = False
+        self.abandoned = False  # some of its code did not end, and was left where it is
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.turns: Final = Turns(history.dropped)
         self._recorded: Final = history.given  # how much was delivered before this process took the run
@@ -188,6 +189,11 @@ class Instance:
         return (r.ContractStored(digest=tool.digest, clauses=clauses),)
 
     # --- the end of the instance ---------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing of agent code may go through this instance any more."""
+        return self.sealed is not None or self.evicted is not None
 
     def check(self) -> None:
         """Raise `Sealed` once nothing may go through this instance any more."""

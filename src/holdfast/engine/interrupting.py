@@ -16,6 +16,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.commands import take_commands
 from holdfast.engine.flight import Flight, news_for
 from holdfast.engine.learning import learned
+from holdfast.engine.refusing import refuse
 from holdfast.engine.scopes import Scope
 from holdfast.errors import Interrupted
 from holdfast.model import moves as m
@@ -96,7 +97,8 @@ def _hear_at(scope: Scope, step: str) -> None:
 async def look(scope: Scope) -> Told:
     """What this branch has not heard yet, as code asks for it. Journaled, whether there is anything or not."""
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     step = scope.step("messages")
     if step not in instance.history.answers:
         await take_commands(instance)

@@ -17,6 +17,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import interruption_at, interrupts
 from holdfast.engine.leaving import cut_off_again, limit_over
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
@@ -49,7 +50,8 @@ async def ask(
     Where the run is handed over and somebody takes it, it ends here.
     """
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     name = scope.step("ask" if handoff is None else "hand_off", step)
     if name not in instance.history.answers:
         if (limit := limit_over(scope)) is not None:

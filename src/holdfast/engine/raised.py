@@ -36,9 +36,14 @@ def raised(error: BaseException) -> Raised:
     members = list(_first_of_each(error))
     text = "; the first of them: ".join(describe(one) for one in members)
     found = [frame for one in members for frame in traceback.extract_tb(one.__traceback__)]
-    outside = [frame for frame in found if not frame.filename.startswith(_RUNTIME)]
-    own = [frame for frame in outside if not frame.filename.startswith(_LIBRARIES)] or outside
+    own = [frame for frame in found if is_of_agents(frame.filename)]
+    own = own or [frame for frame in found if not frame.filename.startswith(_RUNTIME)]
     return Raised(text, tuple(map(_frame, own[-MOST_FRAMES:])))
+
+
+def is_of_agents(file: str) -> bool:
+    """Whether code in this file is neither the runtime's nor a library's."""
+    return not file.startswith((_RUNTIME, *_LIBRARIES))
 
 
 def _first_of_each(error: BaseException) -> Iterator[BaseException]:

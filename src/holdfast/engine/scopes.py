@@ -35,12 +35,13 @@ class Scope:
     limits and a say in whether the run rests: `working` is set while the runtime does something for its
     task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: its own
     code was told, or that of the branch which began it, or of one that it began and that has ended. `authority` is
-    what its code may do, where the run was handed over to it.
+    what its code may do, where the run was handed over to it. `refused` counts the steps that were refused
+    because the instance was sealed.
     """
 
     __slots__ = (
-        "alive", "authority", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "started",
-        "sure", "task", "waiting", "working",
+        "alive", "authority", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "refused",
+        "started", "sure", "task", "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
@@ -56,6 +57,7 @@ class Scope:
         self.alive = True
         self.waiting = 0
         self.working = 0
+        self.refused = 0
         self.sure: float | None = None if parent is None else parent.sure
         self.heard = 0
         self.authority: Authority | None = None

@@ -20,6 +20,7 @@ from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
 from holdfast.engine.leaving import cut_off_again, left_again, limit_over
 from holdfast.engine.members import parts_met
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, words_of
@@ -72,7 +73,8 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 async def operate(scope: Scope, call: Call) -> Told:
     """Perform a write, or tell what the record says about it."""
     instance, tool = scope.instance, call.tool
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     written = forms(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.operations.get(step)
@@ -322,7 +324,8 @@ def _leave(instance: Instance, step: str) -> None:
 async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     instance, tool = scope.instance, call.tool
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     written = forms(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.answers.get(step)

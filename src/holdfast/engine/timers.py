@@ -11,6 +11,7 @@ from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import interruption_at, interrupts
 from holdfast.engine.leaving import cut_off_again, limit_over
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ring
@@ -37,7 +38,8 @@ async def wait_for_event(
 
 async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str] | None) -> r.EventReceived | None:
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     if name not in instance.history.answers:
         if (limit := limit_over(scope)) is not None:
             await cut_off_again(scope, name, limit)
@@ -125,7 +127,8 @@ class TimeLimit:
     async def running(self) -> AsyncGenerator[None]:
         """Run the body. Raises `TimeoutError` at the end of the time, and records that it did."""
         instance, name = self._scope.instance, self._name
-        instance.check()
+        if instance.closed:
+            await refuse(self._scope)
         await _set_timer(instance, name, self._ms, None)
         self._scope.host.limits.append(self)
         if not self.fired:

@@ -12,6 +12,7 @@ from holdfast.engine.ends import describe
 from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import before_commit
 from holdfast.engine.members import Members
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import Scope
 from holdfast.errors import TransactionAborted
@@ -26,7 +27,8 @@ from holdfast.model.transactions import Transaction, around
 async def enter(scope: Scope, name: str, pivot: Pivot) -> Scope:
     """Enter a boundary: the part of this branch in which steps belong together."""
     instance = scope.instance
-    instance.check()
+    if instance.closed:
+        await refuse(scope)
     section = scope.boundary(name)
     transaction = boundary_of(section)
     if transaction not in instance.history.transactions:
@@ -44,7 +46,8 @@ def boundary_of(section: Scope) -> str:
 async def leave(section: Scope, error: BaseException | None) -> None:
     """Leave a boundary: commit it, or call it off because of `error`. Raises `TransactionAborted`."""
     instance, name = section.instance, boundary_of(section)
-    instance.check()
+    if instance.closed:
+        await refuse(section)
     history = instance.history
     gone = history.called_off(section.path)
     if gone is not None and gone.name != name and exit_of(name) not in history.exits:

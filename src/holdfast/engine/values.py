@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.engine.boundary import sealing
+from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
@@ -19,7 +20,8 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 @sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
     """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
-    scope.instance.check()
+    if scope.instance.closed:
+        await refuse(scope)
     return await value_at(scope, scope.step(what, step), what, fresh)
 
 
