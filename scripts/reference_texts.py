@@ -226,7 +226,7 @@ NEXT: Final[dict[str, str]] = {
     "Unreadable": "`holdfast doctor` names it. Open the journal with the version that wrote it, or restore a backup.",
     "LedgerTaken": "Somebody was faster; `body` is the entry that stands.",
     "RecordRefused": "The record breaks a limit of the journal, such as its size. Make the value smaller.",
-    "Sealed": "Do not catch it. The run is being suspended, taken over or stopped; code that catches it is left behind.",
+    "Sealed": "Do not catch it. The run is being suspended, taken over or stopped; code that catches it is left.",
     "SecretUnavailableError": "Set the environment variable that the message names. Nothing was sent with the secret.",
     "IllegalTransition": "Report it: a record does not fit the history. The journal was edited, or we have a bug.",
     "ResultError": "Inside `ResultLost` and refused declarations: return what the annotation says.",

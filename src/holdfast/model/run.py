@@ -116,7 +116,7 @@ class RunHistory:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
         self.records += 1
         kind = type(record)
-        if self.unanswered and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
+        if self.unanswered.steps and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
             self.unanswered.moved_on(name)
         if kind in _PROGRESS:
             self.claims_without_progress = 0

@@ -9,26 +9,23 @@ class Unanswered:
     """The failed decisions that can be asked again: no record of the run depends on their failure."""
 
     def __init__(self) -> None:
-        self._steps: dict[str, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._steps)
+        self.steps: dict[str, int] = {}
 
     def add(self, record: DecisionRecorded, index: int) -> None:
         """Note a decision that failed, and the number of its delivery."""
         if record.status == "failed":
-            self._steps[record.step] = index
+            self.steps[record.step] = index
 
     def moved_on(self, step: str) -> None:
         """Drop the decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
         at = _branch(step)
-        for failed in [one for one in self._steps if one != step]:
+        for failed in [one for one in self.steps if one != step]:
             if at.startswith(_branch(failed)) or _branch(failed).startswith(at):
-                del self._steps[failed]
+                del self.steps[failed]
 
     def take(self) -> dict[str, int]:
         """The steps to ask again, with the numbers of their deliveries; from here on there are none."""
-        steps, self._steps = self._steps, {}
+        steps, self.steps = self.steps, {}
         return steps
 
 
