@@ -33,7 +33,7 @@ async def refuse(scope: Scope) -> NoReturn:
         abandon(instance, task, _running_place())
         await _for_ever()
     with contextlib.suppress(asyncio.CancelledError):  # what is raised here ends the branch as well
-        await asyncio.sleep(0)
+        await instance.engine.seams.clock.sleep(0)
     instance.check()
     raise AssertionError("a step is refused by an instance that is sealed")
 
