@@ -201,3 +201,19 @@ def test_a_person_at_a_terminal_reads_it_and_agrees(asked: Lab):
         terminal.type("y\n")
         terminal.see("is answered: yes")
         assert terminal.end() == 0
+
+
+def test_letters_that_look_like_others_and_long_texts_are_named_on_a_terminal(holdfast: Lab):
+    hostile = DESK.replace(
+        "return await refund(name, 9000)", 'return await refund("p\\u0430ypal" + "\\u0301" * 500_000, 9000)'
+    )
+    holdfast.directory.joinpath("desk.py").write_text(hostile)
+    assert holdfast("run", "desk.py:desk", '"9"').status == 3
+    remark = "contains Cyrillic '\u0430' (U+0430) among Latin letters"
+    listed, shown = holdfast("inbox").out, holdfast("inbox", "--item", "refund-9/refund#1").out
+    assert remark in listed
+    assert remark in " ".join(shown.split())
+    assert "more combining marks]" in shown
+    assert "more characters: --json has all of it)" in " ".join(shown.split())
+    assert len(listed) < 5_000
+    assert len(shown) < 20_000

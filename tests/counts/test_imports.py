@@ -36,7 +36,7 @@ HEAVY = {
     "random": "chance makes journals, and this one is there",
     "tomllib": "the journal is named",
 }
-MOST_OF_OURS = 46
+MOST_OF_OURS = 49
 
 
 @pytest.fixture

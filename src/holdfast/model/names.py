@@ -1,9 +1,11 @@
-"""Names of people: two that look alike are one person's, however they were typed."""
+"""Normalizes the names of people: names that look alike compare equal, however they were typed."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+
+from holdfast.model.lookalikes import read_as
 
 
 def plain_name(name: str) -> str:
@@ -12,8 +14,15 @@ def plain_name(name: str) -> str:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Whether two names are one."""
-    return plain_name(one) == plain_name(other)
+    """Whether two names are one, or look like one: with letters of another script, or signs that are not drawn."""
+    return _as_read(one) == _as_read(other)
+
+
+def _as_read(name: str) -> str:
+    if name.isascii():
+        return plain_name(name)
+    drawn = "".join(sign for sign in name if unicodedata.category(sign) not in {"Cf", "Cc"})
+    return plain_name(read_as(plain_name(drawn)))
 
 
 def is_among(name: str, names: Iterable[str]) -> bool:

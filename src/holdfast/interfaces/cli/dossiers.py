@@ -9,11 +9,13 @@ import msgspec
 from holdfast.interfaces.cli.handing import show_run_state
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import short
+from holdfast.interfaces.long_texts import cut
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.earlier import Change, Earlier
 from holdfast.model.records import NOTHING
 
+_WHERE = ": --json has all of it"
 _LABEL = 10  # the width of the column of labels
 _TEXT = 400  # of what a model saw and said: all of it is in --json
 
@@ -21,12 +23,12 @@ _TEXT = 400  # of what a model saw and said: all of it is in --json
 def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
-    screen.block(found.asks)
+    screen.block(cut(found.asks, where=_WHERE))
     for line in found.frames:
         screen.line(("  in ", "dim"), line)
     if found.difference:
-        screen.block(found.difference)
-    rows = [(phrase((label, "dim")), phrase(text)) for label, text in _lines(found) if text]
+        screen.block(cut(found.difference, where=_WHERE))
+    rows = [(phrase((label, "dim")), phrase(cut(text, where=_WHERE))) for label, text in _lines(found) if text]
     screen.show(grid(rows, (_LABEL,)))
     if found.state is not None:
         show_run_state(screen, found.state)

@@ -105,6 +105,8 @@ def _show(screen: Screen, one: Item, now_ms: int) -> None:
     if whose := _whose(one):
         screen.line((f"  {safe(whose)}", "yellow"))
     screen.line(f"  {safe(one.asks)}")
+    for mark in one.marks:
+        screen.line((f"  {mark}", "yellow"))
     if one.then and one.due_ms is not None:
         screen.line((f"  then {after_deadline(one.then)}", "dim"))
     for line in one.answers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from holdfast.interfaces.long_texts import collapsed
+
 # Control characters, bidirectional and invisible signs, lone surrogates: what could move the cursor,
 # reorder a line or hide a part of it. A tool's answer must not be able to draw on an operator's screen.
 _UNSAFE: Final = re.compile(
@@ -16,7 +18,7 @@ _TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s
 
 def safe(text: str, *, lines: bool = False) -> str:
     """`text` with every sign that a terminal would obey spelled out. With `lines` line ends and tabs stay."""
-    return _UNSAFE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _spelled(found[0]), text)
+    return _UNSAFE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _spelled(found[0]), collapsed(text))
 
 
 def safe_json(text: str) -> str:

@@ -29,6 +29,7 @@ from holdfast.interfaces.undoing import contract_of
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.contradiction import contradiction_text
+from holdfast.model.lookalikes import remarks
 from holdfast.model.operation import OperationState
 from holdfast.model.question import Scalar
 from holdfast.model.run import RunHistory, exit_of
@@ -177,7 +178,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         earlier=earlier_words(operation, read.records) if operation is not None else (),
         thoughts=thoughts,
         confidence=sure[-1] if sure else None,
-        risks=_risks(operation, contract),
+        risks=(*_marks(about, asks), *_risks(operation, contract)),
         evidence=_evidence(about, read.records),
         cost=_cost(read.records),
         blocked=_blocked(history, step),
@@ -241,6 +242,12 @@ def _thoughts(before: Sequence[r.Record]) -> tuple[Thought, ...]:
         )
         for one in made
     )
+
+
+def _marks(about: Asked, asks: str) -> tuple[str, ...]:
+    """What in the text that a person decides about is not what it looks like."""
+    operation = about.subject if isinstance(about.subject, OperationState) else None
+    return remarks(bytes(operation.intent.arguments).decode("utf-8", "replace") if operation is not None else asks)
 
 
 def _risks(operation: OperationState | None, contract: Contract | None) -> tuple[str, ...]:

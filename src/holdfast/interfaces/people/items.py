@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.interfaces.long_texts import cut
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
 from holdfast.interfaces.people.contradicted import open_contradictions
 from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
@@ -23,6 +24,8 @@ from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, Then, answer_with
 from holdfast.model.waits import Item as Kind
 
+LISTED: Final = 1000
+"""How many characters of a question stand in a list."""
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
 WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
 """The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
@@ -33,7 +36,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
     `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
     look at it, `rests_ms` until which wall clock somebody lets it rest, and `escalated` how often somebody made it
-    urgent. `asked_ms` is when it was asked, by the records; 0 where an older release asked it.
+    urgent. `asked_ms` is when it was asked, by the records; 0 where an older release asked it. `marks` names letters in
+    what is asked that look like others.
     """
 
     kind: Kind
@@ -51,6 +55,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     asked_ms: int = 0
     tool: str = ""
     then: Then = ""
+    marks: tuple[str, ...] = ()
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -141,10 +146,20 @@ def worded(one: Placed) -> Item:
         answers: tuple[str, ...] = f"holdfast why {one.run}/{one.wait.step}", answer_afterwards(one.item)
     else:
         answers = answers_to(one.run, one.wait)
+    asks = cut(one.asks, LISTED, f": holdfast inbox --item {one.item}")
     return Item(
-        one.kind, one.item, one.run, one.agent, one.asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
-        one.rests_ms, one.escalated, one.asked_ms, one.tool, one.then,
+        one.kind, one.item, one.run, one.agent, asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
+        one.rests_ms, one.escalated, one.asked_ms, one.tool, one.then, _marks(asks),
     )  # fmt: skip
+
+
+def _marks(asks: str) -> tuple[str, ...]:
+    """Letters in a question that look like others."""
+    if asks.isascii():
+        return ()
+    from holdfast.model.lookalikes import remarks  # noqa: PLC0415 - most lists need no table of letters
+
+    return remarks(asks)
 
 
 def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:

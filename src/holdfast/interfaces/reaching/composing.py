@@ -14,6 +14,7 @@ from holdfast.interfaces.reaching.words import Letter, Line, harmless
 from holdfast.interfaces.telling import plain_input
 from holdfast.interfaces.undoing import contract_of
 from holdfast.model.contradiction import contradiction_text
+from holdfast.model.lookalikes import remarks
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
 from holdfast.model.records import QuestionAsked, RunStopped
@@ -52,7 +53,8 @@ async def _in_full(looking: Looking, line: Line) -> Line:
         for one in found.changes
     ]
     more += [("Confidence", f"{found.confidence:g}")] if found.confidence is not None else []
-    more += [("Risk", risk) for risk in found.risks[:SHOWN]]
+    told = {value for _, value in line.facts}
+    more += [("Risk", risk) for risk in [risk for risk in found.risks if risk not in told][:SHOWN]]
     more += [("Evidence", one) for one in found.evidence[:SHOWN]]
     more += [("Recommended", found.recommended)] if found.recommended else []
     more.append(("If nobody answers", found.default))
@@ -139,6 +141,7 @@ def _of_operation(operation: OperationState) -> Facts:
     return (
         ("Tool", operation.intent.tool),
         ("Arguments", _cut(bytes(operation.intent.arguments))),
+        *(("Careful", one) for one in remarks(bytes(operation.intent.arguments).decode("utf-8", "replace"))),
         *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
         *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
     )

@@ -47,7 +47,7 @@ def web(
         problem = plain_problem(status, _SAYS.get(status, "something went wrong on the server; its log says more"))
         if request.url.path.startswith(API):
             return response_of(problem, getattr(error, "headers", None))
-        return pages.trouble(request, problem)
+        return await pages.trouble(request, problem)
 
     routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
     entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.long_texts import LONGEST
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.web.text import visible_json
@@ -148,7 +149,8 @@ def forms_for(found: Dossier) -> list[Form]:
     own = {"reply": _reply, "edit": _edit}
     if a.is_halted(found.kind, found.item):
         own["abandon"] = _call_off
-    plain_first = sorted(a.words_for(found.kind, found.item), key=lambda word: word not in _PLAIN)
+    words = [word for word in a.words_for(found.kind, found.item) if word != "edit" or len(found.arguments) <= LONGEST]
+    plain_first = sorted(words, key=lambda word: word not in _PLAIN)
     return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
 
 

@@ -27,7 +27,7 @@ from holdfast.interfaces.people.links import (
 )
 from holdfast.interfaces.web.desk import Desk
 from holdfast.journal.port import Post
-from holdfast.model.names import plain_name, same_person
+from holdfast.model.names import plain_name
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -70,7 +70,7 @@ class Links:
         A notice that went to no account, such as a mailbox of many or a chat, is for whoever may answer.
         """
         recipient = await self._desk.entrance.accounts.find(plain_name(link.to))
-        if recipient is not None and not same_person(recipient.name, who.name):
+        if recipient is not None and plain_name(recipient.name) != plain_name(who.name):
             raise LinkRefused("this link was sent to somebody else", next_step="open the inbox and look there")
         await checked_unused(self._desk.looking.journal, link)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final, TypeVar, get_args
@@ -9,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.errors import HoldfastError, SignInRefused, UsageError
@@ -27,9 +29,14 @@ from holdfast.interfaces.web.linked import Links
 from holdfast.interfaces.web.listing import Asking
 from holdfast.interfaces.web.problems import Problem, Refused, problem_of
 from holdfast.interfaces.web.showing import Templates
+from holdfast.interfaces.web.values import whole
 from holdfast.interfaces.web.wire import BULK
 
+_FILE: Final = {"cache-control": "no-store", "content-disposition": 'attachment; filename="arguments.json"'}
 T = TypeVar("T", bound=msgspec.Struct)
+AT_ONCE: Final = 4
+DRAWN_S: Final = 10
+"""How many pages are drawn at the same time, and for how many seconds one is waited for."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -41,6 +48,7 @@ class Pages:
         self._provider: Final = provider  # the path that leads to one, where there is one
         self._templates: Final = templates
         self._links: Final = links
+        self._drawing: Final = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[Route]:
         """Every page there is."""
@@ -67,13 +75,13 @@ class Pages:
             try:
                 return await handler(request)
             except HoldfastError as error:
-                return self.trouble(request, problem_of(error))
+                return await self.trouble(request, problem_of(error))
 
         return endpoint
 
-    def trouble(self, request: Request, problem: Problem) -> Response:
+    async def trouble(self, request: Request, problem: Problem) -> Response:
         """A page that says what went wrong."""
-        return self._page(request, "problem.html", problem.status, problem=problem)
+        return await self._page(request, "problem.html", problem.status, problem=problem)
 
     # --- looking ---------------------------------------------------------------------------------------------
 
@@ -86,13 +94,17 @@ class Pages:
         """The list."""
         asking = _converted(request, Asking)
         found = await self._desk.listed(_who(request), asking)
-        return self._page(request, "inbox.html", found=found, asking=asking, link=_linker(asking))
+        return await self._page(request, "inbox.html", found=found, asking=asking, link=_linker(asking))
 
     async def item(self, request: Request) -> Response:
         """One item, whole, with every form that fits."""
         found = await self._desk.dossier(_who(request), request.path_params["item"])
         link = request.query_params.get("link", "")
-        return self._page(request, "item.html", found=found, forms=forms.forms_for(found), problem=None, link=link)
+        if request.query_params.get("whole"):
+            return Response(whole(found.arguments), headers=_FILE, media_type="application/json")
+        return await self._page(
+            request, "item.html", found=found, forms=forms.forms_for(found), problem=None, link=link
+        )
 
     async def runs(self, request: Request) -> Response:
         """The listing."""
@@ -100,19 +112,23 @@ class Pages:
         rows = await self._desk.runs(_who(request), asking.status, asking.limit + 1, asking.after)
         more = rows[asking.limit - 1].run if len(rows) > asking.limit else ""
         disputed = await contradicted_steps(self._desk.looking.journal)
-        return self._page(request, "runs.html", rows=rows[: asking.limit], more=more, asking=asking, disputed=disputed)
+        return await self._page(
+            request, "runs.html", rows=rows[: asking.limit], more=more, asking=asking, disputed=disputed
+        )
 
     async def run(self, request: Request) -> Response:
         """What happened in a run."""
         story = await self._desk.timeline(_who(request), request.path_params["run"])
-        return self._page(request, "run.html", story=story)
+        return await self._page(request, "run.html", story=story)
 
     async def health(self, request: Request) -> Response:
         """Whether people keep up, and what they found."""
         asking = _converted(request, AskingHealth)
         found = await self._desk.health(_who(request), asking)
         choices = get_args(Days)
-        return self._page(request, "health.html", watch=found.watch, figures=found.figures, asking=asking, days=choices)
+        return await self._page(
+            request, "health.html", watch=found.watch, figures=found.figures, asking=asking, days=choices
+        )
 
     # --- answering -------------------------------------------------------------------------------------------
 
@@ -130,12 +146,12 @@ class Pages:
         except (UsageError, LinkRefused) as error:
             return await self._refused(request, item, problem_of(error))
         if applied.alert:
-            return self._page(request, "told.html", told=[(item, applied.note)])
+            return await self._page(request, "told.html", told=[(item, applied.note)])
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
 
     async def _refused(self, request: Request, item: str, problem: Problem) -> Response:
         found = await self._desk.dossier(_who(request), item)
-        return self._page(
+        return await self._page(
             request, "item.html", problem.status, found=found, forms=forms.forms_for(found), problem=problem, link=""
         )
 
@@ -144,7 +160,7 @@ class Pages:
         names = list(dict.fromkeys(request.query_params.getlist("item")))
         if not names:
             return RedirectResponse("/inbox", HTTPStatus.SEE_OTHER)
-        return self._page(request, "bulk.html", found=await self._dossiers(request, names), problem=None)
+        return await self._page(request, "bulk.html", found=await self._dossiers(request, names), problem=None)
 
     async def answer_all(self, request: Request) -> Response:
         """Take one answer for all of them, or for none."""
@@ -159,10 +175,10 @@ class Pages:
         except UsageError as error:
             found = await self._dossiers(request, [name for name, _ in pairs])
             problem = problem_of(error)
-            return self._page(request, "bulk.html", problem.status, found=found, problem=problem)
+            return await self._page(request, "bulk.html", problem.status, found=found, problem=problem)
         told = [(item, how.note) for (item, _), how in zip(pairs, done, strict=True) if how.alert]
         if told:
-            return self._page(request, "told.html", told=told)
+            return await self._page(request, "told.html", told=told)
         return RedirectResponse("/inbox", HTTPStatus.SEE_OTHER)
 
     async def _dossiers(self, request: Request, names: list[str]) -> list[Dossier]:
@@ -178,7 +194,9 @@ class Pages:
 
     async def sign_in_page(self, request: Request) -> Response:
         """Ask for a name and a password."""
-        return self._page(request, "sign_in.html", next=local_path(request.query_params.get("next", "/")), problem=None)
+        return await self._page(
+            request, "sign_in.html", next=local_path(request.query_params.get("next", "/")), problem=None
+        )
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session, and go where the visitor wanted to go."""
@@ -191,7 +209,7 @@ class Pages:
             )
         except SignInRefused as error:
             problem = problem_of(error)
-            return self._page(request, "sign_in.html", problem.status, next=wanted, problem=problem)
+            return await self._page(request, "sign_in.html", problem.status, next=wanted, problem=problem)
         cookie = session_cookie(scope["origin"], begun.secret)
         return RedirectResponse(wanted, HTTPStatus.SEE_OTHER, {"set-cookie": cookie})
 
@@ -203,12 +221,21 @@ class Pages:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    async def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        """Render it in a thread, so that a page which takes long to draw holds up nobody else, and never for long."""
         shared = {
             "who": request.scope.get("principal"), "now": self._desk.now_ms, "path": request.url.path,
             "provider": self._provider,
         }  # fmt: skip
-        return self._templates.page(name, shared | values, status)
+        render = functools.partial(self._templates.page, name, shared | values, status)
+        async with self._drawing:
+            drawn = self._desk.service.engine.seams.threads.call(render)
+            try:
+                return await asyncio.wait_for(asyncio.shield(drawn), DRAWN_S)
+            except TimeoutError:
+                return PlainTextResponse(
+                    "This page takes too long to draw. holdfast inbox shows it in a terminal.", 503
+                )
 
 
 def _who(request: Request) -> Principal:

@@ -7,28 +7,32 @@ zero-width signs, blanks that are no blanks) is spelled out, and a letter of ano
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup, escape
 
+from holdfast.interfaces.long_texts import collapsed, cut
+from holdfast.model import lookalikes
+
 # Not drawn, or not what they look like: other, separators but the plain blank, and letters without ink.
 _OTHER: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _INKLESS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
-_WORD: Final = re.compile(r"\w+")
-_LOOKALIKE: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 _MARKS_IN_A_ROW: Final = 2
 
 
 def visible(text: str, *, lines: bool = True) -> Markup:
-    """The text as HTML, with nothing hidden in it. With `lines`, line ends and tabs stay what they are."""
+    """The text as HTML, with nothing hidden in it. With `lines`, line ends and tabs stay what they are.
+
+    Of a very long text the beginning is shown, with a remark on how much is left out.
+    """
+    text = collapsed(cut(text))
     if text.isascii() and text.isprintable():
         return escape(text)
-    foreign = _foreign(text)
+    foreign = lookalikes.foreign(text)
     parts: list[str] = []
     marks = 0
     for place, sign in enumerate(text):
@@ -38,7 +42,7 @@ def visible(text: str, *, lines: bool = True) -> Markup:
         elif is_hidden(sign) or marks > _MARKS_IN_A_ROW:
             parts.append(_marked("hidden", spelled(sign), sign))
         elif place in foreign:
-            parts.append(_marked("foreign", sign, sign))
+            parts.append(_marked("foreign", sign, sign, f"{foreign[place]}: "))
         else:
             parts.append(str(escape(sign)))
     return Markup("".join(parts))  # noqa: S704 - every part is escaped above
@@ -48,7 +52,7 @@ def visible_json(text: str) -> str:
     """The same JSON, with everything that would be hidden or marked as an escape: for a field in which it is edited."""
     if text.isascii():
         return text
-    foreign = _foreign(text)
+    foreign = lookalikes.foreign(text)
     return "".join(
         json.dumps(sign)[1:-1] if place in foreign or (sign != "\n" and is_hidden(sign)) else sign
         for place, sign in enumerate(text)
@@ -68,25 +72,6 @@ def spelled(sign: str) -> str:
     return known or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
 
 
-def _marked(kind: str, shown: str, sign: str) -> str:
+def _marked(kind: str, shown: str, sign: str, why: str = "") -> str:
     name = unicodedata.name(sign, "no name")
-    return f'<mark class="{kind}" title="U+{ord(sign):04X} {escape(name)}">{escape(shown)}</mark>'
-
-
-def _foreign(text: str) -> frozenset[int]:
-    """The places of letters that belong to another alphabet than the first letter of their word."""
-    found: set[int] = set()
-    for word in _WORD.finditer(text):
-        scripts = [(word.start() + at, _script(sign)) for at, sign in enumerate(word[0])]
-        known = [(place, script) for place, script in scripts if script]
-        if len({script for _, script in known}) > 1:
-            usual = "LATIN" if any(script == "LATIN" for _, script in known) else known[0][1]
-            found.update(place for place, script in known if script != usual)
-    return frozenset(found)
-
-
-@lru_cache(maxsize=4096)
-def _script(sign: str) -> str:
-    """The alphabet of a letter that has lookalikes in others; empty for all other signs."""
-    first = unicodedata.name(sign, "").partition(" ")[0]
-    return first if first in _LOOKALIKE else ""
+    return f'<mark class="{kind}" title="{escape(why)}U+{ord(sign):04X} {escape(name)}">{escape(shown)}</mark>'

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from holdfast.interfaces.long_texts import LONGEST, cut
 from holdfast.interfaces.people.earlier import Change
 from holdfast.model.records import NOTHING, Raw
 
+_TOGETHER: Final = 30_000
+"""How many characters of all arguments together stand on a page, where each is long."""
+_LEAST: Final = 300
+_MOST: Final = 200
+_NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 _COMPARED: Final = 400
 """Lines up to which two texts are compared line by line; longer ones stand in full, one after the other."""
 
@@ -23,7 +31,9 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """One argument, in full. `text`: it is a text of several lines, shown as such; else it is JSON.
+    """One argument. `text`: it is a text of several lines, shown as such; else it is JSON.
+
+    Of one that is not `whole` the beginning is shown, and how much is left out.
 
     `lines` compares it with the version before where that was another; `gone`: only that one had it.
     """
@@ -33,6 +43,7 @@ class Shown(msgspec.Struct, frozen=True):
     text: bool = False
     lines: tuple[Line, ...] = ()
     gone: bool = False
+    whole: bool = True
 
 
 def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[Shown]:
@@ -41,8 +52,16 @@ def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[Shown]:
         return []
     changed = {change.name: change for change in changes}
     now = msgspec.json.decode(raw, type=dict[str, Raw])
-    found = [_shown(name, value, changed.get(name)) for name, value in now.items()]
-    return [*found, *(_gone(change) for change in changes if change.now is msgspec.UNSET)]
+    limit = min(LONGEST, max(_LEAST, _TOGETHER // max(1, len(now) + len(changes))))
+    found = [_shown(name, value, changed.get(name), limit) for name, value in list(now.items())[:_MOST]]
+    if len(now) > _MOST:
+        found.append(Shown(f"… {len(now) - _MOST:,} more arguments", "", whole=False))
+    return [*found, *(_gone(change, limit) for change in changes[:_MOST] if change.now is msgspec.UNSET)]
+
+
+def whole(raw: Raw) -> bytes:
+    """All arguments as JSON, in plain ASCII: nothing in it is hidden, and no length is too long for a file."""
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], pretty(raw)).encode("ascii")
 
 
 def pretty(raw: Raw | bytes) -> str:
@@ -55,18 +74,20 @@ def written(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
 
 
-def _shown(name: str, value: Raw, change: Change | None) -> Shown:
-    text, several = _readable(value)
+def _shown(name: str, value: Raw, change: Change | None, limit: int) -> Shown:
+    whole_text, several = _readable(value)
+    text = cut(whole_text, limit)
+    is_whole = len(whole_text) <= limit
     if change is None:
-        return Shown(name, text, several)
-    before = "" if change.before is msgspec.UNSET else _readable(change.before)[0]
-    return Shown(name, text, several, _compared(before, text))
+        return Shown(name, text, several, whole=is_whole)
+    before = "" if change.before is msgspec.UNSET else cut(_readable(change.before)[0], limit)
+    return Shown(name, text, several, _compared(before, text), whole=is_whole)
 
 
-def _gone(change: Change) -> Shown:
+def _gone(change: Change, limit: int) -> Shown:
     assert change.before is not msgspec.UNSET, change
     text, several = _readable(change.before)
-    return Shown(change.name, text, several, _compared(text, ""), gone=True)
+    return Shown(change.name, cut(text, limit), several, _compared(cut(text, limit), ""), gone=True)
 
 
 def _readable(value: Raw) -> tuple[str, bool]:

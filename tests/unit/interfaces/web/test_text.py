@@ -35,8 +35,14 @@ def test_a_letter_of_another_alphabet_inside_a_word_is_marked(text: str, marked:
     assert f">{marked}</mark>" in visible(text)
 
 
-def test_marks_piled_on_a_letter_are_spelled_out():
-    assert visible("a" + "\u0301" * 20).count("hidden") == 18
+def test_marks_piled_on_a_letter_are_spelled_out_and_counted():
+    assert visible("a" + "\u0301" * 4).count("hidden") == 2
+    assert "[18 more combining marks]" in visible("a" + "\u0301" * 20)
+    assert "[9,998 more hidden signs]" in visible("\u202e" * 10_000)
+
+
+def test_a_long_text_says_how_much_is_left_out():
+    assert "(990,000 more characters)" in visible("a" * 1_000_000)
 
 
 def test_lines_stay_lines_where_they_are_wanted():
