@@ -118,7 +118,7 @@ class Breakers:
 
     async def _read(self, tool: str) -> tuple[State, bytes | None]:
         stored = await self._engine.journal.hint(f"breaker/{tool}")
-        state = CLOSED if stored is None else msgspec.json.decode(stored, type=State)
+        state = _state_in(stored)
         if stored is not None or tool in self._states:
             self._know(tool, state, stored)
         return state, stored
@@ -131,3 +131,13 @@ class Breakers:
         body = msgspec.json.encode(state)
         self._know(tool, state, body)
         return await self._engine.journal.put_hint(f"breaker/{tool}", body, previous)
+
+
+def _state_in(note: bytes | None) -> State:
+    """What a losable note says. One that cannot be read is as good as lost: the breaker is closed."""
+    if note is None:
+        return CLOSED
+    try:
+        return msgspec.json.decode(note, type=State)
+    except (msgspec.MsgspecError, ValueError):
+        return CLOSED

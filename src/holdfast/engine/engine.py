@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -17,6 +17,7 @@ from holdfast.engine.company import Company
 from holdfast.engine.crowd import Crowd
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
+from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.instance import Instance
 from holdfast.engine.judging import PolicyCode
 from holdfast.engine.leases import Leases
@@ -29,7 +30,7 @@ from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
-from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost
+from holdfast.errors import JournalUnavailable
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
@@ -96,6 +97,7 @@ class Engine:
         self.leases: Final = Leases(self)
         self.company: Final = Company()
         self.limits: Final = Limits()
+        self.house: Final = Housekeeping(self)
         self.outbox: Final = Outbox(self)
         self.pauses: dict[str, str] = {}
         self.instances: dict[str, Instance] = {}
@@ -169,10 +171,7 @@ class Engine:
     async def _keep_lease(self) -> None:
         while True:
             await self.seams.clock.sleep(self.settings.lease_ms / 3000)
-            try:
-                await self._beat()
-            except HoldfastError as error:
-                LOG.warning("the lease could not be renewed: %s", error)
+            await self.house.round("the lease could not be renewed", self._beat)
 
     def lease_is_fresh(self, up: int) -> bool:
         """Whether this process may act on its lease at the moment `up`: it holds for longer than the margin."""
@@ -191,23 +190,30 @@ class Engine:
         while True:
             await self.seams.clock.sleep(self.settings.poll_ms / 1000)
             tick += 1
-            try:
-                await self.look(everything=tick % 8 == 0)
-            except HoldfastError as error:  # whatever one look met, the next one has to come
-                LOG.warning("could not look at what came from outside: %s", error)
+            await self.look(everything=tick % 8 == 0)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Take commands for the runs driven here; with `everything` also pauses and breakers."""
+        """Take commands for the runs driven here; with `everything` also pauses and breakers.
+
+        Each is a round of its own: what one run or one note cannot do keeps no other from being looked at.
+        """
         from holdfast.engine.commands import take_commands  # noqa: PLC0415 - commands needs the engine's types
 
-        for instance in list(self.instances.values()):
-            if instance.sealed is None:
-                with contextlib.suppress(LeaseLost):  # it ends by itself; the others still want to be looked at
-                    await take_commands(instance)
+        rounds: dict[str, Callable[[], Awaitable[object]]] = {
+            f"could not look at what came from outside for run {instance.run}": partial(take_commands, instance)
+            for instance in list(self.instances.values())
+            if instance.sealed is None
+        }
+        over = {task for task in self.house.failing() if " for run " in task} - rounds.keys()
+        await self.house.forget(over)
         if everything:
-            await self._read_pauses()
-            await self.breakers.refresh()
-            await self.outbox.refresh()
+            rounds |= {
+                "could not look which tools are paused": self._read_pauses,
+                "could not read the breakers": self.breakers.refresh,
+                "could not read who is told": self.outbox.refresh,
+            }
+        for task, work in rounds.items():
+            await self.house.round(task, work)
 
     async def _read_pauses(self) -> None:
         before, self.pauses = self.pauses, await paused_tools(self.journal)

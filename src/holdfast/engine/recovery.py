@@ -39,16 +39,13 @@ class Recovery:
         """Look again and again, until cancelled."""
         pause = self._engine.settings.recover_every_ms / 1000
         while True:
-            try:
-                await self.look()
-            except HoldfastError as error:
-                LOG.warning("abandoned runs could not be looked for: %s", error)
+            await self._engine.house.round("abandoned runs could not be looked for", self.look)
             await self._engine.seams.clock.sleep(pause)
 
     async def look(self) -> list[asyncio.Task[None]]:
         """Start to drive what waits for somebody; the tasks that were started."""
         if self._errands is not None:
-            await self._errands()
+            await self._engine.house.round("errands could not be done", self._errands)
         now = self._engine.journal.now().ms
         started: list[asyncio.Task[None]] = []
         for row in await self._engine.journal.runs(wakeable=True, limit=10 * AT_ONCE):
@@ -71,6 +68,8 @@ class Recovery:
             LOG.info("run %s was recovered: %s %s", run, conclusion.status, conclusion.reason)
         except HoldfastError as error:
             LOG.warning("run %s could not be recovered: %s", run, error)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task: what it raised would be lost
+            LOG.error("run %s could not be recovered", run, exc_info=error)
         finally:
             self._driving.discard(run)
             self._notices.discard(run)

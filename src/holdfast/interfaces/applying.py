@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.engine.approvals import Codes
-from holdfast.engine.commands import command_stream, posts_for, records_for, waits_for_code
+from holdfast.engine.commands import command_stream, posts_for, records_for, take_commands, waits_for_code
 from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
 from holdfast.engine.halting import stopped_change
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
-from holdfast.errors import JournalError
+from holdfast.errors import JournalError, LeaseLost
 from holdfast.interfaces.looking import waits_after
 from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow
+from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, Worker
 from holdfast.model.records import CommandApplied
 from holdfast.model.run import RunHistory
 from holdfast.model.system import is_planted
 from holdfast.model.transactions import WHOLE_RUN
+
+LEFT: Final = "it is left for the process that drives the run, which has not taken it yet"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Applied(msgspec.Struct, frozen=True):
     lacks: str = ""
     alert: bool = False
     elsewhere: bool = False
+    owner: Worker | None = None  # the process that has to take it, where it was left for one
 
 
 class Sink(Protocol):
@@ -106,9 +110,11 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
     of which nobody is asked any more.
     """
     while True:
-        ours = run in engine.instances
-        if ours:
-            await engine.look(everything=False)
+        instance = engine.instances.get(run)
+        ours = instance is not None and instance.sealed is None
+        if instance is not None and ours:
+            with contextlib.suppress(LeaseLost):  # whoever has the run now is told below
+                await take_commands(instance)
         found = await engine.leases.claim(run)
         if isinstance(found, Claimed):
             lacking, refused = await _apply_claimed(engine, found, answered)
@@ -117,8 +123,9 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
             note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
             return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
         if found is None or await knock(engine.journal, run, found.row.token):
-            note = "" if ours else "the process that drives the run applies it"
-            return Applied(run, at_once=ours, note=note, elsewhere=not ours)
+            if ours or found is None:
+                return Applied(run, at_once=ours, elsewhere=not ours)
+            return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
 
 
 async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> tuple[str, str]:

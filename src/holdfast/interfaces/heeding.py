@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.commands import command_stream
 from holdfast.engine.engine import Engine
+from holdfast.engine.housekeeping import troubles_of
 from holdfast.engine.loading import load
 from holdfast.interfaces.applying import Applied
 from holdfast.journal.codec import decode_all
@@ -36,4 +37,15 @@ async def until_taken(engine: Engine, applied: Applied) -> Applied:
         await engine.seams.clock.sleep(BETWEEN_S)
         for record in decode_all(row.body for row in await journal.read(applied.run, history.records)):
             history.add(record)
-    return replace(applied, note=NOT_TAKEN)
+    return replace(applied, note=await _why_not(engine, applied))
+
+
+async def _why_not(engine: Engine, applied: Applied) -> str:
+    """Why the owner has not taken it, as far as that can be seen from here."""
+    owner = applied.owner
+    if owner is None:
+        return NOT_TAKEN
+    troubles = [one for one in await troubles_of(engine.journal, owner.id) if one.task.endswith(f"run {applied.run}")]
+    for one in troubles:
+        return f"process {owner.pid}, which drives the run, cannot take it ({one.error}): restart that process"
+    return NOT_TAKEN

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.halting import stopped_change, unreadable_change
+from holdfast.engine.housekeeping import HEALTH, troubles_in
 from holdfast.errors import JournalError, UsageError
 from holdfast.interfaces.ledger_kinds import unreadable as unreadable_in
 from holdfast.interfaces.looking import Looking, Waiting
@@ -37,6 +38,7 @@ class Facts(msgspec.Struct, frozen=True):
     open_operations: list[str]
     unreadable: list[str]
     refused_entries: list[str]
+    housekeeping: list[str]
     abandoned: list[str]
     paused_tools: dict[str, str]
     ledger_entries: int
@@ -70,6 +72,7 @@ async def facts(looking: Looking, path: Path) -> Facts:
     try:
         ((mode,),) = database.rows("pragma journal_mode")
         ((entries,),) = database.rows("select count(*) from ledger")
+        notes = database.rows("select name, cast(body as blob) from hint where name like 'health/%'")
         set_aside = [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in(all_entries(database))]
     finally:
         database.close()
@@ -89,10 +92,21 @@ async def facts(looking: Looking, path: Path) -> Facts:
         open_operations=operations,
         unreadable=unreadable,
         refused_entries=set_aside,
+        housekeeping=await _failing(looking, [(str(name), body) for name, body in notes if isinstance(body, bytes)]),
         abandoned=abandoned,
         paused_tools=await looking.pauses(),
         ledger_entries=entries,
     )
+
+
+async def _failing(looking: Looking, notes: list[tuple[str, bytes]]) -> list[str]:
+    """The house-keeping that fails in processes that may live."""
+    found: list[str] = []
+    for name, body in notes:
+        worker = name.removeprefix(HEALTH)
+        if (await looking.journal.fate(worker)).fate != "dead":
+            found += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
+    return found
 
 
 def _on_disk(path: Path) -> tuple[str, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.model.webhooks import Endpoint, Note, endpoints
 
 ADDED = Note("add", "ops", "ann", url="https://ops.example.com/", secrets=("first",), kinds=("run.stopped",))
@@ -11,7 +9,7 @@ OPS = Endpoint("ops", "https://ops.example.com/", ("first",), ("run.stopped",), 
 
 
 def after(*notes: Note) -> dict[str, Endpoint]:
-    return endpoints((number, msgspec.json.encode(note)) for number, note in enumerate(notes, 1))
+    return endpoints(enumerate(notes, 1))
 
 
 def test_an_endpoint_is_told_what_happens_from_its_note_on():

@@ -141,6 +141,7 @@ def _show(screen: Screen, found: Facts) -> None:
         ("ledger", count(found.ledger_entries, "entry", "entries")),
         ("unreadable", "; ".join(found.unreadable) or "no run"),
         ("refused", "; ".join(found.refused_entries) or "no ledger entry"),
+        ("housekeeping", "; ".join(found.housekeeping) or "no process reports a failure"),
     ]
     screen.show(
         grid(

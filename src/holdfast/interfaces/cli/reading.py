@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from holdfast.engine.housekeeping import troubles_of
 from holdfast.engine.seams import SystemClock
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.rules import then_text
@@ -56,6 +57,8 @@ async def ps(call: Call, status: RunStatus | None, limit: int, after: str, every
     async with call.looking() as looking:
         rows = await looking.page(status, limit + 1, after, everything=everything)
         abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
+        owners = {row.owner for row in rows if row.owner is not None and row.run not in abandoned}
+        failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
         disputed = await contradicted_steps(looking.journal)
     more, rows = len(rows) > limit, rows[:limit]
     if call.screen.as_json:
@@ -70,6 +73,8 @@ async def ps(call: Call, status: RunStatus | None, limit: int, after: str, every
         _run_line(call.screen, row, now, disputed.get(row.run, []), abandoned=row.run in abandoned) for row in rows
     ]
     call.screen.show(grid(lines, (1,)))
+    for one in failing:
+        call.screen.note(("A process does not keep house: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
     if more:
         call.screen.note(f"There are more: holdfast ps --after {rows[-1].run}")
 
