@@ -54,11 +54,13 @@ async def test_a_success_is_reused_visibly_by_other_runs(lab: Lab):
     desk = charging(Bank(lab))
     async with lab.app(desk) as app:
         assert await app.run(desk, order("a")) == "charge-1"
+        await lab.pass_time(seconds=20)
         assert await app.run(desk, order("b")) == "charge-1 a/charge#1"
         assert await app.run(desk, order("c", "18")) == "charge-2"
     assert lab.sent == ["charge-1", "charge-2"]
     reused = lab.of("b", r.OutcomeReused)[0]
     assert (reused.source, reused.step) == ("a/charge#1", "charge#1")
+    assert (reused.why, reused.age_ms, reused.intent.claim) == ("claim met a success", 20_000, "17")
 
 
 @virtual
@@ -117,6 +119,22 @@ async def test_a_pending_owner_is_waited_for(lab: Lab):
         assert await first.result() == "charge-1"
         assert await second.result() == "charge-1 a/charge#1"
     assert lab.sent == ["charge-1"]
+
+
+@virtual
+async def test_one_that_waited_takes_the_next_turn_and_is_reused_in_its_turn(lab: Lab):
+    """It was on record as waiting: which turn it took is on record with its attempt."""
+    bank = Bank(lab, Rejected("the card is closed"))
+    desk = charging(bank, seconds=5)
+    async with lab.app(desk) as app, lab.app(desk) as other:
+        first, second = app.start(desk, order("a")), other.start(desk, order("b"))
+        with pytest.raises(Rejected):
+            await first.result()
+        assert await second.result() == "charge-2"
+        assert await app.run(desk, order("c")) == "charge-2 b/charge#1"
+    assert lab.sent == ["charge-2"]
+    (attempt,) = lab.of("b", r.AttemptStarted)
+    assert (attempt.intent.generation, attempt.intent.outside) == (2, 2)
 
 
 @virtual

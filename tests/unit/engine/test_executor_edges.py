@@ -10,6 +10,8 @@ import pytest
 
 from holdfast import (
     Ambiguous,
+    CannotTell,
+    Deferred,
     DidNotHappen,
     Happened,
     Key,
@@ -17,6 +19,7 @@ from holdfast import (
     NotSent,
     Once,
     Operation,
+    Rejected,
     Run,
     TransactionAborted,
     Verdict,
@@ -114,46 +117,10 @@ async def test_a_first_attempt_under_a_key_that_was_used_before_ends_before_that
     assert [round(seconds) for seconds in left] == [60, 20]
 
 
-@virtual
-async def test_how_the_call_of_a_lost_run_ended_reaches_the_one_who_has_it(lab: Lab):
-    """Another process took the run over; the call in this one is left by its caller, and returns all the same."""
-
-    @tool(timeout=5 * MINUTE)
-    async def send(to: str) -> str:
-        lab.sent.append(to)
-        await lab.pass_time(seconds=90)
-        return "sent"
-
-    @tool
-    async def note(text: str) -> str:
-        return text
-
-    @agent(run_id="r-{name}", tools=[send, note])
-    async def desk(run: Run, name: str) -> str:
-        call = asyncio.create_task(send(name))
-        await asyncio.sleep(60)
-        call.cancel()
-        await asyncio.wait({call})
-        return await note("what was left has an outcome")
-
-    async with lab.app(desk) as stale, lab.app(desk) as fresh:
-        assert stale.engine._beating is not None
-        stale.engine._beating.cancel()
-        before = stale.start(desk, "ann")
-        await lab.pass_time(seconds=30)
-        with contextlib.suppress(RunSuspended):
-            await fresh.run(desk, "ann")
-        await lab.pass_time(seconds=90)
-        assert await fresh.run(desk, "ann") == "what was left has an outcome"
-        await asyncio.gather(before.result(), return_exceptions=True)
-    assert lab.sent == ["ann"]
-    assert [(report.number, report.end.kind) for report in lab.of("r-ann", r.LateReport)] == [(1, "returned")]
-
-
 class Hotel:
     """Rooms under business keys, in runs whose transactions are called off."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *, leaves: bool = True) -> None:
         self.keys: dict[str, list[str]] = {"book": [], "leave": []}
 
         @tool(idempotency=Key.forever(), claim="room", once=Once("room"))
@@ -166,6 +133,8 @@ class Hotel:
         @tool(idempotency=Key.forever())
         async def leave(operation: Operation[str]) -> None:
             self.keys["leave"].append(current_operation().key)
+            if not leaves:
+                raise Rejected("it is occupied")
             lab.sent.append(f"leave {operation.result}")
 
         @agent(run_id="r-{name}", tools=[book])
@@ -178,7 +147,11 @@ class Hotel:
                 return str(gone.undone)
             return "booked"
 
-        self.desk = desk
+        @agent(run_id="once-{name}", tools=[book])
+        async def once(run: Run, name: str) -> str:
+            return (await book.outcome("12")).reused
+
+        self.desk, self.once = desk, once
 
 
 @virtual
@@ -287,3 +260,113 @@ async def test_what_left_at_a_commit_is_undone_at_once(lab: Lab):
     assert lab.sent[2:] == ["correct bob@example.com", "correct ann@example.com"]
     plans = [one.intent for one in lab.of("r-ann", r.OperationPlanned) if one.intent.compensates]
     assert [(plan.origin, plan.hold) for plan in plans] == [("code", ""), ("code", "")]
+
+
+@virtual
+async def test_an_effect_whose_compensation_failed_still_holds_its_business_key(lab: Lab):
+    """It stands: another run reuses it, and does not do it once more."""
+    hotel = Hotel(lab, leaves=False)
+    async with lab.app(hotel.desk, hotel.once) as app:
+        with pytest.raises(RunSuspended, match="partly undone"):
+            await app.run(hotel.desk, "ann")
+        assert await app.run(hotel.once, "bob") == "r-ann/stay/book#1"
+    assert lab.sent == ["book 12"]
+
+
+@virtual
+async def test_a_success_that_cannot_be_read_back_says_so(lab: Lab):
+    @tool
+    async def send(to: str) -> str:
+        return "sent"
+
+    @send.expect
+    def to_be_there(to: str) -> str:
+        return to
+
+    @send.verify(settle_window=SECOND, every=SECOND, deadline=5 * SECOND)
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return CannotTell("the folder is shut")
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk, hold_ms=10**9) as app:
+        assert await app.run(desk, "ann") == "sent"
+    (settled,) = lab.of("r-ann", r.OperationSettled)
+    assert (settled.unverified, settled.basis.by) == (True, "returned")
+
+
+@virtual
+async def test_a_read_is_never_answered_later(lab: Lab):
+    @tool(effect="read", retry=Retry(attempts=1))
+    async def look(name: str) -> str:
+        raise Deferred("they will call", within=timedelta(hours=1), key="K-1")
+
+    @agent(run_id="r-{name}", tools=[look])
+    async def desk(run: Run, name: str) -> str:
+        return (await look.outcome(name)).status
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "failed"
+    assert lab.of("r-ann", r.OperationDeferred) == []
+
+
+@virtual
+async def test_a_late_refusal_of_a_second_send_proves_nothing_about_the_first(lab: Lab):
+    """The call was given up and still runs; in it a client library had sent once before."""
+
+    @tool(timeout=5 * SECOND)
+    async def send(to: str) -> str:
+        for _ in range(2):
+            current_operation().check_send()
+        with contextlib.suppress(asyncio.CancelledError):
+            await lab.pass_time(seconds=60)
+        await lab.pass_time(seconds=10)
+        raise ConnectionRefusedError
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(seconds=60)
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert [report.end.kind for report in lab.of("r-ann", r.LateReport)] == ["ambiguous"]
+
+
+@virtual
+async def test_nothing_goes_on_while_the_code_of_a_run_that_ends_is_cleaning_up(lab: Lab):
+    read: list[float] = []
+
+    @tool
+    async def send(to: str) -> str:
+        raise Ambiguous("no answer")
+
+    @send.verify(settle_window=None, every=SECOND / 10, deadline=10 * MINUTE)
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        read.append(lab.loop.time())
+        return CannotTell("not yet")
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        call = asyncio.create_task(send(name))
+        await asyncio.sleep(1)
+        call.cancel()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(2)
+        return "never"
+
+    async with lab.app(desk, hold_ms=10**9, grace_ms=5_000) as app:
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=10)
+        assert len(read) > 50
+        await app.service.pause("r-ann", by="eve")
+        with pytest.raises(RunSuspended):
+            await handle.result()
+        assert lab.loop.time() - read[-1] > 1.5

@@ -120,8 +120,9 @@ async def test_a_caller_that_leaves_while_its_intent_is_being_recorded(lab: Lab)
     assert len(lab.sent) == len(set(lab.sent))
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 2.5, 3.5])
 @virtual
-async def test_two_branches_that_take_one_claim_while_a_caller_leaves(lab: Lab):
+async def test_two_branches_that_take_one_claim_while_a_caller_leaves(lab: Lab, seconds: float):
     lab.lag_s = 1.0
 
     @tool(idempotency=Key.forever(), claim="order")
@@ -133,7 +134,7 @@ async def test_two_branches_that_take_one_claim_while_a_caller_leaves(lab: Lab):
     async def desk(run: Run, name: str) -> str:
         task = asyncio.create_task(charge("17"))
         if name == "b":
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(seconds)
             task.cancel()
         await asyncio.wait({task})
         return name

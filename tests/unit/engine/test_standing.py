@@ -1,13 +1,14 @@
 """Standing permissions: a yes given beforehand, counted where something leaves on it, and never overspent."""
 
 import asyncio
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from holdfast import Key, Run, agent, tool
+from holdfast import Key, NotSent, Run, agent, current_operation, tool
 from holdfast.engine import executor, standing
 from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
 from holdfast.interfaces.people.dossier import dossier
@@ -15,7 +16,7 @@ from holdfast.interfaces.people.standing import add_standing, list_standing, rev
 from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.standing import Spent, Standing
-from holdfast.policies import Gate
+from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
@@ -289,3 +290,26 @@ async def test_what_could_never_be_used_is_refused(lab: Lab, change: dict[str, A
         with pytest.raises(UsageError, match=says):
             await add_standing(app.engine, wish(**change))
         assert await list_standing(app.service.looking, EPOCH_MS) == []
+
+
+@virtual
+async def test_a_retry_of_what_was_allowed_beforehand_is_no_second_use(lab: Lab):
+    tried: list[int] = []
+
+    @tool(gate="cents > 5000", idempotency=Key.forever(), retry=Retry(base=timedelta(milliseconds=1)))
+    async def refund(customer: str, cents: int) -> str:
+        tried.append(current_operation().attempt)
+        if tried == [1]:
+            raise NotSent("busy")
+        return f"paid {cents}"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund("ann", 9000)
+
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, wish(times=2))
+        assert await app.run(desk, "one") == "paid 9000"
+        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+    assert tried == [1, 2]
+    assert listed.spent.times == 1
