@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Metric = Literal["rate", "replay", "replay_growth", "bytes", "import", "memory_growth", "wake", "wake_steps"]
+Metric = Literal[
+    "rate", "replay", "replay_growth", "bytes", "import", "memory_growth", "wake", "wake_steps", "recovery"
+]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ CASES: Final[Mapping[str, Case]] = {
     "transactions": Case("ours.py", _ours("transactions", 1000), "Holdfast, the same, each ten a transaction"),
     "plans": Case("ours.py", _ours("plans", 1000), "Holdfast, the same, each ten a plan of ten steps"),
     "waking": Case("waking.py", (), "Holdfast, wake-ups in a crowd"),
+    "recovering": Case("recovering.py", (), "Holdfast, recovery after a kill"),
     "journal": Case("journal.py", _ours("plain", 1000), "the journal alone, both records waited for"),
     "journal-riding": Case("journal.py", _ours("riding", 1500), "the journal alone, outcome rides"),
     "floor": Case("floor.py", ("--kind", "plain"), "the least that a plain write can be, see below"),
@@ -164,5 +167,6 @@ GOALS: Final = (
     ),
     Goal("plan", "ten writes as a plan against the same ten", "plans", "rate", "x", "tens", at_least=0.5),
     Goal("wake", "one wake-up among 1,000,000 that wait, over 1,000", "waking", "wake", "x", at_most=1.5),
+    Goal("recovery", "runs recovered a second after a kill, of 500", "recovering", "recovery", "1/s", at_least=200),
     Goal("wake-steps", "the same, in steps of SQLite's virtual machine", "waking", "wake_steps", "x", at_most=1.05),
 )

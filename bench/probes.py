@@ -70,6 +70,11 @@ def wake_steps(bench: Bench) -> float:
     return _worst_growth(bench, "_steps", times=1)
 
 
+def recovery(bench: Bench) -> float:
+    """Runs that a new process drives to their end in a second; the best of three, as for a replay."""
+    return max(_recovered(bench) for _ in range(3))
+
+
 PROBES: Final[Mapping[Metric, Callable[[Bench], float]]] = {
     "replay": replay,
     "replay_growth": replay_growth,
@@ -78,6 +83,7 @@ PROBES: Final[Mapping[Metric, Callable[[Bench], float]]] = {
     "memory_growth": memory_growth,
     "wake": wake,
     "wake_steps": wake_steps,
+    "recovery": recovery,
 }
 
 
@@ -86,6 +92,11 @@ def _worst_growth(bench: Bench, unit: str, times: int) -> float:
     taken = [(_wake_ups(bench, FEW), _wake_ups(bench, CROWD)) for _ in range(times)]
     kinds = [name for name in taken[0][0] if name.endswith(unit)]
     return max(min(many[kind] for _, many in taken) / min(few[kind] for few, _ in taken) for kind in kinds)
+
+
+def _recovered(bench: Bench) -> float:
+    with bench.disk.directory() as directory:
+        return bench.run(CASES["recovering"], directory)["recovered_per_s"]
 
 
 def _wake_ups(bench: Bench, crowd: int) -> Figures:

@@ -229,6 +229,11 @@ class Engine:
             return None
         return None if agent.deadline_ms is None else history.started.at + agent.deadline_ms
 
+    def works_on(self, run: str) -> bool:
+        """Whether a run that is driven here does something: one in which everything waits holds no place."""
+        instance = self.instances.get(run)
+        return instance is None or not instance.at_rest()
+
     def watch_late(self, flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
         """File what a call answers after its attempt was given up."""
         if call in self._watched:

@@ -351,6 +351,10 @@ class Instance:
         for closing in self.closing:
             self.wake(closing)
 
+    def at_rest(self) -> bool:
+        """Whether every branch of agent code and every driver waits."""
+        return self.root.at_rest() and all(step in self.resting for step in self.drivers)
+
     # --- rest: when every branch waits ---------------------------------------------------------------------------
 
     def consider_rest(self) -> None:

@@ -57,9 +57,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 def how_to_rest(instance: Instance) -> Ending | None:
     """How the instance has to end, if everything waits and none of it will be over soon."""
-    if instance.sealed is not None or instance.ending.done() or not instance.root.at_rest():
-        return None
-    if any(step not in instance.resting for step in instance.drivers):
+    if instance.sealed is not None or instance.ending.done() or not instance.at_rest():
         return None
     if any(future.done() for future in (*instance.pauses, *(instance.wakers[step] for step in instance.resting))):
         return None  # somebody was woken and has not had its turn yet

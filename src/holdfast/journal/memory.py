@@ -7,7 +7,7 @@ A long file, since it is the whole port in one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -37,6 +37,7 @@ from holdfast.journal.rules import (
     check_extras,
     check_post,
     check_size,
+    due_since,
     first_write,
     ledger_hash,
     page,
@@ -238,6 +239,18 @@ class MemoryJournal:
             return stands(line, status) and (not wakeable or wants(line, wall, self._gone))
 
         return page(listed, limit, wanted)
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        done = self._call("due")
+        self._riding_due()
+        done()
+        wall = self._wall()
+        lines = [
+            found.listing
+            for name, found in self._runs.items()
+            if name not in skip and found.listing.agent in agents and wants_worker(found.listing, wall, self._gone)
+        ]
+        return sorted(lines, key=due_since)[:limit]
 
     async def waiting(self, status: Which) -> list[Waits]:
         lines = await self.runs(status=status, limit=len(self._runs))

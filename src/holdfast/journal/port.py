@@ -7,6 +7,7 @@ records) and *hints* (losable). Every implementation passes `holdfast.testing.co
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -249,6 +250,14 @@ class Journal(Protocol):
 
         `newest` has those first that were begun last, and then takes no `after`.
         With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
+        """
+        ...
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """Runs of these agents that want a worker, without those named in `skip`: the one due first comes first.
+
+        A run wants one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
+        its listing last changed. Runs of other agents cost nothing, however many there are.
         """
         ...
 

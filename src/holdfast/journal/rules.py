@@ -99,6 +99,12 @@ def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> boo
     return line.status == "running" or (line.due_ms is not None and line.due_ms <= wall_ms)
 
 
+def due_since(line: RunRow) -> tuple[int, int]:
+    """The order in which runs that want a worker get one."""
+    waits = line.status == "suspended" and line.due_ms is not None and line.owner is None
+    return line.due_ms if waits and line.due_ms is not None else line.updated_ms, line.row
+
+
 def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """Whether a worker should look again at what a stopped run left in doubt: it is due, and nobody alive has it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms

@@ -15,43 +15,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.log import RunLog, beginning, genesis, verify_chain
 from holdfast.journal.port import (
-    Beginning,
     Busy,
     Claimed,
     Journal,
     Post,
     Row,
     RunChange,
-    RunStatus,
-    Which,
-    Worker,
     Write,
 )
 from holdfast.journal.rules import FOREVER_MS, MAX_BODY
-
-ALICE = Worker("alice")
-BOB = Worker("bob")
-DESK = Beginning("desk")
-LONG_MS = 3_600_000
-OVER_MS = -1000
-"""A lease of this length has ended before it began."""
-
-
-def body(value: int) -> bytes:
-    """A record's JSON."""
-    return b'{"n":%d}' % value
+from holdfast.testing.conformance_listing import (
+    ALICE,
+    DESK,
+    LONG_MS,
+    OVER_MS,
+    ListingConformance,
+    body,
+    fails,
+    start_log,
+)
 
 
-class JournalConformance:
+class JournalConformance(ListingConformance):
     """The promises of `holdfast.journal.port`, one test each."""
-
-    make_journal: Callable[[Path], Journal]
 
     # --- runs and leases -----------------------------------------------------------------------------
 
@@ -86,7 +77,7 @@ class JournalConformance:
             free = beginning("n", "free", "desk", [body(1)], change)
             claimed = await journal.claim("free", "alice", free)
             assert isinstance(claimed, Claimed)
-            assert await _error(journal.append(Write(claimed.lease)), LeaseLost)
+            assert await fails(journal.append(Write(claimed.lease)), LeaseLost)
             (line,) = await journal.runs()
             assert (line.status, line.reason, line.due_ms, line.owner) == ("suspended", "to be sent", 17, None)
             again = await journal.claim("free", "bob", free)
@@ -99,7 +90,7 @@ class JournalConformance:
     def test_a_run_whose_first_record_is_refused_is_not_created(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             new = beginning("n", "r", "desk", [body(1), b"x" * (MAX_BODY + 1)])
-            assert await _error(journal.claim("r", "alice", new), RecordRefused)
+            assert await fails(journal.claim("r", "alice", new), RecordRefused)
             assert await journal.runs() == []
             assert isinstance(await journal.claim("r", "alice", DESK), Claimed)
 
@@ -107,7 +98,7 @@ class JournalConformance:
 
     def test_a_living_owner_is_not_robbed(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            await _log(journal)
+            await start_log(journal)
             for worker in ("bob", "alice"):
                 busy = await journal.claim("r", worker)
                 assert isinstance(busy, Busy)
@@ -117,7 +108,7 @@ class JournalConformance:
 
     def test_a_silent_owner_is_followed_and_fenced_out(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            old = await _log(journal)
+            old = await start_log(journal)
             await old.append([body(1)])
             await journal.beat(ALICE, OVER_MS)
             claimed = await journal.claim("r", "bob")
@@ -125,8 +116,8 @@ class JournalConformance:
             assert claimed.lease.token > old.lease.token
             assert claimed.last is not None
             assert claimed.last.body == body(1)
-            assert await _error(journal.append(Write(old.lease)), LeaseLost)
-            assert await _error(old.append([body(2)]), LeaseLost)
+            assert await fails(journal.append(Write(old.lease)), LeaseLost)
+            assert await fails(old.append([body(2)]), LeaseLost)
             assert [row.body for row in await journal.read("r")] == [body(1)]
 
         self._run(tmp_path, check)
@@ -137,20 +128,20 @@ class JournalConformance:
         async def check(journal: Journal) -> None:
             for after in range(3):
                 run = f"r{after}"
-                old = await _log(journal, run=run)
+                old = await start_log(journal, run=run)
                 await old.append([body(1)])
                 await journal.beat(ALICE, OVER_MS)
-                new = await _log(journal, run=run, worker="bob")
+                new = await start_log(journal, run=run, worker="bob")
                 await new.append([body(2)] * after if after else [], RunChange("running"))
                 await journal.beat(ALICE, LONG_MS)
                 rows = old.rows([body(3)])
                 gap = (Row(9, body(9), b"h" * 32, old.lease.token),)
                 late = [Write(old.lease, rows), Write(old.lease, rows), Write(old.lease, gap)]
                 late.append(Write(old.lease, gap, RunChange("completed", release=True)))
-                answers = [await _error(journal.append(write), LeaseLost) for write in late]
+                answers = [await fails(journal.append(write), LeaseLost) for write in late]
                 together = await asyncio.gather(*(journal.append(write) for write in late), return_exceptions=True)
                 journal.ride(late[2])
-                answers.append(await _error(journal.flush(old.lease), LeaseLost))
+                answers.append(await fails(journal.flush(old.lease), LeaseLost))
                 assert all(answers), answers
                 assert [type(answer) for answer in together] == [LeaseLost] * len(late)
                 assert len(await journal.read(run)) == 1 + after
@@ -159,9 +150,9 @@ class JournalConformance:
 
     def test_a_released_run_is_free(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log = await _log(journal)
+            log = await start_log(journal)
             await log.append([body(1)], RunChange("suspended", "sleep", release=True))
-            assert await _error(log.append([body(2)]), LeaseLost)
+            assert await fails(log.append([body(2)]), LeaseLost)
             claimed = await journal.claim("r", "bob")
             assert isinstance(claimed, Claimed)
             assert claimed.row.status == "suspended"
@@ -183,7 +174,7 @@ class JournalConformance:
 
     def test_records_are_read_as_they_were_written(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log = await _log(journal)
+            log = await start_log(journal)
             written = await log.append([body(1), '{"city":"Malmö ☂"}'.encode()])
             written += await log.append([body(3)])
             assert await journal.read("r") == list(written)
@@ -194,7 +185,7 @@ class JournalConformance:
 
     def test_large_bodies_and_such_as_look_like_pointers_come_back_whole(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log = await _log(journal)
+            log = await start_log(journal)
             large = b'"' + b"x" * 100_000 + b'"'
             pointer = b'{"payload":"' + b"0" * 64 + b'"}'
             await log.append([large, pointer, large])
@@ -206,9 +197,9 @@ class JournalConformance:
 
     def test_chains_go_on_from_claim_to_claim(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            first = await _log(journal)
+            first = await start_log(journal)
             await first.append([body(1), body(2)], RunChange("running", release=True))
-            second = await _log(journal, worker="bob")
+            second = await start_log(journal, worker="bob")
             await second.append([body(3)])
             rows = await journal.read("r")
             assert verify_chain(rows, genesis("n", "r")) is None
@@ -218,7 +209,7 @@ class JournalConformance:
 
     def test_a_late_owner_in_a_batch_fails_alone(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            logs = [await _log(journal, run=f"r{number}") for number in range(5)]
+            logs = [await start_log(journal, run=f"r{number}") for number in range(5)]
             await journal.beat(ALICE, OVER_MS)
             await journal.claim("r2", "bob")
             appends = (log.append([body(1)]) for log in logs)
@@ -231,13 +222,13 @@ class JournalConformance:
 
     def test_a_refused_record_fails_alone(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            good, bad = await _log(journal, run="good"), await _log(journal, run="bad")
+            good, bad = await start_log(journal, run="good"), await start_log(journal, run="bad")
             gap = Write(bad.lease, (Row(2, body(2), b"h" * 32, bad.lease.token),))
             answers = await asyncio.gather(
                 good.append([body(1)]), journal.append(gap), good.append([body(2)]), return_exceptions=True
             )
             assert [isinstance(answer, RecordRefused) for answer in answers] == [False, True, False]
-            assert await _error(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
+            assert await fails(bad.append([b"x" * (MAX_BODY + 1)]), RecordRefused)
             await bad.append([body(1)])
             assert [len(await journal.read(run)) for run in ("good", "bad")] == [2, 1]
 
@@ -245,7 +236,7 @@ class JournalConformance:
 
     def test_appends_of_one_run_keep_their_order(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log = await _log(journal)
+            log = await start_log(journal)
             await asyncio.gather(*(log.append([body(number)]) for number in range(50)))
             assert [row.body for row in await journal.read("r")] == [body(number) for number in range(50)]
 
@@ -253,7 +244,7 @@ class JournalConformance:
 
     def test_a_cancelled_append_does_not_break_the_log(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log, other = await _log(journal), await _log(journal, run="other")
+            log, other = await start_log(journal), await start_log(journal, run="other")
             waiting = asyncio.gather(log.append([body(1)]), other.append([body(1)]), return_exceptions=True)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -266,16 +257,16 @@ class JournalConformance:
 
     def test_a_flush_hears_of_an_append_whose_caller_has_left(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            old = await _log(journal)
+            old = await start_log(journal)
             await journal.beat(ALICE, OVER_MS)
             assert isinstance(await journal.claim("r", "bob"), Claimed)
             writing = asyncio.ensure_future(old.append([body(1)]))
             await asyncio.sleep(0)  # it is on its way
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-            flushes = await asyncio.gather(_error(old.flush(), LeaseLost), _error(old.flush(), LeaseLost))
+            flushes = await asyncio.gather(fails(old.flush(), LeaseLost), fails(old.flush(), LeaseLost))
             assert all(flushes), "a flush vouched for a record that is not there"
-            assert await _error(old.append([body(2)]), LeaseLost)
+            assert await fails(old.append([body(2)]), LeaseLost)
 
         self._run(tmp_path, check)
 
@@ -283,7 +274,7 @@ class JournalConformance:
 
     def test_what_rides_is_durable_before_a_later_append_returns(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log, other = await _log(journal), await _log(journal, run="other")
+            log, other = await start_log(journal), await start_log(journal, run="other")
             log.ride([body(1)])
             log.ride([body(2)])
             await other.append([body(1)])
@@ -296,7 +287,7 @@ class JournalConformance:
 
     def test_flush_makes_what_rides_durable(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log = await _log(journal)
+            log = await start_log(journal)
             log.ride([body(1)])
             await log.flush()
             assert len(await journal.read("r")) == 1
@@ -307,119 +298,13 @@ class JournalConformance:
     def test_a_refused_ride_is_heard_of(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             for ask in ("append", "flush"):
-                log = await _log(journal, run=ask)
+                log = await start_log(journal, run=ask)
                 await journal.beat(ALICE, OVER_MS)
                 await journal.claim(ask, "bob")
                 await journal.beat(ALICE, LONG_MS)
                 log.ride([body(1)])
-                assert await _error(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
+                assert await fails(log.flush() if ask == "flush" else log.append([body(2)]), LeaseLost)
                 assert await journal.read(ask) == []
-
-        self._run(tmp_path, check)
-
-    # --- the listing ---------------------------------------------------------------------------------
-
-    def test_a_change_is_listed(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            log = await _log(journal)
-            await log.append([body(1)], RunChange("suspended", "approval", 17, b'["x"]'))
-            (line,) = await journal.runs()
-            assert (line.status, line.reason, line.due_ms, line.waits) == ("suspended", "approval", 17, b'["x"]')
-            assert line.owner == "alice"
-
-        self._run(tmp_path, check)
-
-    def test_what_runs_wait_for_is_read_without_the_rest_of_their_lines(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            statuses: tuple[RunStatus, ...] = ("suspended", "suspended", "running", "stopped", "stopped", "completed")
-            for number, status in enumerate(statuses):
-                log = await _log(journal, run=f"r{number}")
-                waits = b"[]" if number == 4 else b'["x"]'
-                await log.append([body(1)], RunChange(status, waits=waits))
-            expected: dict[Which, int] = {"suspended": 2, "running": 1, "stopped": 2, "halted": 1}
-            for which, count in expected.items():
-                lines = await journal.runs(status=which)
-                found = await journal.waiting(which)
-                assert sorted((one.run, one.agent, one.waits, one.updated_ms) for one in found) == [
-                    (line.run, line.agent, line.waits, line.updated_ms) for line in lines
-                ]
-                assert len(found) == count
-
-        self._run(tmp_path, check)
-
-    def test_the_listing_is_paged_and_filtered(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for run in ("c", "a", "b"):
-                log = await _log(journal, run=run)
-                await log.append([body(1)], RunChange("completed" if run == "b" else "running"))
-            assert [line.run for line in await journal.runs(limit=2)] == ["a", "b"]
-            assert [line.run for line in await journal.runs(after="b")] == ["c"]
-            assert [line.run for line in await journal.runs(status="running")] == ["a", "c"]
-            assert [line.run for line in await journal.runs(run="b")] == ["b"]
-            assert [line.run for line in await journal.runs(newest=True, limit=2)] == ["b", "a"]
-
-        self._run(tmp_path, check)
-
-    def test_which_stopped_runs_ask_a_person(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            asks = b'[{"kind":"halted","step":"","asks":"it diverged","due":null,"at":0}]'
-            for run, change in {
-                "failed": RunChange("stopped", release=True),
-                "halted": RunChange("stopped", waits=asks, release=True),
-                "later": RunChange("stopped", waits=asks, release=True),
-                "waiting": RunChange("suspended", waits=asks, release=True),
-            }.items():
-                await (await _log(journal, run=run)).append([body(1)], change)
-            assert [line.run for line in await journal.runs(status="halted")] == ["halted", "later"]
-            assert [line.run for line in await journal.runs(status="halted", after="halted")] == ["later"]
-            assert [line.run for line in await journal.runs(status="halted", run="failed")] == []
-            await (await _log(journal, run="halted")).append([body(2)], RunChange("stopped", release=True))
-            assert [line.run for line in await journal.runs(status="halted")] == ["later"]
-
-        self._run(tmp_path, check)
-
-    def test_who_wants_a_worker(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            far = 2**52
-            for run, change in {
-                "driven": RunChange("running"),
-                "dropped": RunChange("running", release=True),
-                "due": RunChange("suspended", due_ms=1, release=True),
-                "ended": RunChange("completed", release=True),
-                "later": RunChange("suspended", due_ms=far, release=True),
-                "waiting": RunChange("suspended", release=True),
-                "taken while it waited": RunChange("suspended"),
-            }.items():
-                await (await _log(journal, run=run)).append([body(1)], change)
-            assert [line.run for line in await journal.runs(wakeable=True)] == ["dropped", "due"]
-            assert [line.run for line in await journal.runs(wakeable=True, limit=1, after="dropped")] == ["due"]
-            await journal.beat(ALICE, OVER_MS)
-            assert [line.run for line in await journal.runs(wakeable=True)] == [
-                "driven",
-                "dropped",
-                "due",
-                "taken while it waited",
-            ]
-
-        self._run(tmp_path, check)
-
-    def test_which_stopped_runs_want_to_be_looked_at(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for run, change in {
-                "done with": RunChange("stopped", release=True),
-                "due": RunChange("stopped", due_ms=1, release=True),
-                "later": RunChange("stopped", due_ms=2**52, release=True),
-                "looked at now": RunChange("stopped", due_ms=1),
-                "waiting": RunChange("suspended", due_ms=1, release=True),
-            }.items():
-                await (await _log(journal, run=run)).append([body(1)], change)
-            assert [line.run for line in await journal.runs(status="stopped", wakeable=True)] == ["due"]
-            assert [line.run for line in await journal.runs(wakeable=True)] == ["waiting"]
-            await journal.beat(ALICE, OVER_MS)
-            assert [line.run for line in await journal.runs(status="stopped", wakeable=True)] == [
-                "due",
-                "looked at now",
-            ]
 
         self._run(tmp_path, check)
 
@@ -461,7 +346,7 @@ class JournalConformance:
 
     def test_a_taken_key_stops_its_write_alone(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            log, other = await _log(journal), await _log(journal, run="other")
+            log, other = await start_log(journal), await start_log(journal, run="other")
             await log.append([body(1)], posts=(Post("claims", "order-1", b'"r"'),))
             late = other.append([body(1)], RunChange("completed"), (Post("claims", "order-1", b'"other"'),))
             answers = await asyncio.gather(late, other.append([body(2)]), return_exceptions=True)
@@ -470,7 +355,7 @@ class JournalConformance:
             assert [row.body for row in await journal.read("other")] == [body(2)]
             assert (await journal.runs(run="other"))[0].status == "running"
             twins = (Post("claims", "x", b"1"), Post("claims", "x", b"2"))
-            assert await _error(log.append([body(2)], posts=twins), LedgerTaken)
+            assert await fails(log.append([body(2)], posts=twins), LedgerTaken)
             assert [entry.body for entry in await journal.entries("claims")] == [b'"r"']
 
         self._run(tmp_path, check)
@@ -478,7 +363,7 @@ class JournalConformance:
     def test_rides_wait_behind_an_append_that_may_be_refused(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             await journal.post(Post("claims", "taken", b"1"))
-            log = await _log(journal)
+            log = await start_log(journal)
             refused = asyncio.ensure_future(log.append([body(1)], posts=(Post("claims", "taken", b"2"),)))
             await asyncio.sleep(0)  # let it begin
             log.ride([body(2)])
@@ -494,7 +379,7 @@ class JournalConformance:
         async def check(journal: Journal) -> None:
             empty = await journal.head()
             await journal.post(Post("s", "", b"{}"))
-            log = await _log(journal)
+            log = await start_log(journal)
             with_entry = await journal.head()
             await log.append([body(1), body(2)])
             full = await journal.head()
@@ -533,11 +418,11 @@ class JournalConformance:
             journal = self.make_journal(tmp_path)
             before = await journal.open()
             await journal.beat(ALICE, LONG_MS)
-            log = await _log(journal)
+            log = await start_log(journal)
             log.ride([body(1)])
             await journal.close()
             await journal.close()
-            assert await _error(journal.append(Write(log.lease)), JournalUnavailable)
+            assert await fails(journal.append(Write(log.lease)), JournalUnavailable)
             again = self.make_journal(tmp_path)
             after = await again.open()
             assert (after.namespace, after.secret, after.trust) == (before.namespace, before.secret, "trusted")
@@ -557,36 +442,3 @@ class JournalConformance:
             assert b"ops@example.com" in entry.body
 
         self._run(tmp_path, check)
-
-    # --- helpers -------------------------------------------------------------------------------------
-
-    def _run(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
-        """Open a journal with two living workers, check it, close it."""
-
-        async def whole() -> None:
-            journal = self.make_journal(place)
-            await journal.open()
-            try:
-                await journal.beat(ALICE, LONG_MS)
-                await journal.beat(BOB, LONG_MS)
-                await check(journal)
-            finally:
-                await journal.close()
-
-        asyncio.run(whole())
-
-
-async def _log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
-    """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
-    claimed = await journal.claim(run, worker, DESK)
-    assert isinstance(claimed, Claimed), claimed
-    return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
-
-
-async def _error(call: Awaitable[object], kind: type[Exception]) -> bool:
-    """Whether the call raises an error of this kind."""
-    try:
-        await call
-    except kind:
-        return True
-    return False

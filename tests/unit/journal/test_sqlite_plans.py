@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.journal.sqlite import ledger
+from holdfast.journal.sqlite import ledger, runs
 from holdfast.journal.sqlite.driver import Database
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.runs import Query
@@ -53,6 +53,25 @@ def test_of_stopped_runs_only_those_that_ask_are_read(journal_path: Path):
         planned(journal_path, Query(None, "halted", wakeable=False, limit=5, after="", newest=False), "name")
     )
     assert plan == "SEARCH run USING INDEX run_halted (name>?)"
+
+
+@pytest.mark.parametrize("query", [runs.ABANDONED, runs.DUE])
+def test_what_is_due_is_read_in_order_and_other_agents_not_at_all(journal_path: Path, query: str):
+    plan = asyncio.run(plan_of(journal_path, query, ("desk", 5, 5)[: query.count("?")]))
+    found = "SEARCH run USING INDEX run_due (agent=? AND status=?"
+    assert plan == (f"{found} AND due_ms<?)" if query == runs.DUE else f"{found})"), "nothing is sorted"
+
+
+def test_what_a_dead_worker_held_is_found_by_its_owner(journal_path: Path):
+    assert asyncio.run(plan_of(journal_path, runs.HELD, ("w",))) == "SEARCH run USING INDEX run_held (owner=?)"
+
+
+async def plan_of(path: Path, query: str, values: tuple[object, ...]) -> str:
+    journal = SqliteJournal(path)
+    await journal.open()
+    await journal.close()
+    with closing(sqlite3.connect(path)) as database:
+        return "; ".join(row[3] for row in database.execute(f"explain query plan {query}", values))
 
 
 async def planned(path: Path, query: Query, order: str) -> str:

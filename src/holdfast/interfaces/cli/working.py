@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -16,9 +16,12 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.interfaces.cli.words import count
 from holdfast.journal.port import RunRow, RunStatus
+from holdfast.journal.rules import due_since
 from holdfast.model.system import is_system
 
 _PAGE: Final = 1000
+HELD: Final = 25
+"""Runs that are held at once for each one that may be at work: most of them wait."""
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
 _STOPPED_EVERY_MS: Final = 60_000  # how often to ask which stopped runs are due to be looked at again
 
@@ -45,41 +48,67 @@ class Shift:
         self.failed: JournalError | None = None
         self._not_before: dict[str, int] = {}
         self._looked_up: int | None = None
+        self._errands_done: int | None = None
 
     async def look(self, seen: set[str]) -> None:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
-        await self._app.run_errands()
         now = self._app.engine.journal.now().ms
-        await self._begin(None, seen, now)
+        if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
+            self._errands_done = now  # however often a place becomes free
+            await self._app.run_errands()
+        self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
             self._looked_up = now
-            await self._begin("stopped", seen, now)
+            await self._tell_foreign()
+            await self._begin_due(seen)
+            await self._begin_stopped(seen)
+        else:
+            await self._begin_due(seen)
 
-    async def _begin(self, status: RunStatus | None, seen: set[str], now: int) -> None:
-        after = ""
-        resting = {run for run, until in self._not_before.items() if until > now}
-        while len(self.tasks) < self._concurrency:
+    async def _begin_due(self, seen: set[str]) -> None:
+        """Start what is due, the one due first first. Notices take a quarter of the room at most."""
+        agents, journal = self._app.engine.agents, self._app.engine.journal
+        room, skip = self._room(), {*self.tasks, *seen, *self._not_before}
+        if room <= 0:
+            return
+        notices = min(room, max(1, self._concurrency // 4) - len(self._notices))
+        rows = await journal.due([name for name in agents if not is_system(name)], room, skip)
+        if notices > 0:
+            rows += await journal.due([name for name in agents if is_system(name)], notices, skip)
+        for row in sorted(rows, key=due_since)[:room]:
+            self._start(row)
+            seen.add(row.run)
+
+    async def _begin_stopped(self, seen: set[str]) -> None:
+        async for row in self._wakeable("stopped"):
+            known = row.agent in self._app.engine.agents and self._room() > 0
+            if known and row.run not in {*self.tasks, *seen, *self._not_before}:
+                self._start(row)
+                seen.add(row.run)
+
+    async def _tell_foreign(self) -> None:
+        async for row in self._wakeable(None):
+            if row.agent not in self._app.engine.agents:
+                self._foreign(row.agent)
+
+    async def _wakeable(self, status: RunStatus | None) -> AsyncIterator[RunRow]:
+        after, more = "", True
+        while more:
             rows = await self._app.engine.journal.runs(status=status, wakeable=True, limit=_PAGE, after=after)
             for row in rows:
-                if row.agent not in self._app.engine.agents:
-                    self._foreign(row.agent)
-                elif row.run not in {*self.tasks, *seen, *resting} and self._has_room(row.agent):
-                    self._start(row)
-                    seen.add(row.run)
-            if len(rows) < _PAGE:
-                break
-            after = rows[-1].run
+                yield row
+            if more := len(rows) == _PAGE:
+                after = rows[-1].run
 
     def _foreign(self, agent: str) -> None:
         if agent not in self.foreign:
             self.foreign.add(agent)
             self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
 
-    def _has_room(self, agent: str) -> bool:
-        """Whether one more may be driven. Notices take a quarter of the room: a slow receiver keeps no run waiting."""
-        if is_system(agent) and len(self._notices) >= max(1, self._concurrency // 4):
-            return False
-        return len(self.tasks) < self._concurrency
+    def _room(self) -> int:
+        """How many more may be driven. A run in which everything waits holds no place."""
+        working = sum(1 for run in self.tasks if self._app.engine.works_on(run))
+        return min(self._concurrency - working, HELD * self._concurrency - len(self.tasks))
 
     def _start(self, row: RunRow) -> None:
         run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
@@ -157,8 +186,10 @@ async def _until(shift: Shift, app: Holdfast, stop: asyncio.Event) -> None:
     pause = app.engine.settings.poll_ms / 1000
     while not stop.is_set() and shift.failed is None:
         await shift.look(set())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+        stopping = asyncio.ensure_future(stop.wait())
+        ends = {*shift.tasks.values(), stopping}  # a place that becomes free is taken at once
+        await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
 
 
 def _status(shift: Shift) -> int:

@@ -29,6 +29,9 @@ create table run (
 -- Only runs that may want a worker are in this index, so finished ones cost nothing.
 create index run_open on run (status, due_ms) where status in ('running', 'suspended');
 
+-- What a worker takes up, by agent and in the order in which it is due: runs of other programs are not read.
+create index run_due on run (agent, status, due_ms) where owner is null and status in ('running', 'suspended');
+
 -- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
 create index run_held on run (owner) where owner is not null;
 

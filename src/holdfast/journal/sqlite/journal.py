@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -148,6 +148,9 @@ class SqliteJournal:
     ) -> list[RunRow]:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
     async def waiting(self, status: Which) -> list[Waits]:
         return self._read(lambda database: runs.waiting(database, status))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -184,6 +184,9 @@ class ReadingJournal:
     ) -> list[RunRow]:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
     async def waiting(self, status: Which) -> list[Waits]:
         return self._read(lambda database: runs.waiting(database, status))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 import msgspec
@@ -22,7 +22,7 @@ from holdfast.journal.port import (
     Worker,
     WorkerState,
 )
-from holdfast.journal.rules import FOREVER_MS, first_write, page, wants_look, wants_worker
+from holdfast.journal.rules import FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
 from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body, store
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.here import Here
@@ -38,6 +38,10 @@ _WAKEABLE = (  # each part finds its runs in an index, so that those which only 
     f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
     f" union all select id from run where owner is not null) and +{_OPEN}"
 )
+_FREE = f"owner is null and {_OPEN} and agent = ?"
+ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
+DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
+HELD = f"{_RUN} where owner = ? and +{_OPEN}"
 _Line = tuple[str, int, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
 _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
 
@@ -119,6 +123,19 @@ class Roll:
             (row.row,),
         )
         return Claimed(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
+
+    def due(self, database: Database, agents: Collection[str], limit: int, skip: Collection[str]) -> list[RunRow]:
+        """Runs of these agents that want a worker, those due first; each part is read from an index in its order."""
+        wall, most = self._here.wall_ms(), limit + len(skip)
+        found: list[tuple[Value, ...]] = []
+        for agent in agents:
+            found += database.rows(ABANDONED, (agent, most))
+            found += database.rows(DUE, (agent, wall, most))
+        for (owner,) in database.rows("select distinct owner from run where owner is not null"):
+            if _is_gone(self.fate(database, str(owner))):
+                found += [row for row in database.rows(HELD, (owner,)) if row[2] in agents]
+        lines = [line for line in map(_run_row, found) if line.run not in skip]
+        return sorted(lines, key=due_since)[:limit]
 
     def list(self, database: Database, query: Query) -> list[RunRow]:
         """The listing by name."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -211,6 +211,11 @@ class Disk:
         return await self._world.store.runs(
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """See `Journal.due`."""
+        await self._reach("due")
+        return await self._world.store.due(agents, limit, skip)
 
     async def waiting(self, status: Which) -> list[Waits]:
         """See `Journal.waiting`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 
 from holdfast.errors import JournalUnavailable
@@ -137,6 +138,11 @@ class SqliteDisk:
         return await self._journal.runs(
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
+
+    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """See `Journal.due`."""
+        self._begin("due")
+        return await self._journal.due(agents, limit, skip)
 
     async def waiting(self, status: Which) -> list[Waits]:
         """See `Journal.waiting`."""
