@@ -220,6 +220,7 @@ NEXT: Final[dict[str, str]] = {
     "SignInRefused": "Try again after `retry_after` seconds; `holdfast accounts password NAME` sets a new password.",
     "JournalError": "The message names the file and the fix.",
     "JournalUnavailable": "Make room or repair the disk, then start again. Nothing was sent after the failure.",
+    "JournalLocked": "Let the named process go on, or end it: runs go on when the lock is free.",
     "JournalDistrusted": "`holdfast doctor`: find out what the file is before you confirm it.",
     "ChainBroken": "Keep the file as evidence, restore a backup, and find out who wrote to it.",
     "LeaseLost": "Nothing: another process goes on with the run.",

@@ -20,7 +20,7 @@ from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
-from holdfast.engine.at_once import at_once
+from holdfast.engine.at_once import at_once, checked_loop
 from holdfast.engine.beginning import Input
 from holdfast.engine.engine import Engine
 from holdfast.engine.recovery import Recovery
@@ -150,6 +150,7 @@ class Holdfast:
     async def open(self) -> Holdfast:
         """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
         self.checked_here()
+        checked_loop()
         notifier, reaching = Notifier(), self._reaching()
         senders = (notifier, reaching.sender) if reaching is not None else (notifier,)
         self._system = {one.agent.name: one.agent for one in senders}
@@ -244,6 +245,7 @@ class Holdfast:
         agent itself raised.
         """
         check("by", by, str)
+        checked_loop()
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = agent.stored_input(given, self.engine.identity.secret)
         conclusion = await self._conclude(name, agent, msgspec.structs.replace(stored, by=by))

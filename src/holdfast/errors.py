@@ -400,6 +400,10 @@ class JournalUnavailable(JournalError):
     """The disk or database refused a write. Nothing was sent after it; what was acknowledged is safe."""
 
 
+class JournalLocked(JournalUnavailable):
+    """Another process held the journal's lock for longer than is waited. Nothing was written."""
+
+
 class JournalDistrusted(JournalError):
     """The file looks copied, rolled back or restored: nothing is sent until an operator confirms."""
 

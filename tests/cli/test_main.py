@@ -74,3 +74,13 @@ def test_help_imports_no_more_than_it_needs():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("place", [("ps", "--after", "caf\udce9"), ("cancel", "caf\udce9"), ("caf\udce9",)])
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(holdfast: Lab, place: tuple[str, ...]):
+    said = holdfast(*place)
+    assert (said.status, said.out) == (2, "")
+    assert r"the argument 'caf\xe9' is not UTF-8" in said.err
+    assert "Traceback" not in said.err
+    as_json = holdfast(*place, "--json")
+    assert as_json.status == 2

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from holdfast.errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -24,3 +26,15 @@ async def at_once(calls: Iterator[Coroutine[Any, Any, T]], most: int) -> AsyncGe
     finally:
         for task in pending:
             task.cancel()
+
+
+def checked_loop() -> None:
+    """Raise `UsageError` where no loop of asyncio runs: under trio or curio, or outside of every loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "Holdfast runs on asyncio, and no loop of asyncio runs here",
+            known="nothing was opened or sent",
+            next_step="call it under asyncio.run(...); elsewhere, use `with Holdfast(...) as app` in a thread",
+        ) from None

@@ -20,10 +20,12 @@ from holdfast.journal.port import Fate, Worker
 
 __all__ = [
     "FileIdentity",
+    "Holder",
     "boot_id",
     "boot_is_known",
     "fate",
     "file_identity",
+    "lock_holder",
     "machine_id",
     "network_filesystem",
     "this_process",
@@ -39,6 +41,13 @@ class FileIdentity(NamedTuple):
     inode: int
 
 
+class Holder(NamedTuple):
+    """A process that holds a lock, as this machine sees it. `state` is a word; empty where it is not known."""
+
+    pid: int
+    state: str
+
+
 class _Stat(NamedTuple):
     """What `/proc/PID/stat` says (proc_pid_stat(5)): field 3, 20 and 22."""
 
@@ -47,6 +56,14 @@ class _Stat(NamedTuple):
     started: int
 
 
+_STATES: Final = {
+    "R": "running",
+    "S": "waiting",
+    "D": "waiting for a disk",
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": "ended",
+}
 _PROC: Final = Path("/proc")
 
 # The first pid namespace of a Linux machine always has this inode (PROC_PID_INIT_INO in the kernel).
@@ -88,6 +105,21 @@ def fate(worker: Worker, here: Worker | None = None) -> Fate:
     if not worker.pid_namespace or worker.pid_namespace != here.pid_namespace:
         return "unknown"
     return _fate_of_process(worker.pid, worker.started)
+
+
+def lock_holder(path: Path) -> Holder | None:
+    """The process of this machine that holds the `flock` on a file; None where that cannot be seen (/proc/locks)."""
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    for line in lines:
+        fields = line.split()  # 1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF; one that waits has -> behind the number
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+            stat = _stat(int(fields[4]))
+            return Holder(int(fields[4]), "" if stat is None else _STATES.get(stat.state, ""))
+    return None
 
 
 def _fate_of_process(pid: int, started: int) -> Fate:

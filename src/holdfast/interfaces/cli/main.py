@@ -90,6 +90,8 @@ class Root(click.Group):
         """Run a command and end the process with its status."""
         given = list(sys.argv[1:] if args is None else args)
         _forgive_signs()
+        if (bad := next((one for one in given if not _is_utf8(one)), None)) is not None:
+            sys.exit(_tell_usage(_not_utf8(bad), as_json="--json" in given))
         status = _guarded(lambda: super(Root, self).main(
             given, prog_name or "holdfast", complete_var, standalone_mode=False, **extra
         ), as_json="--json" in given)  # fmt: skip
@@ -111,6 +113,20 @@ def _guarded(command: Any, *, as_json: bool) -> int:
         return 130
     except HoldfastError as error:
         return _tell(error, as_json=as_json)
+
+
+def _is_utf8(argument: str) -> bool:
+    """Whether an argument was UTF-8: other bytes come as lone surrogates, which nothing can store or print."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_utf8(argument: str) -> click.UsageError:
+    shown = repr(argument.encode("utf-8", "surrogateescape"))[1:]
+    return click.UsageError(f"the argument {shown} is not UTF-8: give it in that encoding, or in a file")
 
 
 def _tell(error: HoldfastError, *, as_json: bool) -> int:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.engine.looking_again import Looked, look_again
 from holdfast.engine.runner import Conclusion, drive_run
-from holdfast.errors import ChainBroken, HoldfastError, JournalError, RunBusy, Unreadable
+from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
 from holdfast.interfaces.cli.apps import Holdfast, ending_by_signal
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
@@ -130,8 +130,8 @@ class Shift:
         error = task.exception()
         if isinstance(error, RunBusy):
             return  # another worker was faster
-        if isinstance(error, JournalError) and not isinstance(error, (ChainBroken, Unreadable)):
-            self.failed = error  # those two are about one run, which is listed as stopped
+        if isinstance(error, JournalError) and not isinstance(error, (ChainBroken, JournalLocked, Unreadable)):
+            self.failed = error  # those are about one run, or over when another process goes on
         if error is not None:
             text = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
             self._tell(Driven(run, "refused", text))

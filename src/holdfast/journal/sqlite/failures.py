@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from holdfast.errors import JournalError, JournalUnavailable, RecordRefused
+from holdfast.errors import JournalError, JournalLocked, JournalUnavailable, RecordRefused
+from holdfast.journal.host import lock_holder
 from holdfast.journal.inherited import NEXT_STEP
 from holdfast.journal.sqlite.driver import DatabaseFailure
 
@@ -41,7 +42,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
                 next_step="keep a copy of the file, run holdfast verify, and restore a backup if need be",
             )
         case "busy":
-            return kept_locked(path)
+            return kept_locked(path, LOCK_LIMIT_S)
         case "refused":
             return RecordRefused(f"{path} refused a record: {failure}", known="nothing of it was written")
         case "broken":
@@ -52,12 +53,21 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             )
 
 
-def kept_locked(path: Path) -> JournalUnavailable:
-    """Somebody holds the file for longer than we wait."""
-    return JournalUnavailable(
-        f"{path} has been locked by another process for {LOCK_LIMIT_S:.0f} s",
-        known="nothing was written",
-        next_step=f"find out who holds it (fuser {path} {path}-lock)",
+def kept_locked(path: Path, limit_s: float) -> JournalLocked:
+    """Another process holds the file for longer than is waited."""
+    lock = path.with_name(path.name + "-lock")
+    found = lock_holder(lock)
+    who, command = "another process", f"find out which one: fuser {path} {lock}"
+    if found is not None:
+        state = f", which is {found.state}" if found.state else ""
+        who = f"process {found.pid}{state}, on this machine"
+        command = f"look at it: ps -fp {found.pid}"
+        if found.state.startswith("stopped"):
+            command = f"let it go on (kill -CONT {found.pid}) or end it (kill -KILL {found.pid})"
+    return JournalLocked(
+        f"{path} has been locked for {limit_s:g} s by {who}",
+        known="nothing was written; runs go on when the lock is free",
+        next_step=command,
     )
 
 

@@ -21,7 +21,7 @@ from holdfast.journal.rules import trust_entry
 from holdfast.journal.sqlite import anchor, heads, ledger, opening
 from holdfast.journal.sqlite.batch import BatchWriter, Item
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
-from holdfast.journal.sqlite.failures import LOCK_LIMIT_S, explain, file_gone, inherited, kept_locked, rows_gone
+from holdfast.journal.sqlite.failures import explain, file_gone, inherited, kept_locked, rows_gone
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
 from holdfast.model.heads import Head, first_head
@@ -39,6 +39,7 @@ class Store:
         self.anchor_is_old = False
         self._lock = FileLock(settings.path.with_name(settings.path.name + "-lock"))
         self._name = str(settings.path)
+        self._limit_s = settings.parts.lock_limit_s
         self._watches: list[int] = []
         self._files: Files | None = None
         self._batch: BatchWriter | None = None
@@ -70,8 +71,8 @@ class Store:
 
     def _open(self, path: Path) -> Identity:
         self._lock.open()
-        if not self._lock.take(LOCK_LIMIT_S):
-            raise kept_locked(path)
+        if not self._lock.take(self._limit_s):
+            raise kept_locked(path, self._limit_s)
         try:
             self._files = files = opening.open_files(self.settings)
             self._start_head(files)
@@ -90,7 +91,7 @@ class Store:
     def close(self) -> None:
         """Bring the log into the file, write the anchor, and let go. Safe to call twice."""
         files = self._files
-        if files is not None and self._lock.take(LOCK_LIMIT_S) and self.failure is None:
+        if files is not None and self._lock.take(self._limit_s) and self.failure is None:
             with contextlib.suppress(DatabaseFailure, JournalError, OSError):
                 files.writer.rows("pragma wal_checkpoint(passive)")
                 self._save_anchor(files)
@@ -143,9 +144,9 @@ class Store:
         if self.failure is not None or self._batch is None:
             _fail(items, self.failure or JournalUnavailable(f"{self.settings.path} is closed"))
             return True
-        if not (self._lock.take(LOCK_LIMIT_S) if patient else self._lock.try_take()):
+        if not (self._lock.take(self._limit_s) if patient else self._lock.try_take()):
             if patient:
-                _fail(items, kept_locked(self.settings.path))
+                _fail(items, kept_locked(self.settings.path, self._limit_s))
             return patient
         try:
             return self._settle(self._batch, items, patient=patient)
@@ -198,7 +199,7 @@ class Store:
         """Somebody outside our lock holds the file (a shell, a backup): let SQLite wait for it."""
         assert self._files is not None
         writer = self._files.writer
-        writer.rows(f"pragma busy_timeout = {int(LOCK_LIMIT_S * 1000)}")
+        writer.rows(f"pragma busy_timeout = {int(self._limit_s * 1000)}")
         try:
             batch.commit(items)
         except DatabaseFailure:

@@ -1,0 +1,23 @@
+"""Under another loop than that of asyncio, or under none, an app says what it needs."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Run, agent
+from holdfast.errors import UsageError
+from holdfast.journal.memory import MemoryJournal
+
+
+@agent(run_id="{name}")
+async def desk(run: Run, name: str) -> str:
+    return name
+
+
+def test_an_app_is_not_opened_or_used_outside_of_asyncio():
+    app = Holdfast(MemoryJournal(lambda: 0), agents=[desk])
+    uses: list[Coroutine[Any, Any, Any]] = [app.open(), app.__aenter__(), app.run(desk, "ann")]
+    for use in uses:  # trio and curio send into a coroutine like this
+        with pytest.raises(UsageError, match="no loop of asyncio runs here"):
+            use.send(None)
