@@ -217,6 +217,7 @@ NEXT: Final[dict[str, str]] = {
     "PlanStepFailed": "Look at the reasons, one for each call that was tried; plan anew.",
     "NewPlanNeeded": "Make a new plan with `results`: what they rely on has changed.",
     "NotAllowed": "Leave it to somebody who may; an admin gives roles: `holdfast accounts role NAME ROLE`.",
+    "SignInNeeded": "Sign in with your password on the page (`holdfast serve`), and approve it there.",
     "SignInRefused": "Try again after `retry_after` seconds; `holdfast accounts password NAME` sets a new password.",
     "JournalError": "The message names the file and the fix.",
     "JournalUnavailable": "Make room or repair the disk, then start again. Nothing was sent after the failure.",

@@ -378,6 +378,10 @@ class NotAllowed(HoldfastError):
     """Somebody may not do this: their role, or their part in it, forbids it. Nothing was done."""
 
 
+class SignInNeeded(NotAllowed):
+    """An approval requires a person who signed in, or who did so a short time ago. Nothing was done."""
+
+
 class SignInRefused(HoldfastError):
     """A name, password, token or session was not accepted; the text never says which part of it was wrong.
 

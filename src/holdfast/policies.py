@@ -54,16 +54,40 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
 
 
+class Require(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the people who approve a call have to be known.
+
+    `fresh_sign_in` is how long ago they may have proven who they are, with a password. `person` says that a token does
+    not count, nor a name that was typed on a command line.
+    """
+
+    fresh_sign_in: timedelta | None = None
+    person: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fresh_sign_in is not None and milliseconds(self.fresh_sign_in) <= 0:
+            raise ValueError(f"fresh_sign_in={self.fresh_sign_in}: it takes some time to answer after signing in")
+
+
+def strictest(*required: Require | None) -> Require | None:
+    """What satisfies each of these; None where none requires anything."""
+    found = [one for one in required if one is not None]
+    fresh = [one.fresh_sign_in for one in found if one.fresh_sign_in is not None]
+    return Require(min(fresh, default=None), any(one.person for one in found)) if found else None
+
+
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     """When a person approves a call before it is sent.
 
     `when` is a condition in CEL over the parameters. `people` have to say yes, each under another name; one no ends it.
     `within` is how long they have: then the call is refused with the code `expired`. None: as long as the run has.
+    `require` says how they have to be known.
     """
 
     when: str
     people: int = 1
     within: timedelta | None = None
+    require: Require | None = None
 
     def __post_init__(self) -> None:
         if self.people < 1:
@@ -75,7 +99,9 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
         """The gate that asks wherever one of the two does, and as strictly as either."""
         spans = [one.within for one in (self, other) if one.within is not None]
         when = self.when if self.when == other.when else f"({self.when}) || ({other.when})"
-        return Gate(when, max(self.people, other.people), min(spans, default=None))
+        return Gate(
+            when, max(self.people, other.people), min(spans, default=None), strictest(self.require, other.require)
+        )
 
 
 def milliseconds(duration: timedelta) -> int:

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.agent.judging import Judge, PolicyError, faults_of
 from holdfast.errors import UsageError
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
+from holdfast.policies import Require
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -96,6 +97,8 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
             plain["when"] = "true" if plain["when"] else "false"  # YAML takes the condition for its own word
         if "within" in plain:
             plain["within"] = _span(plain["within"], f"{where}within", faults)
+        if isinstance(required := plain.get("require"), dict):
+            plain["require"] = _required(cast("dict[str, Any]", required), where, faults)
         try:
             rule = msgspec.convert(
                 {name: value for name, value in plain.items() if name in Rule.__struct_fields__}, Rule
@@ -105,6 +108,14 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
         except msgspec.ValidationError as error:
             if not str(error).startswith("Object missing"):
                 faults.append(where + _worded(error))
+
+
+def _required(given: dict[str, Any], where: str, faults: list[str]) -> dict[str, Any]:
+    """How approvers have to be known, with its duration read."""
+    faults.extend(_unknown(given, Require.__struct_fields__, f"{where}require."))
+    if "fresh_sign_in" not in given:
+        return given
+    return {**given, "fresh_sign_in": _span(given["fresh_sign_in"], f"{where}require.fresh_sign_in", faults)}
 
 
 def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iterator[str]:

@@ -51,6 +51,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `after` is the name of whoever was first: this word came second, and is only put on record. `via` is how the giver's
     name is known: typed by whoever has the file, or proven by a password, a token, a proxy or a provider.
+    `proven_ms` is the wall clock at which a password was given; 0: none was.
     """
 
     word: Word = "late"
@@ -59,6 +60,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     record: About | None = None
     after: str = ""
     via: str = ""
+    proven_ms: int = 0
 
 
 def command_stream(run: str) -> str:
@@ -94,8 +96,8 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
         return (replace(applied, refused=f"the time for an answer about {record.step} was over"),)
-    if isinstance(record, YES) and is_among(record.by, operation.proposers(history.started)):
-        return (replace(applied, refused=f"{record.by} proposed it"),)
+    if isinstance(record, YES) and (why := _not_theirs(history, operation, command, entry)):
+        return (replace(applied, refused=why),)
     try:
         fits = (
             _resolution_of(operation, record, codes.tools)
@@ -111,6 +113,13 @@ def refused_unread(entry: Entry, unread: Unreadable, stamp: Stamp) -> r.CommandA
     """The record of a command that cannot be read: it is refused, and the commands after it are applied."""
     why = clean(f"{unread.message}")
     return r.CommandApplied(command="unreadable", by="", entry=entry.id, refused=why, **stamp)
+
+
+def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: Entry) -> str:
+    """Why the yes of this person does not count; empty where it does."""
+    if is_among(command.by, operation.proposers(history.started)):
+        return f"{command.by} proposed it"
+    return operation.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 
 
 def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:

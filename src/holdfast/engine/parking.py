@@ -38,6 +38,7 @@ async def ask(flight: Flight, move: m.Gate) -> None:
         until=stamp["at"] + on.within_ms if on.within_ms else 0,
         queue=on.queue,
         on_expiry=on.on_expiry,
+        require=on.require,
         **stamp,
     )
     await _note(flight, record)

@@ -67,7 +67,10 @@ def _one_may_allow(flight: Flight) -> bool:
     gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.ruling
     if ruling is not None and ruling.asks and not ruling.may_be_allowed:
         return False
-    return terms(gate, ruling).people == 1 and (gate is not None or (ruling is not None and ruling.asks))
+    on = terms(gate, ruling)
+    if on.require is not None:
+        return False  # who gave the permission may have signed in long ago, or not at all
+    return on.people == 1 and (gate is not None or (ruling is not None and ruling.asks))
 
 
 async def counted(flight: Flight, permit: Permit) -> Post | None:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.engine.engine import Engine
-from holdfast.errors import UsageError
+from holdfast.errors import SignInNeeded, UsageError
 from holdfast.model import records as r
 from holdfast.model.names import is_among
 from holdfast.model.operation import OTHERWISE, OperationState
@@ -51,6 +51,16 @@ def checked_asked(history: RunHistory, operation: OperationState) -> None:
     """Refuse a word about what is decided, or was never asked. Raises `UsageError` saying how it stands."""
     if operation.phase != "gated":
         raise _asks_nothing(f"{history.run}/{operation.step}", operation)
+
+
+def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int, now_ms: int) -> None:
+    """Refuse a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
+    if lacks := operation.lacks_proof(via, proven_ms, now_ms):
+        raise SignInNeeded(
+            f"{name} is not approved: {lacks}",
+            known="nothing was sent, and it still waits",
+            next_step="sign in with your password on the page (holdfast serve), and approve it there",
+        )
 
 
 def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int) -> None:

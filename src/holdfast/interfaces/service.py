@@ -30,6 +30,7 @@ from holdfast.interfaces.approving import (
     checked_asked,
     checked_in_time,
     checked_other,
+    checked_proof,
     edit_of,
     granted,
     refusal_of,
@@ -66,12 +67,16 @@ class Delivered(msgspec.Struct, frozen=True):
 class Service:
     """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
 
-    `via` is how the names of those who give words here are known; it is kept with each word. A word about an item is
+    `via` is how the names of those who give words here are known, and `proven_ms` when they gave a password; both are
+    kept with each word. A word about an item is
     about what has the digest `shown`, where one is given: it is compared with the very state that the word is bound to.
     """
 
-    def __init__(self, engine: Engine, sink: Sink | None = None, *, via: str = "", shown: str = "") -> None:
+    def __init__(
+        self, engine: Engine, sink: Sink | None = None, *, via: str = "", shown: str = "", proven_ms: int = 0
+    ) -> None:
         self._engine = engine
+        self.proven_ms: Final = proven_ms
         self.via: Final = via
         self._shown: Final = shown
         self._sink: Sink = sink or AtOnce(engine)
@@ -192,8 +197,10 @@ class Service:
         asked = asked_about(history, step, by)
         checked_shown(asked_in(history, step), shown or self._shown)
         if yes:
+            now_ms = self._engine.seams.clock.wall_ms()
             checked_other(history, asked, by)
-            checked_in_time(history, asked, self._engine.seams.clock.wall_ms())
+            checked_in_time(history, asked, now_ms)
+            checked_proof(operation, asked, self.via, self.proven_ms, now_ms)
         return history, asked
 
     @property
@@ -394,7 +401,7 @@ class Service:
         return first
 
     async def _post(self, run: str, command: Command, key: str) -> Entry:
-        said = msgspec.structs.replace(command, via=self.via) if self.via else command
+        said = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
         return await self._sink.post(Post(command_stream(run), key, written(said)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:

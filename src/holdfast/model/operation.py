@@ -10,10 +10,13 @@ from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records import NOTHING, End, Intent, Raw, RunStarted
 from holdfast.model.ruling import Facts, Ruling
+from holdfast.policies import Require, milliseconds
 
 OTHERWISE: Final = "otherwise"
 """What stands for the digest of a question while it is void and nobody was asked anew: no word can be about it."""
 
+SIGNED_IN: Final = frozenset({"password", "oidc", "proxy"})
+"""How a name is known of a person who is there, and not of a program or by its spelling."""
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
 
@@ -144,6 +147,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     called: Intent | None = None
     editors: tuple[str, ...] = ()
     changed: bool = False
+    require: Require | None = None
     stood_in: bool = False
     released: bool = False
     reused: str = ""
@@ -177,6 +181,21 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def asked_too_long(self, wall_ms: int) -> bool:
         """Whether the time to say yes is over; where the question is held open, it never is."""
         return 0 < self.asks_until <= wall_ms and self.on_expiry != "hold"
+
+    def lacks_proof(self, via: str, proven_ms: int, now_ms: int) -> str:
+        """What is missing for this person's approval to count; empty where nothing is.
+
+        `via` is how the person's name is known, `proven_ms` the wall clock at which they proved it with a password.
+        """
+        require = self.require
+        if require is None:
+            return ""
+        if require.person and via not in SIGNED_IN:
+            return "it takes a person who signed in, and no token and no name that was typed"
+        fresh = require.fresh_sign_in
+        if fresh is not None and not (proven_ms > 0 and now_ms - proven_ms <= milliseconds(fresh)):
+            return f"it takes a person who signed in with a password in the last {milliseconds(fresh) // 1000} s"
+        return ""
 
     def proposers(self, started: RunStarted | None) -> tuple[str, ...]:
         """The people who cannot approve it: the one who started its run, and those who edited its arguments."""

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.thresholds import Threshold
+from holdfast.policies import Require
 
 Word = Literal["auto", "sample", "ask", "two", "refuse"]
 OnExpiry = Literal["refuse", "hold", "escalate"]
@@ -32,6 +33,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
       refused, or it goes on waiting (`hold`), or it goes on waiting in the queue `escalates_to`.
     - `busy_rate`: the share that is asked about instead of `rate` while the policy's `busy` holds.
     - `shadow`: the share of what left without a person that people look at afterwards.
+    - `require`: how the people who approve it have to be known: `fresh_sign_in`, `person`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     rate: float = RATE
     busy_rate: float | None = None
     shadow: float = 0.0
+    require: Require | None = None
 
     def __post_init__(self) -> None:
         if problem := next(_problems(self), ""):
@@ -66,6 +69,8 @@ def _problems(rule: Rule) -> Iterator[str]:
             yield f"{field}: {share:g} is no share: it goes from 0 to 1"
     if rule.busy_rate is not None and (rule.then != "sample" or rule.busy_rate > rule.rate):
         yield "busy_rate: it is a share of what is sampled, and no more than rate"
+    if rule.require is not None and rule.then in {"auto", "refuse"}:
+        yield f"require: `{rule.then}` asks nobody"
     if rule.people < 0 or (rule.then == "two" and rule.people == 1):
         yield f"people: {rule.people} is not how many people `{rule.then}` asks"
     if rule.within is not None and rule.within <= timedelta(0):

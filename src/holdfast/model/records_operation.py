@@ -11,6 +11,7 @@ from holdfast.model.outcome import RETURNED, Basis, VerdictKind
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 from holdfast.model.ruling import Facts, Ruling
+from holdfast.policies import Require
 
 EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progress", "lost"]
 
@@ -272,7 +273,8 @@ class OperationParked(Stamped, frozen=True):
 
     `asks` is the digest of exactly what is to be approved, by that many `people`; empty where it is no approval. An
     answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
-    `forgotten`: the journal was restored, and an attempt that is not on record may have landed.
+    `forgotten`: the journal was restored, and an attempt that is not on record may have landed. `require` says how
+    those who approve it have to be known.
     """
 
     step: str
@@ -284,6 +286,7 @@ class OperationParked(Stamped, frozen=True):
     until: int = 0
     queue: str = ""
     on_expiry: OnExpiry = "refuse"
+    require: Require | None = None
 
 
 class OperationSettled(Stamped, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from holdfast.model.policy import DEFAULT, OnExpiry, Policy, Rule, Word
-from holdfast.policies import Gate, milliseconds
+from holdfast.policies import Gate, Require, milliseconds, strictest
 
 Test: TypeAlias = Callable[[str, Mapping[str, Any]], bool]
 """Whether a condition holds for these values. Raises `ValueError` where that has no answer."""
@@ -95,6 +95,7 @@ class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
     shadow: bool = False
     stratum: str = ""
     why: str = ""
+    require: Require | None = None
 
     @property
     def asks(self) -> bool:
@@ -135,7 +136,7 @@ def _asked(rule: Rule, why: str) -> Ruling:
 def _terms_of(rule: Rule) -> Ruling:
     within = 0 if rule.within is None else milliseconds(rule.within)
     expiry, to = rule.on_expiry, rule.escalates_to
-    return Ruling(rule.then, rule.name, rule.asks_people, rule.queue, within, expiry, to)
+    return Ruling(rule.then, rule.name, rule.asks_people, rule.queue, within, expiry, to, require=rule.require)
 
 
 def _ruling(policy: Policy, rule: Rule, values: Mapping[str, Any], test: Test, draw: Draw) -> Ruling:
@@ -193,12 +194,13 @@ def asked_before(ruling: Ruling) -> Ruling:
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """On which terms people are asked: how many of them, how long they have, where it is put, and what happens then."""
+    """On which terms people are asked: how many of them, how they have to be known, how long they have, and so on."""
 
     people: int = 1
     within_ms: int = 0
     queue: str = ""
     on_expiry: OnExpiry = "refuse"
+    require: Require | None = None
 
 
 def terms(gate: Gate | None, ruling: Ruling | None, otherwise_ms: int = 0, *, escalated: bool = False) -> Terms:
@@ -209,11 +211,12 @@ def terms(gate: Gate | None, ruling: Ruling | None, otherwise_ms: int = 0, *, es
     """
     spans = [milliseconds(gate.within)] if gate is not None and gate.within is not None else []
     people = [gate.people] if gate is not None else []
+    required = strictest(gate.require if gate is not None else None, ruling.require if ruling is not None else None)
     if ruling is None or not ruling.asks:
-        return Terms(max(people, default=1), min(spans, default=otherwise_ms))
+        return Terms(max(people, default=1), min(spans, default=otherwise_ms), require=required)
     if escalated:
-        return Terms(max([ruling.people, *people]), otherwise_ms, ruling.escalates_to, "hold")
+        return Terms(max([ruling.people, *people]), otherwise_ms, ruling.escalates_to, "hold", required)
     on_expiry: OnExpiry = "refuse" if spans else ruling.on_expiry
     if ruling.within_ms:
         spans.append(ruling.within_ms)
-    return Terms(max([ruling.people, *people]), min(spans, default=otherwise_ms), ruling.queue, on_expiry)
+    return Terms(max([ruling.people, *people]), min(spans, default=otherwise_ms), ruling.queue, on_expiry, required)

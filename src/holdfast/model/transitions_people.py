@@ -67,6 +67,7 @@ def parked(operation: OperationState, record: r.OperationParked, _boot: str) -> 
         asks_until=record.until,
         asked_at=record.at,
         asks_queue=record.queue,
+        require=record.require,
         on_expiry=record.on_expiry,
         approvers=(),
         approved_until=0,

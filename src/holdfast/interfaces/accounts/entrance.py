@@ -155,7 +155,7 @@ class Entrance:
         try:
             checked_answerer(principal, about, proposers, deed)
         except NotAllowed as no:
-            await self._refused(principal, deed, about.item, no.known)
+            await self.note_refused(principal, deed, about.item, no.known)
             raise
         if deed == "look":
             await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
@@ -165,7 +165,7 @@ class Entrance:
     async def require_somewhere(self, principal: Principal, deed: Deed) -> None:
         """Decide and record whether there is anything at which they may: a list, from which each line is judged."""
         if not may_somewhere(principal, deed):
-            await self._refused(principal, deed, "", "nowhere")
+            await self.note_refused(principal, deed, "", "nowhere")
             raise NotAllowed(f"{principal.name} may not {deed} anything", next_step="ask an admin for a role")
         await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
 
@@ -190,7 +190,8 @@ class Entrance:
         await self.log.note(msgspec.structs.replace(access, address=address))
         return Begun(secret, principal)
 
-    async def _refused(self, principal: Principal, deed: Deed, item: str, why: str) -> None:
+    async def note_refused(self, principal: Principal, deed: Deed, item: str, why: str) -> None:
+        """Put on record what somebody was refused."""
         await self.log.note(msgspec.structs.replace(_access(principal, deed, item), allowed=False, why=why))
 
 

@@ -206,7 +206,7 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
-    service = Service(service.engine, service.sink, via=service.via, shown=shown)
+    service = Service(service.engine, service.sink, via=service.via, shown=shown, proven_ms=service.proven_ms)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
@@ -348,7 +348,7 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
             next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
         )
     words = Collected(service.engine.seams.clock.wall_ms())
-    draft = Service(service.engine, words, via=service.via, shown=now.digest)
+    draft = Service(service.engine, words, via=service.via, shown=now.digest, proven_ms=service.proven_ms)
     if not inside[-1].backward:
         why = given.evidence or f"{operation.step} is compensated"
         await draft.call_off(now.run, inside[-1].name, by=by, why=why)

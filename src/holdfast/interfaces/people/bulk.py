@@ -39,7 +39,7 @@ async def answer_all(
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
     words = Collected(service.engine.seams.clock.wall_ms())
-    draft = Service(service.engine, words, via=service.via)
+    draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
     for one in answers:
         try:
             await answer(draft, one.item, one.answer, by=by, shown=one.shown)

@@ -74,7 +74,7 @@ async def review_contradiction(
     history, state = await service.operation(operation)
     words = Collected(service.engine.seams.clock.wall_ms())
     if word == "compensate":
-        draft = Service(service.engine, words, via=service.via)
+        draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
         await _compensate(draft, history, state, by=by, why=evidence)
     note = f"{state.step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
     body = written(Command("review", checked_by(by), note, via=service.via))

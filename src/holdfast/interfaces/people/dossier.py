@@ -38,6 +38,7 @@ from holdfast.model.system import shown_agent
 from holdfast.model.transactions import Transaction, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
+from holdfast.policies import Require, milliseconds
 
 SEEN: Final = 2000
 """How many characters of what a model saw, and of what it said, are shown."""
@@ -244,6 +245,15 @@ def _thoughts(before: Sequence[r.Record]) -> tuple[Thought, ...]:
     )
 
 
+def required_text(require: Require) -> str:
+    """How those who approve it have to be known, in words."""
+    fresh = require.fresh_sign_in
+    parts = ["a person who signed in" if require.person else "a sign-in"]
+    if fresh is not None:
+        parts.append(f"with a password in the last {milliseconds(fresh) // 1000} s")
+    return f"to approve it takes {' '.join(parts)}"
+
+
 def _marks(about: Asked, asks: str) -> tuple[str, ...]:
     """What in the text that a person decides about is not what it looks like."""
     operation = about.subject if isinstance(about.subject, OperationState) else None
@@ -259,6 +269,8 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
         found.insert(0, f"its tool asks a person where {contract.gate.when}")
     if not operation.intent.executable:
         found.append("some of its arguments are not stored, and cannot be shown")
+    if operation.require is not None:
+        found.insert(0, required_text(operation.require))
     if operation.intent.hold:
         found.append(f"it leaves with the commit of {operation.intent.hold}")
     return tuple(found)

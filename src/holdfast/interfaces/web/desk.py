@@ -7,11 +7,12 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from holdfast.errors import NotAllowed, UnknownRun, UsageError
+from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.permitting import About
 from holdfast.interfaces.accounts.roles import Deed, Principal, may
 from holdfast.interfaces.applying import Applied
+from holdfast.interfaces.approving import checked_proof
 from holdfast.interfaces.looking import Looking, Told
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.asked import Asked, asked, checked_shown
@@ -24,6 +25,7 @@ from holdfast.interfaces.timeline import Timeline, timeline
 from holdfast.interfaces.web.health import AskingHealth, Reports
 from holdfast.interfaces.web.listing import Asking, Listed, listed
 from holdfast.journal.port import Post, RunRow, RunStatus
+from holdfast.model.operation import OperationState
 from holdfast.model.transactions import Transaction
 
 
@@ -118,14 +120,24 @@ class Desk:
 
     def _voice(self, who: Principal) -> Service:
         """The same use cases, which keep with each word how the name of its giver is known."""
-        return Service(self.service.engine, via=who.via)
+        return Service(self.service.engine, via=who.via, proven_ms=who.proven_ms)
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
         now, about = await self._seen(who, item)
         checked_shown(now, shown)
         yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
+        if yes and isinstance(now.subject, OperationState):
+            await self._checked_proof(who, now, now.subject)
         await self.entrance.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
         return now
+
+    async def _checked_proof(self, who: Principal, now: Asked, subject: OperationState) -> None:
+        """Refuse, on record, a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
+        try:
+            checked_proof(now.item, subject, who.via, who.proven_ms, self.now_ms)
+        except SignInNeeded as needed:
+            await self.entrance.note_refused(who, "answer", now.item, needed.message)
+            raise
 
     async def _seen(self, who: Principal, item: str) -> tuple[Asked, About]:
         """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""

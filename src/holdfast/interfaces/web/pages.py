@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.errors import HoldfastError, SignInRefused, UsageError
+from holdfast.errors import HoldfastError, SignInNeeded, SignInRefused, UsageError
 from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.accounts.site import ended_cookie, local_path, presented, session_cookie
 from holdfast.interfaces.people.answers import Edit
@@ -137,14 +137,20 @@ class Pages:
         item = request.path_params["item"]
         try:
             fields = await _fields(request)
+            link = fields.get("link", "")
             given, shown = forms.read(fields)
             if isinstance(given, Edit):
                 given = forms.only_changed(given, await self._desk.dossier(_who(request), item))
-            who, link = _who(request), fields.get("link", "")
+            who = _who(request)
             use = await self._links.use(link, item, shown, who) if link else None
             applied = await self._desk.answer(who, item, given, shown, also=use)
         except (UsageError, LinkRefused) as error:
             return await self._refused(request, item, problem_of(error))
+        except SignInNeeded as error:
+            if _who(request).via != "password":
+                return await self._refused(request, item, problem_of(error))
+            back = f"/inbox/{quote(item)}" + (f"?link={quote(link)}" if link else "")
+            return RedirectResponse(f"/sign-in?{urlencode({'next': back, 'again': '1'})}", HTTPStatus.SEE_OTHER)
         if applied.alert:
             return await self._page(request, "told.html", told=[(item, applied.note)])
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
@@ -194,9 +200,8 @@ class Pages:
 
     async def sign_in_page(self, request: Request) -> Response:
         """Ask for a name and a password."""
-        return await self._page(
-            request, "sign_in.html", next=local_path(request.query_params.get("next", "/")), problem=None
-        )
+        wanted, again = local_path(request.query_params.get("next", "/")), request.query_params.get("again", "")
+        return await self._page(request, "sign_in.html", next=wanted, problem=None, again=bool(again))
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session, and go where the visitor wanted to go."""
@@ -209,7 +214,7 @@ class Pages:
             )
         except SignInRefused as error:
             problem = problem_of(error)
-            return await self._page(request, "sign_in.html", problem.status, next=wanted, problem=problem)
+            return await self._page(request, "sign_in.html", problem.status, next=wanted, problem=problem, again=False)
         cookie = session_cookie(scope["origin"], begun.secret)
         return RedirectResponse(wanted, HTTPStatus.SEE_OTHER, {"set-cookie": cookie})
 
