@@ -1,7 +1,7 @@
 """`Holdfast`: the app. The only place that wires the floors together.
 
 `async with Holdfast("desk.db", agents=[...]) as desk` in async code, `with Holdfast(...) as desk` in
-scripts and notebooks. A bare path is a SQLite journal.
+scripts and notebooks. A bare path is a SQLite journal. The file is long because it is the one place that knows all floors.
 """
 
 from __future__ import annotations
@@ -27,8 +27,18 @@ from holdfast.engine.recovery import Recovery
 from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
-from holdfast.errors import JournalError, ParameterMismatch, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.errors import (
+    HoldfastError,
+    JournalError,
+    ParameterMismatch,
+    RunBusy,
+    RunStopped,
+    RunSuspended,
+    UsageError,
+)
 from holdfast.interfaces.arguments import check
+from holdfast.interfaces.cli.place import journal_option, located, sqlite_path
+from holdfast.interfaces.code_location import note_code, stop_if_loading
 from holdfast.interfaces.errands import Errands
 from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
@@ -128,6 +138,7 @@ class Holdfast:
         reach: Reach | Iterable[Channel] | str | os.PathLike[str] | None = None,
     ) -> None:
         self._journal = _journal(journal)
+        self._file = _file(journal)
         self._seams = seams or system_seams()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
@@ -149,6 +160,7 @@ class Holdfast:
 
     async def open(self) -> Holdfast:
         """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
+        stop_if_loading()
         self.checked_here()
         checked_loop()
         notifier, reaching = Notifier(), self._reaching()
@@ -167,6 +179,8 @@ class Holdfast:
             raise
         self._engine = engine
         belongs_here(self)
+        if self._file is not None and engine.identity.trust == "trusted":
+            await note_code(engine.journal, self.agents.values())
         planner = reaching.begin(engine) if reaching is not None else None
         self._errands = Errands(Service(engine), notifier.agent, planner.run if planner is not None else None)
         if self._recovers and self.agents:
@@ -196,6 +210,7 @@ class Holdfast:
         await self.aclose()
 
     def __enter__(self) -> SyncHoldfast:
+        stop_if_loading()  # before a thread is started for the loop
         from holdfast.sync import SyncHoldfast  # noqa: PLC0415 - the synchronous face stands on this module
 
         self._sync = SyncHoldfast(self)
@@ -344,6 +359,16 @@ class Holdfast:
             )  # fmt: skip
 
     def _result(self, agent: Agent[Any, R], conclusion: Conclusion) -> R:
+        """The result of a run that completed; otherwise its error, with next steps that work where they are printed."""
+        try:
+            return self._concluded(agent, conclusion)
+        except HoldfastError as error:
+            if self._file is not None:
+                option = journal_option(self._file)
+                error.message, error.next_step = located(error.message, option), located(error.next_step, option)
+            raise
+
+    def _concluded(self, agent: Agent[Any, R], conclusion: Conclusion) -> R:
         run = conclusion.run
         if conclusion.status == "completed":
             return agent.codec.decode(conclusion.result)  # type: ignore[return-value]  # decoded by R's own annotation
@@ -385,15 +410,14 @@ def _this_process(worker: str) -> Worker:
     return this_process(worker)
 
 
+def _file(journal: str | os.PathLike[str] | Journal) -> Path | None:
+    """The file of the journal, where one was named. Raises `UsageError` for an address that is not an SQLite file."""
+    return sqlite_path(os.fspath(journal)) if isinstance(journal, (str, os.PathLike)) else None
+
+
 def _journal(journal: str | os.PathLike[str] | Journal) -> Journal:
     if not isinstance(journal, (str, os.PathLike)):
         return journal
-    text = os.fspath(journal)
-    if "://" in text and not text.startswith("sqlite://"):
-        raise UsageError(
-            f"{text!r} is no journal this version can open",
-            next_step="give a path for SQLite: desk.db, or sqlite:///var/lib/desk.db",
-        )
     from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - only who uses SQLite pays for it
 
-    return SqliteJournal(Path(text.removeprefix("sqlite://")))
+    return SqliteJournal(sqlite_path(os.fspath(journal)))

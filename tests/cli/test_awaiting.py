@@ -65,8 +65,9 @@ def test_events_that_runs_wait_for_are_listed_as_well_those_without_a_deadline_l
     assert [(one["operation"], one["kind"]) for one in listed] == [
         ("wait-2/wait_for:news#1", "event"), ("stay-7/book#1", "answer"), ("wait-0/wait_for:news#1", "event"),
     ]  # fmt: skip
-    last = holdfast("pending").lines[-1]
-    assert " ".join(last.split()) == "- run wait-0 waits for news k (holdfast signal wait-0 news --key k)"
+    assert [line.strip() for line in holdfast("pending").lines[-2:]] == [
+        "-  run wait-0 waits for news k", "holdfast signal wait-0 news --key k",
+    ]  # fmt: skip
     holdfast("signal", "wait-0", "news", "--key", "k")
     assert holdfast("resume", "wait-0").status == 0
     assert len(holdfast("pending", "--json").json) == 2

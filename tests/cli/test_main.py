@@ -7,15 +7,18 @@ from importlib import import_module, metadata
 
 import pytest
 
-from holdfast.interfaces.cli.main import COMMANDS
+from holdfast.interfaces.cli.main import COMMANDS, GROUPS, SYNONYMS
 from tests.cli.lab import Lab
 
 
-def test_help_lists_every_command_in_the_order_of_a_working_day(holdfast: Lab):
+def test_help_lists_every_command_under_its_purpose(holdfast: Lab):
     said = holdfast("--help")
     assert said.status == 0
-    listed = [line.split()[0] for line in said.lines[said.lines.index("Commands:") + 1 :] if line.startswith("  ")]
-    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    first = said.lines.index(f"{next(iter(GROUPS))}:")
+    listed = [line for line in said.lines[first:] if line.endswith(":") or line.startswith("  ")]
+    expected = [word for title, group in GROUPS.items() for word in (f"{title}:", *group)]
+    found = [line if line.endswith(":") else line.split()[0] for line in listed]
+    assert found[: len(expected)] == expected
     assert "Exit status: 0 done, 1 failed, 2 usage, 3 waits (for a person, an event, a time)" in said.words
     assert not [line for line in said.lines if len(line) > 80]
 
@@ -45,9 +48,22 @@ def test_what_cannot_be_understood_is_a_usage_error(holdfast: Lab, arguments: tu
 
 
 def test_without_a_command_the_help_is_shown(holdfast: Lab):
-    said = holdfast()
+    assert holdfast() == holdfast("--help")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("cancle", "cancel"), ("Inbxo", "inbox"), ("approve", "answer"), ("ls", "ps"), ("xyzzy", "")]
+)
+def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(holdfast: Lab, typed: str, meant: str):
+    said = holdfast(typed)
     assert said.status == 2
-    assert "Commands:" in said.out + said.err
+    assert said.err.startswith(f"UsageError: no such command: {typed}.")
+    assert ("Did you mean" in said.err, f"Did you mean {meant}?" in said.err) == (bool(meant), bool(meant))
+
+
+def test_every_synonym_leads_to_a_command():
+    assert set(SYNONYMS.values()) <= set(COMMANDS)
+    assert not SYNONYMS.keys() & COMMANDS.keys()
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.standing import read_moment
+from holdfast.interfaces.cli.moments import read_moment, read_past
 from tests.cli.lab import Lab
 from tests.cli.test_inbox import DESK
 
@@ -37,7 +37,7 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     assert (unknown.status, "it uses cent; there are: cents, customer" in unknown.remarks) == (2, True)
     assert "is the name right?" in holdfast("standing", "add", "--tool", "refnd", "--until", "1d").remarks
     bad = holdfast("standing", "add", "--tool", "refund", "--until", "soon")
-    assert (bad.status, "'soon' is no time" in bad.err) == (2, True)
+    assert (bad.status, "'soon' is not a time" in bad.err) == (2, True)
 
 
 def test_processes_that_spend_it_at_once_never_overspend_it(holdfast: Lab):
@@ -65,7 +65,8 @@ def test_processes_that_spend_it_at_once_never_overspend_it(holdfast: Lab):
 def test_times_are_read_as_people_write_them():
     assert read_moment("90m", 0) == 5_400_000
     assert read_moment("1d", 1) == 86_400_001
+    assert read_past("90m", 5_400_001) == 1
     assert read_moment("1970-01-02", 0) == 86_400_000
     assert read_moment("1970-01-01T01:00+01:00", 0) == 0
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         read_moment("xd", 0)

@@ -45,7 +45,7 @@ def test_a_worker_tells_what_happened_and_the_listing_says_so(holdfast: Lab, sec
     assert (listed["delivered"], listed["waiting"], listed["given_up"]) == (1, [], [])
     assert "1 notice delivered, 0 on the way, 0 given up" in holdfast("webhooks").out
     assert [one["run"] for one in holdfast("ps", "--json").json["runs"]] == ["r-ann"]
-    _, sender = (one["run"] for one in holdfast("ps", "--json", "--all").json["runs"])
+    sender, _ = (one["run"] for one in holdfast("ps", "--json", "--all").json["runs"])
     assert holdfast("resume", sender).json == "taken: 204"
 
 

@@ -44,6 +44,25 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     shown: str = ""
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """Which runs are wanted. `since_ms`: begun then or later; `everything`: those of the runtime itself, too."""
+
+    status: RunStatus | None = None
+    agent: str = ""
+    since_ms: int = 0
+    search: str = ""
+    everything: bool = False
+
+    def fits(self, row: RunRow) -> bool:
+        """Whether this run is one of them; its status is looked at by the query."""
+        return (
+            self.agent in ("", row.agent)
+            and row.created_ms >= self.since_ms
+            and (not self.search or self.search.lower() in f"{row.run}\n{row.reason}".lower())
+            and (self.everything or not is_system(row.agent))
+        )
+
+
 class Looking:
     """Questions to an open journal. Nothing here writes."""
 
@@ -60,6 +79,17 @@ class Looking:
         found: list[RunRow] = []
         while len(found) < limit and (rows := await self.journal.runs(status=status, limit=PAGE, after=after)):
             found.extend(row for row in rows if everything or not is_system(row.agent))
+            after = rows[-1].run
+        return found[:limit]
+
+    async def newest(self, only: Listing, limit: int, after: str = "") -> list[RunRow]:
+        """The next `limit` runs that are wanted, the newest first; `after`: those begun before that run."""
+        found: list[RunRow] = []
+        while len(found) < limit:
+            rows = await self.journal.runs(status=only.status, limit=PAGE, after=after, newest=True)
+            found.extend(row for row in rows if only.fits(row))
+            if len(rows) < PAGE or rows[-1].created_ms < only.since_ms:
+                break
             after = rows[-1].run
         return found[:limit]
 

@@ -54,7 +54,7 @@ def state_at(run: str, told: Sequence[Told], where: str) -> StateAt:
         len(records),
         history.status,
         step,
-        next((entry for entry in story.entries if entry.step == step and entry.kind != "run"), None),
+        next((entry for entry in reversed(story.entries) if entry.step == step and entry.kind != "run"), None),
         story.entries,
         [operation.step for operation in history.open_operations()],
         [name for name in later if name not in known],

@@ -35,6 +35,7 @@ from holdfast.model.waits import answer_with
 Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
+_PAUSES: Final = {"suspended", "stopped", "taken up", "reopened"}
 _TOLD: Final = {"promise": "held, and leaves at the commit"}
 _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
                                   "gated": "asks"}  # fmt: skip
@@ -50,7 +51,11 @@ class Note(msgspec.Struct, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """One line of the story, and what stands below it."""
+    """One line of the story, and the notes below it.
+
+    A step that goes on after its run was suspended or taken up again has another line there: lines are in order of
+    time, and the last one of a step has its result. `took_ms` is how long the last call lasted.
+    """
 
     at: int
     kind: Kind
@@ -62,10 +67,14 @@ class Entry(msgspec.Struct, omit_defaults=True):
     arguments: r.Raw | None = None
     result: r.Raw | None = None
     notes: list[Note] = []
+    took_ms: int | None = None
 
 
 class Timeline(msgspec.Struct, omit_defaults=True):
-    """A run from its first record to its last (or to the one that was asked for)."""
+    """A run from its first record to its last (or to the one that was asked for), `ended` being the time of that one.
+
+    `cost` is what its model calls and tools reported to have spent, in their own unit.
+    """
 
     run: str
     agent: str
@@ -75,6 +84,8 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     input: r.Raw
     records: int
     entries: list[Entry]
+    ended: int = 0
+    cost: float = 0
 
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
@@ -95,9 +106,17 @@ class _Teller:
         self.calls: dict[tuple[str, int], Note] = {}
         self.messages: dict[int, Entry] = {}
         self.deferred: set[str] = set()
+        self.began: dict[str, int] = {}
+        self.last_pause = -1  # the index of the last entry at which the run was suspended, stopped or taken up again
+        self.places: dict[str, int] = {}
+        self.ended = 0
+        self.cost = 0.0
 
     def hear(self, record: r.Record) -> None:
+        self._go_on(record)
         self.history.add(record)
+        self.ended = max(self.ended, record.at)
+        self.cost += _cost_of(record)
         if is_about_operation(record):
             self._operation(record)
         else:
@@ -117,7 +136,22 @@ class _Teller:
             started.input if started else r.NOTHING,
             self.history.records,
             self.entries,
+            self.ended,
+            self.cost,
         )
+
+    def _go_on(self, record: r.Record) -> None:
+        """Begin another line for a step whose run was paused in between; the earlier line keeps what was known then."""
+        step = getattr(record, "step", "")
+        if (
+            step not in self.steps
+            or self.places[step] > self.last_pause
+            or isinstance(record, (r.AttemptEnded, r.MessageHeard))
+        ):
+            return
+        before = self.steps.pop(step)
+        if (operation := self.history.operations.get(step)) is not None:
+            self._finish(before, operation)
 
     # --- operations --------------------------------------------------------------------------------------
 
@@ -174,9 +208,14 @@ class _Teller:
         entry.text = written_text(operation)
         if operation.contradicted:
             entry.mark, entry.text = "asks", f"contradicted: {operation.contradicted[-1]}; recorded: {entry.text}"
+        if operation.phase == "ready" and operation.approval:
+            entry.text = "approved" + (", waits for a worker" if self.history.status == "suspended" else "")
+        if operation.phase in {"gated", "unknown"}:  # the question stands in the line itself
+            entry.notes = [note for note in entry.notes if note.label != "asked"]
+        entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)
         if operation.phase == "succeeded" or operation.reused:
             entry.result = operation.result
-        if operation.phase == "succeeded" and len(entry.notes) == 1 and len(operation.attempts) == 1:
+        if operation.phase == "succeeded" and [note.label for note in entry.notes] == ["attempt 1"]:
             entry.notes = []
 
     # --- everything else ---------------------------------------------------------------------------------
@@ -229,6 +268,8 @@ class _Teller:
 
     def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
         kind: Kind = "event" if getattr(record, "event", "") else "timer"
+        if record.step in self.history.questions:
+            kind = "question"
         entry = self._entry(record.step, record.at, kind)
         match record:
             case r.TimerSet():
@@ -238,7 +279,7 @@ class _Teller:
                     entry.text += f", until {moment(record.until)}"
             case r.TimerFired():
                 entry.mark, entry.status = "ok", "over"
-                entry.text = f"the time was over, after {max(0, record.at - entry.at) / 1000:.1f} s"
+                entry.text = f"the time was over, after {max(0, record.at - self.began[record.step]) / 1000:.1f} s"
             case r.EventReceived() if record.step in self.history.questions:
                 answer = msgspec.json.decode(record.payload, type=Answered)
                 entry.mark, entry.status, entry.notes = "ok", "answered", []
@@ -300,15 +341,26 @@ class _Teller:
         if isinstance(record, r.Claimed):
             claims = len(self.history.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
-        if isinstance(record, r.RunSuspended) and self._still_waits(text):
-            return
+        if isinstance(record, r.RunSuspended):
+            text = self._without_question(text)
+            if self._still_waits(text):
+                return
         if label:
             mark: Mark = (
                 "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
             )
+            if label in _PAUSES:
+                self.last_pause = len(self.entries)
             frames = record.frames if isinstance(record, r.RunStopped) else ()
             notes = [Note(record.at, "in", str(frame)) for frame in frames]
             self.entries.append(Entry(record.at, "run", label, mark, text=text, notes=notes))
+
+    def _without_question(self, reason: str) -> str:
+        """Why the run is suspended; the question to a person stands in the line of its step already."""
+        step = reason.removeprefix(f"{self.history.run}/").partition(": ")[0]
+        operation = self.history.operations.get(step)
+        asked = operation is not None and operation.phase in {"gated", "unknown"} and step in self.steps
+        return f"waits for a person's answer about {step}" if asked else reason
 
     def _still_waits(self, reason: str) -> bool:
         """Taken up, and put down again for the same reason: that is no news."""
@@ -318,11 +370,20 @@ class _Teller:
         if (before.step, before.text, between.step) != ("suspended", reason, "taken up"):
             return False
         self.entries.pop()
+        self.last_pause = len(self.entries) - 1
         return True
 
     def _entry(self, step: str, at: int, kind: Kind) -> Entry:
         found = self.steps.get(step)
         if found is None:
             found = self.steps[step] = Entry(at, kind, step, notes=[])
+            self.began.setdefault(step, at)
+            self.places[step] = len(self.entries)
             self.entries.append(found)
         return found
+
+
+def _cost_of(record: r.Record) -> float:
+    """What a model or a tool reported to have spent with this record."""
+    end = getattr(record, "end", None)
+    return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)

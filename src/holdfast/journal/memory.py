@@ -7,6 +7,7 @@ A long file, since it is the whole port in one piece.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,6 +26,7 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
+    RunStatus,
     Trust,
     Waits,
     Which,
@@ -228,8 +230,8 @@ class MemoryJournal:
         done = self._call("runs")
         self._riding_due()
         done()
-        known = reversed(self._runs) if newest else sorted(self._runs)
-        names = [name for name in known if name > after and run in (None, name)]
+        known = self._begun_before(after) if newest else [name for name in sorted(self._runs) if name > after]
+        names = [name for name in known if run in (None, name)]
         listed = (self._runs[name].listing for name in names)
         wall = self._wall()
 
@@ -251,6 +253,14 @@ class MemoryJournal:
             if name not in skip and found.listing.agent in agents and wants_worker(found.listing, wall, self._gone)
         ]
         return sorted(lines, key=due_since)[:limit]
+
+    def _begun_before(self, run: str) -> list[str]:
+        names = list(self._runs)
+        return names[: names.index(run) if run else None][::-1]
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        self._call("counts")()
+        return Counter((run.listing.agent, run.listing.status) for run in self._runs.values())
 
     async def waiting(self, status: Which) -> list[Waits]:
         lines = await self.runs(status=status, limit=len(self._runs))

@@ -248,7 +248,7 @@ class Journal(Protocol):
     ) -> list[RunRow]:
         """The listing, by run id. `wakeable`: running without a living owner, or suspended and due.
 
-        `newest` has those first that were begun last, and then takes no `after`.
+        `newest` has those first that were begun last; `after` then goes on with those begun before that run.
         With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
         """
         ...
@@ -259,6 +259,10 @@ class Journal(Protocol):
         A run wants one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
         its listing last changed. Runs of other agents cost nothing, however many there are.
         """
+        ...
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """The number of runs, by agent and status."""
         ...
 
     async def waiting(self, status: Which) -> list[Waits]:

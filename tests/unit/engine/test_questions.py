@@ -37,7 +37,9 @@ async def test_it_waits_without_a_process_and_goes_on_with_the_answer(lab: Lab):
         assert await app.service.answer("r-ann/ask#1", "Rome", by="bea") == "Rome"
         assert await app.run(desk, "ann") == "Rome"
     told = timeline("r-ann", lab.records("r-ann")).entries
-    assert [one.text for one in told if one.kind == "question"] == ["Which city? Rome, says bea"]
+    assert [one.text for one in told if one.kind == "question"] == [
+            "Which city? (one of: Paris, Rome), until 2026-01-08 00:00:00 UTC", "Which city? Rome, says bea",
+        ]  # fmt: skip
 
 
 @virtual

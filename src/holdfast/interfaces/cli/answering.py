@@ -17,7 +17,7 @@ from holdfast.interfaces.cli.apps import AnyTool, tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.dossiers import show_dossier
 from holdfast.interfaces.cli.inputs import any_json, any_object
-from holdfast.interfaces.cli.standing import read_moment
+from holdfast.interfaces.cli.moments import read_moment
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.asked import SHORTEST, asked, split_item
 from holdfast.interfaces.people.bulk import OneOf, answer_all
@@ -221,7 +221,7 @@ def _tell(call: Call, done: Given, applied: Applied) -> None:
     if applied.at_once and applied.note:
         call.screen.line(applied.note)
     elif not done.question.startswith(SHADOW):
-        call.screen.line(("Next: ", "dim"), done.next_step)
+        call.screen.next(done.next_step)
 
 
 # --- several at once -----------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ async def _several(
     call.screen.line(f"{said} answered, on the word of {by}.")
     for run, note in notes.items():
         call.screen.line((f"{run}: {note}", "yellow"))
-    call.screen.line(("Next: ", "dim"), "holdfast worker")
+    call.screen.next("holdfast worker")
 
 
 def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:

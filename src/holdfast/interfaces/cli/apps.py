@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_tools
@@ -21,7 +19,8 @@ from holdfast.engine.settings import Settings
 from holdfast.errors import JournalDistrusted, UnknownRun, UsageError
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.place import existing_journal, journal_path, policy_path, project_reach, project_targets
-from holdfast.interfaces.cli.targets import lasting, load_agent, load_agents
+from holdfast.interfaces.cli.targets import load_agent, load_agents
+from holdfast.interfaces.code_location import noted_code
 from holdfast.interfaces.looking import Looking
 from holdfast.model.system import is_system
 
@@ -35,13 +34,12 @@ __all__ = [
     "all_tools_at_hand",
     "app_of",
     "ending_by_signal",
-    "remember",
+    "noted_agents",
     "tools_at_hand",
 ]
 
 AnyAgent = Agent[Any, Any]
 AnyTool = Tool[Any, Any]
-_REMEMBERED: Final = "target/"
 _LISTED: Final = 200
 
 
@@ -77,15 +75,6 @@ def _check_trust(app: Holdfast) -> None:
         )
 
 
-async def remember(app: Holdfast, agent: AnyAgent, target: str) -> None:
-    """Note where an agent's code was found, so that `resume RUN` finds it again. The note may be lost."""
-    journal, name = app.engine.journal, _REMEMBERED + agent.name
-    body = msgspec.json.encode({"target": lasting(target), "directory": os.getcwd()})  # noqa: PTH109 - a text is stored
-    before = await journal.hint(name)
-    if before != body:
-        await journal.put_hint(name, body, before)
-
-
 async def agents_for(call: Call, looking: Looking, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
     """The code of a run's agent: as named, else of pyproject.toml, else where it was found the last time.
 
@@ -98,15 +87,26 @@ async def agents_for(call: Call, looking: Looking, run: str, targets: tuple[str,
     if targets:
         known = ", ".join(agent.name for agent in agents)
         raise UsageError(f"run {run} belongs to the agent {wanted!r}", known=f"the targets named here: {known}")
-    stored = await looking.journal.hint(_REMEMBERED + wanted)
-    if stored is None or looking.identity.trust == "distrustful":
+    found = await noted_code(looking.journal, wanted)
+    if found is None or looking.identity.trust == "distrustful":
         raise UsageError(
             f"where is the code of the agent {wanted!r} of run {run}?",
             next_step="name it with --agent file.py:name, or list it under [tool.holdfast] agents in pyproject.toml",
         )
-    target = msgspec.json.decode(stored, type=dict[str, str])["target"]
-    call.screen.note((f"Using {target}, where {wanted} was found the last time.", "dim"))
-    return [*agents, load_agent(target)]
+    call.screen.note((f"Using {found.target}, where {wanted} was found the last time.", "dim"))
+    return [*agents, load_agent(found.target, found.directory)]
+
+
+async def noted_agents(call: Call) -> list[AnyAgent]:
+    """The agents of all runs whose code was noted when an app opened the journal, where that can be loaded."""
+    if not journal_path(call.journal).exists():
+        return []
+    async with call.looking() as looking:
+        if looking.identity.trust == "distrustful":
+            return []
+        names = {agent for agent, _ in await looking.journal.counts() if not is_system(agent)}
+        places = {name: await noted_code(looking.journal, name) for name in sorted(names)}
+    return [load_agent(found.target, found.directory) for found in places.values() if found is not None]
 
 
 async def tools_at_hand(call: Call, run: str) -> dict[str, AnyTool]:

@@ -13,6 +13,7 @@ from holdfast.engine.seams import SystemClock
 from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.inputs import any_json
+from holdfast.interfaces.cli.place import split_command
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import waits_of
 from holdfast.model.ids import operation_id, split_operation_id
@@ -64,7 +65,7 @@ async def deliver(call: Call, key: str, message: str, status: Status, result: st
     if not done.operation:
         call.screen.line(f"Nothing waits for {safe(key)} yet: it is kept until something does.")
         return
-    call.screen.line(("Next: ", "dim"), f"holdfast resume {split_operation_id(done.operation)[0]}")
+    call.screen.next(f"holdfast resume {split_operation_id(done.operation)[0]}")
 
 
 @command("pending", examples=("holdfast pending", "holdfast pending --json"))
@@ -87,7 +88,9 @@ async def pending(call: Call) -> None:
         return
     now = SystemClock().wall_ms()
     for one in awaited:
-        call.screen.line(f"{_left(one.due_ms, now):>10}  {safe(one.asks)}")
+        asks, command = split_command(one.asks)
+        call.screen.line(f"{_left(one.due_ms, now):>10}  {safe(asks)}")
+        call.screen.commands(*filter(None, [command]), indent=" " * 12)
     if not awaited:
         call.screen.line("Nothing is awaited.")
 

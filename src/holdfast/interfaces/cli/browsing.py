@@ -17,8 +17,8 @@ from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.dossiers import show_dossier
 from holdfast.interfaces.cli.inputs import any_json, any_object
 from holdfast.interfaces.cli.keys import Keys, typed_keys
+from holdfast.interfaces.cli.moments import read_moment
 from holdfast.interfaces.cli.screen import Screen
-from holdfast.interfaces.cli.standing import read_moment
 from holdfast.interfaces.cli.words import safe, short
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import Dossier, dossier

@@ -33,7 +33,7 @@ async def calibrate(call: Call, policy: Policy, by: str) -> int:
         names = ", ".join(one.name for one in moved) or "nothing"
         call.screen.line(f"Moved: {names}. Apps that open from now on judge by it.")
     elif any(one.judgement.moves for one in found):
-        call.screen.line(("Next: ", "dim"), "holdfast policy calibrate --apply")
+        call.screen.next("holdfast policy calibrate --apply")
     return DONE
 
 

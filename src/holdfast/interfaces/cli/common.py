@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from holdfast.interfaces.cli.place import existing_journal, journal_path
+from holdfast.errors import HoldfastError
+from holdfast.interfaces.cli.place import existing_journal, journal_path, named_by
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import Looking
@@ -35,7 +35,7 @@ class Call:
     def __init__(self, journal: str | None, *, as_json: bool, policy: str | None = None) -> None:
         self.journal: Final = journal
         self.policy: Final = policy
-        self.screen: Final = Screen(as_json=as_json)
+        self.screen: Final = Screen(as_json=as_json, journal=named_by(journal) if journal else "")
         self._doubts_told = False
 
     @asynccontextmanager
@@ -79,12 +79,15 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
     def declare(function: Callable[..., Any]) -> click.Command:
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
             _speak_plainly()
+            context = click.get_current_context()
+            call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
             try:
-                context = click.get_current_context()
-                call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
                 result: Any = function(call, **options)
                 status: int | None = wait_for(result) if inspect.iscoroutine(result) else result
                 sys.stdout.flush()
+            except HoldfastError as error:
+                error.next_step = call.screen.located(error.next_step)
+                raise
             except BrokenPipeError:
                 _fall_silent()
                 return None
@@ -144,14 +147,6 @@ def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
     about = "The escalation policy; by default the project's."
     return click.option("--policy", metavar="FILE", expose_value=False, callback=keep, help=about)(function)
-
-
-def shown_path(path: Path) -> str:
-    """A path as short as it can be said from here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def _fall_silent() -> None:

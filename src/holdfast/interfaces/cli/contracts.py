@@ -9,8 +9,8 @@ import click
 
 from holdfast.agent.registry import gather_tools
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.common import Call, command, shown_path
-from holdfast.interfaces.cli.place import project_targets
+from holdfast.interfaces.cli.common import Call, command
+from holdfast.interfaces.cli.place import project_targets, shown_path
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DONE, FAILED
 from holdfast.interfaces.cli.targets import load_agents

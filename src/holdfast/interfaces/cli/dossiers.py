@@ -32,8 +32,7 @@ def show_dossier(screen: Screen, found: Dossier) -> None:
     screen.show(grid(rows, (_LABEL,)))
     if found.state is not None:
         show_run_state(screen, found.state)
-    for line in found.answers:
-        screen.line(("  " + line, "dim"))
+    screen.commands(*found.answers)
 
 
 def _lines(found: Dossier) -> Iterator[tuple[str, str]]:

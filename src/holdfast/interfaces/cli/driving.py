@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.apps import agents_for, app_of, reach_of, reach_option, remember
+from holdfast.interfaces.cli.apps import agents_for, app_of, noted_agents, reach_of, reach_option
 from holdfast.interfaces.cli.common import Call, by_option, command, policy_option
 from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
@@ -44,10 +44,9 @@ async def run(
     if inputs is not None:
         if given is not None or run_id is not None:
             raise UsageError("--inputs names its runs by itself", next_step="leave out INPUT and --run-id")
-        return await run_many(call, agent, target, inputs, concurrency)
+        return await run_many(call, agent, inputs, concurrency)
     value = one_input(agent, given)
     async with app_of(call, [agent], create=True) as app:
-        await remember(app, agent, target)
         name = run_id or agent.run_id_for(value)
         ended = await ended_of(app, name, app.run(agent, value, run_id=name))
     return _tell_one(call, ended)
@@ -62,7 +61,7 @@ async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> 
     """Let RUN go on from its record, reopening it if it stopped.
 
     Its code is the one named by --agent, or by [tool.holdfast] agents in
-    pyproject.toml, or where `holdfast run` found it the last time.
+    pyproject.toml, or where it was when an app last opened the journal.
     """
     async with call.looking() as looking:
         agents = await agents_for(call, looking, run_id, targets)
@@ -90,10 +89,11 @@ async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: b
     """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
 
     TARGETs are the agents whose runs it drives; without any, those listed under
-    [tool.holdfast] agents in pyproject.toml. Any number of workers may share one
-    journal on one machine. With --reach it also tells people when they are asked.
+    [tool.holdfast] agents in pyproject.toml, else those that were last opened over
+    this journal. Any number of workers may share one journal on one machine. With
+    --reach it also notifies people when they are asked.
     """
-    agents = load_agents(targets or project_targets())
+    agents = load_agents(targets or project_targets()) or await noted_agents(call)
     if not agents:
         raise UsageError(
             "a worker needs the code of the agents whose runs it drives",

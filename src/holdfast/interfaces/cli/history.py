@@ -36,7 +36,7 @@ async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
     if found.difference:
         call.screen.block(found.difference)
     if found.next_step:
-        call.screen.line(("Next: ", "dim"), found.next_step)
+        call.screen.next(found.next_step)
     return status
 
 
@@ -66,4 +66,4 @@ async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
         call.screen.line(f"{run} did these after it; before the fork does one again, a person is asked:")
         for operation in forked.again:
             call.screen.line(f"  {operation}")
-    call.screen.line(("Next: ", "dim"), f"holdfast resume {new}")
+    call.screen.next(f"holdfast resume {new}")

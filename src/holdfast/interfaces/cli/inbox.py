@@ -109,8 +109,7 @@ def _show(screen: Screen, one: Item, now_ms: int) -> None:
         screen.line((f"  {mark}", "yellow"))
     if one.then and one.due_ms is not None:
         screen.line((f"  then {after_deadline(one.then)}", "dim"))
-    for line in one.answers:
-        screen.line(("  " + line, "dim"))
+    screen.commands(*one.answers)
 
 
 def _whose(one: Item) -> str:

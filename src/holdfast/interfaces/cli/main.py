@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -11,56 +12,77 @@ import click
 
 from holdfast.errors import HoldfastError
 
-# name -> the module of this package that holds it, and what it is for. In the order of a working day.
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "demo": ("playing", "Watch a refund desk survive kills, with and without Holdfast."),
-    "run": ("driving", "Run an agent on one input, or on a file of them."),
-    "worker": ("driving", "Drive what is due: abandoned runs, retries, timers."),
-    "resume": ("driving", "Let a run go on, reopening it if it stopped."),
-    "ps": ("reading", "List the runs."),
-    "show": ("reading", "Show the timeline of a run, or its state at a step."),
-    "why": ("reading", "Explain what is known about one operation."),
-    "plan": ("planning", "Look at a plan before it runs: show, check, dry-run, schema."),
-    "policy": ("policies", "Look at an escalation policy: show, check, test, dry-run."),
-    "resolve": ("ordering", "Say what happened to an operation that no rule could decide."),
-    "transaction": ("undoing", "Decide about a parked transaction, or call one off."),
-    "undo": ("undoing", "Undo a finished run: compensate what it did."),
-    "inbox": ("inbox", "List what waits for a person, or go through it with keys."),
-    "answer": ("answering", "Answer a question, or say yes or no to an operation."),
-    "hand": ("answering", "Give an item to somebody else, let it rest, make it urgent."),
-    "standing": ("standing", "Allow calls beforehand: add, list, revoke."),
-    "serve": ("serving", "Show the inbox in a browser, and serve the API."),
-    "accounts": ("accounts", "Say who may look, answer, give orders; tokens; who did what."),
-    "figures": ("figures", "Show how often people overrule the agent."),
-    "plant": ("planting", "Plant known-bad questions, to see whether people look."),
-    "take-over": ("handing", "Take a run over that was handed to people; look at its state."),
-    "serve-hooks": ("awaiting", "Take signed webhooks: the answers that runs wait for."),
-    "webhooks": ("webhooks", "Tell others what happens to runs, by signed webhooks."),
-    "notices": ("notices", "Show what people were told when they were asked."),
-    "signal": ("ordering", "Give a run the event that it waits for."),
-    "deliver": ("awaiting", "Bring the answer that an operation waits for."),
-    "pending": ("awaiting", "List what is awaited, with deadlines."),
-    "tell": ("telling", "Say something to a run: its code hears it before it writes."),
-    "cancel": ("ordering", "Call a run off: nothing more is sent."),
-    "pause": ("ordering", "Let a run or a tool rest."),
-    "unpause": ("ordering", "Let a paused run or tool go on."),
-    "replay": ("history", "Recompute a run without effects, and report where it diverges."),
-    "export": ("exporting", "Write a run as a fixture that a test replays."),
-    "fork": ("history", "Start a new run from the beginning of another."),
-    "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
-    "trial": ("trialling", "Count how often an agent passes, with and without faults."),
-    "verify": ("keeping", "Check that no record and no ledger entry was changed or removed."),
-    "heads": ("keeping", "Print the signed head of the journal, to be kept elsewhere."),
-    "doctor": ("keeping", "Examine the journal; rebuild its listing, or trust it again."),
-    "completion": ("completing", "Print the shell completion script."),
+# What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.
+GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Run agents": {
+        "demo": ("playing", "Watch a refund desk survive kills, with and without Holdfast."),
+        "run": ("driving", "Run an agent on one input, or on a file of them."),
+        "worker": ("driving", "Drive the runs that are due: abandoned runs, retries, timers."),
+        "resume": ("driving", "Continue a run from its record; reopen it if it stopped."),
+        "pause": ("ordering", "Pause a run or a tool."),
+        "unpause": ("ordering", "Continue a paused run or tool."),
+        "cancel": ("ordering", "Cancel a run: nothing more is sent."),
+        "undo": ("undoing", "Undo a finished run: compensate what it did."),
+    },
+    "See what happened": {
+        "ps": ("runs", "List the runs, the newest first."),
+        "show": ("reading", "Show the timeline of a run, or its state at a step."),
+        "why": ("reading", "Explain what is known about one operation."),
+        "pending": ("awaiting", "List the awaited answers and events, with deadlines."),
+        "replay": ("history", "Recompute a run without effects, and report where it diverges."),
+        "fork": ("history", "Start a new run from the beginning of another."),
+        "export": ("exporting", "Write a run as a fixture that a test replays."),
+    },
+    "Decide and answer": {
+        "inbox": ("inbox", "List what needs a person."),
+        "answer": ("answering", "Answer an inbox item of any kind."),
+        "hand": ("answering", "Delegate, snooze or escalate an inbox item."),
+        "resolve": ("ordering", "State what happened to an operation whose outcome is unknown."),
+        "transaction": ("undoing", "Decide about a parked transaction, or abort one."),
+        "take-over": ("handing", "Inspect or take over a handed-off run."),
+        "tell": ("telling", "Send a run a message; it arrives before the next write."),
+        "signal": ("ordering", "Send a run the event that it waits for."),
+        "deliver": ("awaiting", "Deliver the answer that an operation waits for."),
+        "serve": ("serving", "Serve the inbox in a browser, and the API."),
+    },
+    "Set rules for approval": {
+        "policy": ("policies", "Show, check, test or dry-run an approval policy."),
+        "standing": ("standing", "Approve calls beforehand: add, list, revoke."),
+        "accounts": ("accounts", "Manage accounts, roles, API tokens and the audit log."),
+        "figures": ("figures", "Show how often reviewers overrule the agent."),
+        "plant": ("planting", "Plant known-bad questions to check that reviewers look."),
+    },
+    "Connect other systems": {
+        "serve-hooks": ("awaiting", "Receive signed webhooks: the answers that runs wait for."),
+        "webhooks": ("webhooks", "Send signed webhooks about what happens to runs."),
+        "notices": ("notices", "List sent notifications and their delivery status."),
+    },
+    "Check tools, agents and the journal": {
+        "tools": ("contracts", "Show what each tool promises, and what is dangerous about it."),
+        "plan": ("planning", "Inspect a plan before it runs: show, check, dry-run, schema."),
+        "trial": ("trialling", "Count how often an agent passes, with and without faults."),
+        "verify": ("keeping", "Verify that no record and no ledger entry was changed or removed."),
+        "heads": ("keeping", "Print the signed head of the journal, to be kept elsewhere."),
+        "doctor": ("keeping", "Examine the journal; rebuild its listing, or trust it again."),
+        "completion": ("completing", "Print the shell completion script."),
+    },
 }
+COMMANDS: Final = {name: found for group in GROUPS.values() for name, found in group.items()}
+# What people type who know other tools, and the command that does it here.
+SYNONYMS: Final = {
+    "approve": "answer", "deny": "answer", "reject": "answer", "yes": "answer", "no": "answer", "approvals": "inbox",
+    "list": "ps", "ls": "ps", "runs": "ps", "status": "ps", "logs": "show", "log": "show", "history": "show",
+    "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
+    "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
+    "web": "serve", "ui": "serve", "users": "accounts", "repair": "doctor",
+}  # fmt: skip
 
 
 class Root(click.Group):
     """The group of all commands. It imports one when it is called, and turns every error into a status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of a working day."""
+        """The names, in the order of the help page."""
         del ctx
         return list(COMMANDS)
 
@@ -73,11 +95,24 @@ class Root(click.Group):
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed. An unknown one is refused, with the known names that are spelled alike."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            typed = args[0].lower()
+            alike = [SYNONYMS[typed]] if typed in SYNONYMS else get_close_matches(typed, COMMANDS, n=3, cutoff=0.6)
+            meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
+            ctx.fail(f"no such command: {args[0]}.{meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing them."""
+        """The groups of commands, without importing any of them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), purpose) for name, (_, purpose) in commands.items()])
 
     def main(
         self,
@@ -88,7 +123,7 @@ class Root(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run a command and end the process with its status."""
-        given = list(sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args) or ["--help"]
         _forgive_signs()
         if (bad := next((one for one in given if not _is_utf8(one)), None)) is not None:
             sys.exit(_tell_usage(_not_utf8(bad), as_json="--json" in given))
@@ -176,10 +211,12 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
 def main(ctx: click.Context, journal: str | None) -> None:
     """Run agents whose every effect is recorded before it is attempted.
 
-    Nothing is repeated on a guess. What no rule can decide, a person resolves.
+    Nothing is repeated on a guess. If Holdfast cannot tell whether a call went
+    through, it asks you.
 
-    The journal is named by --journal, HOLDFAST_JOURNAL, [tool.holdfast] journal in
-    the nearest pyproject.toml, else ./holdfast.db.
+    The journal is the one named by --journal, HOLDFAST_JOURNAL, or [tool.holdfast]
+    journal in the nearest pyproject.toml; else ./holdfast.db; else the only
+    journal in this directory.
 
     \b
     Examples:

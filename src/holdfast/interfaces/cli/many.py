@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.engine.at_once import at_once
 from holdfast.errors import JournalError, UsageError
-from holdfast.interfaces.cli.apps import AnyAgent, Holdfast, app_of, remember
+from holdfast.interfaces.cli.apps import AnyAgent, Holdfast, app_of
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.endings import Ended, ended_of
 from holdfast.interfaces.cli.inputs import Line, lines_in, lines_of, parsed
@@ -32,12 +32,11 @@ class Summary(msgspec.Struct, frozen=True):
     runs: list[Ended]
 
 
-async def run_many(call: Call, agent: AnyAgent, target: str, inputs: str, concurrency: int) -> int:
+async def run_many(call: Call, agent: AnyAgent, inputs: str, concurrency: int) -> int:
     """Run the agent once per line. The status is the worst of all."""
     ends: list[Ended] = []
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
     async with app_of(call, [agent], create=True) as app:
-        await remember(app, agent, target)
         with _progress(call.screen, total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
             async for ended in at_once(calls, concurrency):
@@ -129,7 +128,7 @@ def _tell(screen: Screen, summary: Summary) -> None:
     parts = [f"{number} {status}" for status, number in sorted(summary.outcomes.items())]
     screen.line((count(len(summary.runs), "line"), "bold"), f": {', '.join(parts) or 'nothing to do'}")
     if summary.outcomes.get("suspended"):
-        screen.line("Next: holdfast inbox (for people), holdfast pending (for answers)")
+        screen.next("holdfast inbox (for people), holdfast pending (for answers)")
 
 
 def _short(ended: Ended) -> str:

@@ -241,4 +241,4 @@ def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: o
     if applied.elsewhere:
         screen.line(sentence(applied.note))
     else:
-        screen.line(("Next: ", "dim"), next_step)
+        screen.next(next_step)

@@ -1,8 +1,13 @@
-"""Which journal is meant: `--journal`, else `HOLDFAST_JOURNAL`, else pyproject.toml, else `./holdfast.db`."""
+"""Which journal is meant, and how a printed command names it where it is printed.
+
+It is the one named by `--journal`, else by `HOLDFAST_JOURNAL`, else by pyproject.toml, else `./holdfast.db`, else the
+only journal in this directory.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from pathlib import Path
@@ -13,16 +18,68 @@ from holdfast.errors import UsageError
 DEFAULT: Final = "holdfast.db"
 TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
 """Directories, separated as in PATH, whose pyproject.toml is read whoever owns it."""
+_APPLICATION: Final = slice(68, 72), b"HOLD"  # where an SQLite file says which program it belongs to, and what ours say
+_BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
+_COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
 
 
 def journal_path(option: str | None) -> Path:
-    """The path of the journal. Raises `UsageError` for an address that is no SQLite file."""
+    """The path of the journal. Raises `UsageError` for an address that is not an SQLite file."""
     if named := option or os.environ.get("HOLDFAST_JOURNAL"):
         return sqlite_path(named)
     directory, settings = project_settings(Path.cwd())
     if "journal" not in settings:
-        return Path(DEFAULT)
+        found = [] if Path(DEFAULT).exists() else journals_here()
+        return found[0] if len(found) == 1 else Path(DEFAULT)
     return directory / sqlite_path(_text(settings["journal"], "journal", directory))
+
+
+def journals_here() -> list[Path]:
+    """The journals in the current directory, by name."""
+    return sorted(path for path in Path().glob("*.db") if _is_journal(path))
+
+
+def _is_journal(path: Path) -> bool:
+    place, ours = _APPLICATION
+    try:
+        with path.open("rb") as file:
+            return file.read(place.stop)[place] == ours
+    except OSError:
+        return False
+
+
+def journal_option(path: Path) -> str:
+    """The option by which a command typed in this directory finds the journal at `path`; empty where none is needed."""
+    try:
+        if journal_path(None).resolve() == path.resolve():
+            return ""
+    except UsageError:
+        pass  # the project's settings cannot be read: name the journal
+    return named_by(shown_path(path))
+
+
+def named_by(address: str) -> str:
+    """The option that names a journal."""
+    return f"--journal {shlex.quote(address)} "
+
+
+def located(text: str, option: str) -> str:
+    """`text` with `option` added to each command of Holdfast in it, so that it works where it is printed."""
+    return _COMMAND.sub(f"holdfast {option.replace(chr(92), chr(92) * 2)}", text) if option else text
+
+
+def split_command(text: str) -> tuple[str, str]:
+    """A reason for waiting, and the command that ends the wait where one stands in parentheses behind it."""
+    found = _BEHIND.search(text)
+    return (text[: found.start()], found[1]) if found else (text, "")
+
+
+def shown_path(path: Path) -> str:
+    """A path as short as it can be written from here."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def policy_path(option: str | None) -> Path | None:
@@ -37,11 +94,12 @@ def existing_journal(option: str | None) -> Path:
     """The path of a journal that is there. Reading never creates one. Raises `UsageError`."""
     path = journal_path(option)
     if not path.exists():
+        others = ", ".join(map(str, journals_here()))
         raise UsageError(
             f"there is no journal at {path}",
-            known="reading never creates one",
-            next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml; "
-            "`holdfast run` creates it",
+            known=f"journals in this directory: {others}" if others else "a command that reads never creates one",
+            next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml"
+            + ("" if others else "; `holdfast run` creates it"),
         )
     return path
 

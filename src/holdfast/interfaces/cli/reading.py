@@ -1,133 +1,50 @@
-"""Commands that only look: `ps`, `show` and `why`."""
+"""Commands that only look at one run: `show` and `why`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
-from holdfast.engine.housekeeping import troubles_of
 from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.rules import then_text
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
-from holdfast.interfaces.cli.story import show_state, show_timeline
-from holdfast.interfaces.cli.words import ago, safe
+from holdfast.interfaces.cli.story import Following, show_state, show_timeline
+from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.explaining import Explanation, explain
 from holdfast.interfaces.judging import facts_text
-from holdfast.interfaces.looking import Looking, Waiting, waits_of
-from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.states import state_at
 from holdfast.interfaces.telling import stored
 from holdfast.interfaces.timeline import timeline
-from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
-_MARKS: Final = {"running": "open", "suspended": "asks", "completed": "ok", "stopped": "failed", "undone": "off"}
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """One run as `ps --json` lists it."""
-
-    run: str
-    agent: str
-    status: str
-    reason: str
-    due_ms: int | None
-    driven: bool
-    created_ms: int
-    updated_ms: int
-    waits: list[Waiting]
-    abandoned: bool
-    contradicted: list[str] = []
-
-
-@command("ps", examples=("holdfast ps", "holdfast ps --status suspended", "holdfast ps --json | jq -r '.runs[].run'"))
-@click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this state.")
-@click.option("--limit", default=100, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list.")
-@click.option("--after", default="", metavar="RUN", help="Go on after this run: the next page.")
-@click.option("--all", "everything", is_flag=True, help="List runs that send webhooks, too.")
-async def ps(call: Call, status: RunStatus | None, limit: int, after: str, everything: bool) -> None:
-    """List the runs by name: their state, and what they wait for."""
-    async with call.looking() as looking:
-        rows = await looking.page(status, limit + 1, after, everything=everything)
-        abandoned = {row.run for row in rows if await _is_abandoned(looking, row)}
-        owners = {row.owner for row in rows if row.owner is not None and row.run not in abandoned}
-        failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
-        disputed = await contradicted_steps(looking.journal)
-    more, rows = len(rows) > limit, rows[:limit]
-    if call.screen.as_json:
-        listed = [_listed(row, disputed.get(row.run, []), abandoned=row.run in abandoned) for row in rows]
-        call.screen.document({"runs": listed, "more": more})
-        return
-    if not rows:
-        call.screen.line("No runs" + (f" are {status}." if status else " yet."))
-        return
-    now = SystemClock().wall_ms()
-    lines = [
-        _run_line(call.screen, row, now, disputed.get(row.run, []), abandoned=row.run in abandoned) for row in rows
-    ]
-    call.screen.show(grid(lines, (1,)))
-    for one in failing:
-        call.screen.note(("A process does not keep house: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
-    if more:
-        call.screen.note(f"There are more: holdfast ps --after {rows[-1].run}")
-
-
-async def _is_abandoned(looking: Looking, row: RunRow) -> bool:
-    """Whether whoever drove the run is gone: its process is dead, or silent for longer than its lease."""
-    if row.owner is None:
-        return row.status == "running"
-    state = await looking.journal.fate(row.owner)
-    return state.fate == "dead" or state.silent_ms > 0
-
-
-def _listed(row: RunRow, disputed: list[str], *, abandoned: bool) -> Listed:
-    driven = row.owner is not None and not abandoned
-    return Listed(
-        row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
-        waits_of(row), abandoned, disputed,
-    )  # fmt: skip
-
-
-def _run_line(
-    screen: Screen, row: RunRow, now_ms: int, disputed: list[str], *, abandoned: bool
-) -> tuple[RenderableType, ...]:
-    detail = row.reason if row.status in {"suspended", "stopped"} else ""
-    if row.status == "suspended" and row.due_ms is not None:
-        detail += f" (due {ago(row.due_ms, now_ms)})"
-    if abandoned:
-        detail = "nobody drives it: holdfast worker, or holdfast resume"
-    if disputed:
-        more = f" (and {len(disputed) - 1} more)" if len(disputed) > 1 else ""
-        contradiction = f"contradicted: holdfast why {row.run}/{disputed[0]}{more}"
-        detail = f"{contradiction}; {detail}" if detail else contradiction
-    return (
-        screen.mark("asks" if disputed else _MARKS[row.status]),
-        phrase((row.run, "bold")),
-        phrase(row.agent),
-        phrase("abandoned" if abandoned else row.status),
-        phrase((ago(row.updated_ms, now_ms), "dim")),
-        phrase(detail),
-    )
+_POLL_S: Final = 0.3  # between two looks of `show --follow`
 
 
 @command(
     "show",
-    examples=("holdfast show ticket-17", "holdfast show ticket-17 --at refund#1", "holdfast show ticket-17 --json"),
+    examples=("holdfast show ticket-17", "holdfast show ticket-17 --at refund#1", "holdfast show ticket-17 --follow"),
 )
 @click.argument("run")
 @click.option("--at", "step", metavar="STEP", help="The state when this step (or record number) was recorded.")
-async def show(call: Call, run: str, step: str | None) -> None:
+@click.option("--follow", is_flag=True, help="Go on showing what is recorded until the run has ended.")
+async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
     """Show the timeline of RUN: each effect on a line, and below it what happened to it.
 
-    With --at the state of the run as it was when that step got its outcome, and the step in full.
+    With --at the state of the run as it was when that step got its outcome, and the
+    step in full. With --follow new lines are added as they are recorded; interrupting
+    it does not disturb the run.
     """
+    if follow:
+        if call.screen.as_json or step is not None:
+            raise UsageError("--follow goes with neither --json nor --at", next_step=f"holdfast show {run} --follow")
+        await _follow(call, run)
+        return
     async with call.looking() as looking:
         told = await looking.told(run)
     if step is not None:
@@ -142,6 +59,19 @@ async def show(call: Call, run: str, step: str | None) -> None:
         call.screen.document(story)
     else:
         show_timeline(call.screen, story)
+
+
+async def _follow(call: Call, run: str) -> None:
+    """Show the run and what is added to it, until it has ended."""
+    clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
+    while status not in {"completed", "stopped", "undone"}:
+        async with call.looking() as looking:
+            if not last or await looking.journal.read(run, last, 1):
+                told = await looking.told(run)
+                story = timeline(run, [record for _, record in told])
+                following.show(story)
+                last, status = told[-1][0].seq, story.status
+        await clock.sleep(_POLL_S)
 
 
 @command("why", examples=("holdfast why ticket-17/refund#1", "holdfast why ticket-17/refund#1 --json"))
@@ -196,5 +126,4 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line("  what comes next: ", (found.move, "bold"), f", by the rule: {found.rule}")
     screen.line("")
     screen.line("Next:")
-    for step in found.next_step:
-        screen.line(f"  {step}")
+    screen.commands(*found.next_step)

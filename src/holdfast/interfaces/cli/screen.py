@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from holdfast.interfaces.cli.ink import Ink
-from holdfast.interfaces.cli.words import safe, safe_json
+from holdfast.interfaces.cli.place import located
+from holdfast.interfaces.cli.words import safe, safe_json, short
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -26,8 +29,9 @@ STYLES: Final = {
 class Screen:
     """Standard output for what was asked, standard error for everything beside it."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, journal: str = "") -> None:
         self.as_json: Final = as_json
+        self._journal: Final = journal
         self.said = False
         self._ink: Final = Ink(sys.stdout)
         self._out: Console | None = None
@@ -57,6 +61,25 @@ class Screen:
         """One line, made of texts and (text, style) pairs; never cut, so that it can be copied."""
         self._ink.line((safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts)
 
+    def columns(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """A line per row: the sign that its first cell names, then the others in columns.
+
+        The last cell is cut at the width of a terminal, and whole in a pipe.
+        """
+        if not rows:
+            return
+        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - only what is laid out needs it
+
+        signs = MARKS if "utf" in sys.stdout.encoding.lower() else PLAIN_MARKS
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+        cells = [[safe(cell) for cell in row[1:]] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)][:-1]
+        room = None if width is None else max(8, width - sum(widths) - 2 * len(widths) - 3)
+        for row, (*first, last) in zip(rows, cells, strict=True):
+            name, *rest = (set_cell_size(cell, size) for cell, size in zip(first, widths, strict=True))
+            text = last if room is None else short(last, room)
+            self.line((signs[row[0]], STYLES[row[0]]), "  ", (name, "bold"), "  ", "  ".join([*rest, text]).rstrip())
+
     def show(self, what: RenderableType) -> None:
         """Something laid out. In a pipe no line ends in the spaces that fill a column."""
         if self.out.is_terminal:
@@ -67,6 +90,19 @@ class Screen:
         for line in laid_out.get().splitlines():
             self.out.print(line.rstrip(), soft_wrap=True)
 
+    def commands(self, *lines: str, indent: str = "  ") -> None:
+        """Commands to type next, each on a line, with the option that names this journal where they need it."""
+        for line in lines:
+            self.line((indent + self.located(line), "dim"))
+
+    def located(self, text: str) -> str:
+        """`text` with the option that names this journal added to each command in it, where they need one."""
+        return located(text, self._journal)
+
+    def next(self, step: str) -> None:
+        """The next step, on one line."""
+        self.line(("Next: ", "dim"), self.located(step))
+
     def block(self, text: str) -> None:
         """Several lines, never cut."""
         self.out.print(prose(text), soft_wrap=True)
@@ -74,7 +110,8 @@ class Screen:
     def note(self, *parts: str | tuple[str, str]) -> None:
         """A remark for the person at the terminal, on standard error; silent where a program reads."""
         if not self.as_json:
-            self.err.print(phrase(*parts), soft_wrap=True)
+            texts = [self.located(p) if isinstance(p, str) else (self.located(p[0]), p[1]) for p in parts]
+            self.err.print(phrase(*texts), soft_wrap=True)
 
     def mark(self, name: str) -> Text:
         """The sign of a state, in signs that this terminal can show."""

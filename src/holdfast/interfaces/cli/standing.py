@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import click
 
 from holdfast.engine.seams import SystemClock
-from holdfast.errors import UsageError
 from holdfast.interfaces.cli.apps import all_tools_at_hand
 from holdfast.interfaces.cli.common import Call, by_option, command
+from holdfast.interfaces.cli.moments import read_moment
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.standing import Listed, add_standing, list_standing, revoke_standing
@@ -99,15 +97,3 @@ async def revoke(call: Call, permission: str, note: str, by: str) -> None:
 standing.add_command(add)
 standing.add_command(listed)
 standing.add_command(revoke)
-
-
-def read_moment(text: str, now_ms: int) -> int:
-    """A wall clock in milliseconds: from now (`90m`, `12h`, `7d`), or a date or time, in UTC where none is said."""
-    unit = {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1:])
-    try:
-        if unit is not None:
-            return now_ms + timedelta(**{unit: float(text[:-1])}) // timedelta(milliseconds=1)
-        then = datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no time", next_step="write 12h, 7d, 2027-01-31 or 2027-01-31T12:00") from error
-    return int((then if then.tzinfo is not None else then.replace(tzinfo=UTC)).timestamp() * 1000)

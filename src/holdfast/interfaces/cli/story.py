@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.interfaces.cli.place import split_command
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.words import count, duration, safe, short
 from holdfast.interfaces.moments import moment
@@ -22,15 +23,41 @@ _BESIDE = 17  # the time, the sign, and the gaps between the columns
 
 def show_timeline(screen: Screen, story: Timeline) -> None:
     """The whole run: a head, a line per entry, and what to do next."""
+    show_head(screen, story)
+    show_entries(screen, story.entries, story.started)
+    if lines := _afterwards(story):
+        screen.line("")
+        screen.line("Next:")
+        screen.commands(*lines)
+
+
+def show_head(screen: Screen, story: Timeline) -> None:
+    """Which run it is, its state, and its input."""
     head = "bold red" if story.status == "stopped" else "bold yellow" if story.status == "suspended" else "bold green"
     screen.line((story.run, "bold"), f"  {story.agent}  ", (story.status, head))
     started = moment(story.started) if story.started else "not yet"
-    screen.line((f"started {started}, {count(story.records, 'record')}", "dim"))
+    facts = [f"started {started}", f"took {duration(max(0, story.ended - story.started))}"]
+    facts += [f"cost {story.cost:g}"] if story.cost else []
+    screen.line((", ".join([*facts, count(story.records, "record")]), "dim"))
     screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))
     screen.line("")
-    show_entries(screen, story.entries, story.started)
-    for line in _afterwards(story):
-        screen.line(line)
+
+
+class Following:
+    """Shows a run, and then each line of it that is new or has changed."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._shown: list[Entry] | None = None
+
+    def show(self, story: Timeline) -> None:
+        """Show what is new since the last time."""
+        if self._shown is None:
+            show_head(self._screen, story)
+        before = self._shown or []
+        fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
+        show_entries(self._screen, fresh, story.started)
+        self._shown = story.entries
 
 
 def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
@@ -47,17 +74,24 @@ def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
 def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[RenderableType, ...]:
     room = max(20, screen.out.width - _BESIDE - width)
     style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
-    text = (
-        entry.text
-        if entry.kind == "run" or entry.mark in {"unknown", "asks", "failed"}
-        else short(safe(entry.text), room)
-    )
+    whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
+    text = entry.text if whole else _with_arguments(entry, room)
     return (
         _offset(entry.at, since),
         screen.mark(entry.mark),
         phrase((entry.step, style)),
-        phrase((text, _tone(entry))),
+        phrase((split_command(text)[0] if entry.kind == "run" else text, _tone(entry))),
     )
+
+
+def _with_arguments(entry: Entry, room: int) -> str:
+    """The result behind the arguments of a call and how long it took, on one line."""
+    took = f"  {duration(entry.took_ms)}" if entry.took_ms is not None else ""
+    result, left = safe(entry.text), room - len(took)
+    if entry.arguments is None or entry.kind not in {"write", "read"}:
+        return short(result, left) + took
+    result = short(result, max(left * 2 // 3, left - len(entry.arguments) - 3))
+    return f"{short(safe(bytes(entry.arguments).decode('utf-8', 'replace')), left - len(result) - 3)} → {result}{took}"
 
 
 def _note_line(note: Note, since: int) -> tuple[RenderableType, ...]:
@@ -79,12 +113,17 @@ def _tone(entry: Entry) -> str:
 
 def _afterwards(story: Timeline) -> list[str]:
     """What a person can do about it now."""
-    asked = [entry.step for entry in story.entries if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
+    last = {entry.step: entry for entry in story.entries}
+    asked = [step for step, entry in last.items() if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
     lines = [f"holdfast why {story.run}/{step}" for step in asked]
+    _, command = split_command(story.reason)
+    lines += [command] if command and story.status == "suspended" else []
+    if not lines and story.status == "suspended" and any(entry.status == "ready" for entry in last.values()):
+        lines = [f"holdfast resume {story.run}", "holdfast worker"]
     if story.status == "stopped":
         _, go_on = after_stop(story.run, story.reason.partition(":")[0])
         lines.extend([go_on] if go_on else [])
-    return ["", "Next:", *(f"  {line}" for line in lines)] if lines else []
+    return lines
 
 
 def show_state(screen: Screen, state: StateAt) -> None:

@@ -8,19 +8,26 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
 from holdfast.agent.agent import Agent
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.interfaces.code_location import loading
 
 AnyAgent = Agent[Any, Any]
 _HINT: Final = "TARGET is file.py:name or module:name, as in desk.py:refund_desk"
 
 
-def load_agent(target: str) -> AnyAgent:
-    """The agent that a target names. Raises `UsageError` saying what is wrong with it."""
+def load_agent(target: str, directory: str = "") -> AnyAgent:
+    """The agent that a target names; `directory` is where modules are looked for first.
+
+    Raises `UsageError` saying what is wrong with it.
+    """
+    if directory and directory not in sys.path:
+        sys.path.insert(0, directory)
     place, name = _split(target)
     module = _module(place, target)
     if not name:
@@ -55,12 +62,6 @@ def load_function(target: str) -> Callable[..., Any]:
     return found
 
 
-def lasting(target: str) -> str:
-    """The target as it can be found from anywhere: a file by its absolute path."""
-    place, name = _split(target)
-    return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else target
-
-
 def _split(target: str) -> tuple[str, str]:
     place, _, name = target.rpartition(":")
     if not place and target.endswith(".py"):
@@ -72,7 +73,7 @@ def _split(target: str) -> tuple[str, str]:
 
 def _module(place: str, target: str) -> ModuleType:
     try:
-        return _from_file(Path(place)) if place.endswith(".py") else _by_name(place)
+        return _outside_a_loop(lambda: _from_file(Path(place)) if place.endswith(".py") else _by_name(place))
     except HoldfastError:
         raise
     except Exception as error:
@@ -81,6 +82,12 @@ def _module(place: str, target: str) -> ModuleType:
             known=_where(error, place),
             next_step=f"correct it and try again; python -c 'import ...' of {target} shows the whole traceback",
         ) from error
+
+
+def _outside_a_loop(load: Callable[[], ModuleType]) -> ModuleType:
+    """Load a module in a thread: a program may call `asyncio.run` to open its app, and commands have a loop already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(load).result()
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -101,7 +108,8 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with loading():
+            spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
         raise

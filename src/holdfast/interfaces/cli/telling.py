@@ -60,7 +60,7 @@ async def tell(call: Call, run: str, text: str, facts: tuple[str, ...], stop: bo
         return
     call.screen.line(f"{safe(run)} is told. Its code hears it before its next write.")
     if applied.at_once:
-        call.screen.line(("Next: ", "dim"), done.next_step)
+        call.screen.next(done.next_step)
 
 
 def _fact(given: str) -> tuple[str, object]:

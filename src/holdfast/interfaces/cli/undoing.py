@@ -60,7 +60,7 @@ async def transaction(call: Call, transaction: str, note: str, by: str, **flags:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
         return
     call.screen.line(f"Recorded on the word of {by}: {wanted[0]} {transaction}, which is {found.phase}.")
-    call.screen.line(("Next: ", "dim"), f"holdfast resume {run}")
+    call.screen.next(f"holdfast resume {run}")
 
 
 @command(
@@ -92,7 +92,7 @@ async def undo(call: Call, run_id: str, targets: tuple[str, ...], why: str, by: 
         call.screen.document(undone)
     elif undone.waits:
         call.screen.line(f"{run_id} is being undone, and waits: {undone.waits}")
-        call.screen.line(("Next: ", "dim"), f"holdfast resume {run_id}")
+        call.screen.next(f"holdfast resume {run_id}")
     else:
         for what, steps in (("undone", undone.undone), ("still stands", undone.still_standing)):
             for step in steps:
@@ -115,4 +115,5 @@ def _show(screen: Screen, found: Preview) -> None:
         rows.append((screen.mark(mark), phrase((one.operation, "bold")), phrase(told)))
     screen.show(grid(rows, (1,)))
     screen.line("")
-    screen.line("Nothing was sent. ", ("Next: ", "dim"), f"holdfast undo {found.run}")
+    screen.line("Nothing was sent.")
+    screen.next(f"holdfast undo {found.run}")

@@ -23,6 +23,7 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
+    RunStatus,
     Trust,
     Waits,
     Which,
@@ -151,6 +152,9 @@ class SqliteJournal:
 
     async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        return self._read(runs.counts)
 
     async def waiting(self, status: Which) -> list[Waits]:
         return self._read(lambda database: runs.waiting(database, status))

@@ -29,6 +29,7 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
+    RunStatus,
     Trust,
     Waits,
     Which,
@@ -187,6 +188,9 @@ class ReadingJournal:
 
     async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        return self._read(runs.counts)
 
     async def waiting(self, status: Which) -> list[Waits]:
         return self._read(lambda database: runs.waiting(database, status))

@@ -60,6 +60,8 @@ class Query(msgspec.Struct, frozen=True):
         """The condition in SQL, with its values."""
         # By their numbers, the newest are read from the end, and no further than the limit.
         terms: dict[str, tuple[Value, ...]] = {"id > ?": (0,)} if self.newest else {"name > ?": (self.after,)}
+        if self.newest and self.after:
+            terms["id < (select id from run where name = ?)"] = (self.after,)
         if self.run is not None:
             terms["name = ?"] = (self.run,)
         if self.status == "halted":
@@ -195,6 +197,12 @@ def find(database: Database, run: str) -> RunRow | None:
     """One line of the listing."""
     found = database.rows(f"{_RUN} where name = ?", (run,))
     return _run_row(found[0]) if found else None
+
+
+def counts(database: Database) -> dict[tuple[str, RunStatus], int]:
+    """The number of runs, by agent and status."""
+    found = database.rows("select agent, status, count(*) from run group by agent, status")
+    return {(agent, status): number for agent, status, number in cast("list[tuple[str, RunStatus, int]]", found)}
 
 
 def waiting(database: Database, status: Which) -> list[Waits]:

@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
+    RunStatus,
     Trust,
     Waits,
     Which,
@@ -216,6 +217,11 @@ class Disk:
         """See `Journal.due`."""
         await self._reach("due")
         return await self._world.store.due(agents, limit, skip)
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """See `Journal.counts`."""
+        await self._reach("counts")
+        return await self._world.store.counts()
 
     async def waiting(self, status: Which) -> list[Waits]:
         """See `Journal.waiting`."""

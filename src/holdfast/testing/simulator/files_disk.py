@@ -19,6 +19,7 @@ from holdfast.journal.port import (
     Post,
     Row,
     RunRow,
+    RunStatus,
     Trust,
     Waits,
     Which,
@@ -143,6 +144,11 @@ class SqliteDisk:
         """See `Journal.due`."""
         self._begin("due")
         return await self._journal.due(agents, limit, skip)
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """See `Journal.counts`."""
+        self._begin("counts")
+        return await self._journal.counts()
 
     async def waiting(self, status: Which) -> list[Waits]:
         """See `Journal.waiting`."""
