@@ -1,7 +1,8 @@
 """`Holdfast`: the app. The only place that wires the floors together.
 
 `async with Holdfast("desk.db", agents=[...]) as desk` in async code, `with Holdfast(...) as desk` in
-scripts and notebooks. A bare path is a SQLite journal. The file is long because it is the one place that knows all floors.
+scripts and notebooks. A bare path is a SQLite journal. The file is long because it is the one place that knows all
+floors.
 """
 
 from __future__ import annotations
