@@ -181,7 +181,7 @@ NEXT: Final[dict[str, str]] = {
     "HoldfastError": "Read `known` and `next_step` of the one you caught.",
     "NotSent": "Raise it in a tool where you know that nothing left. The runtime tries again within `retry`.",
     "Ambiguous": "Raise it in a tool where an answer proves nothing. The contract decides what follows.",
-    "KeyInProgress": "Raise it in a tool where the service says so. The runtime asks again later, under the same key.",
+    "KeyInProgress": "Raise it in a tool where the service says so. It is asked again, under the same key.",
     "Deferred": "Raise it in a tool where the system answers later. `holdfast pending` lists what is awaited.",
     "DecisionFailed": "Catch it to ask another model. Where it stopped the run: `holdfast resume RUN` asks again.",
     "OperationFailed": "Nothing landed. Go another way, or let it stop the run: `holdfast why OPERATION`.",

@@ -76,7 +76,17 @@ class Ambiguous(HoldfastError):
 
 
 class KeyInProgress(Ambiguous):
-    """The system answers that another request with our idempotency key is still being worked on."""
+    """The system answers that another request with our idempotency key is still being worked on.
+
+    `retry_after` is the time in seconds after which the system asks to be asked again. The answer costs no attempt:
+    `Key(in_progress_patience=...)` limits how long it is waited for.
+    """
+
+    def __init__(
+        self, message: str = "the key is in progress", *, retry_after: float | None = None, next_step: str = ""
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.retry_after = retry_after
 
 
 LONGEST_ANSWER: Final = timedelta(days=36_525)

@@ -40,10 +40,27 @@ def check_clauses(contract: Contract) -> None:
     if contract.once is not None and not contract.once.parameters:
         raise ContractError(f"{where}: Once() names no parameter", next_step='name what makes a repeat: Once("to")')
     key = contract.key
+    if key is not None:
+        _check_statuses(contract, key, where)
     if key is not None and key.ttl is not None and milliseconds(key.ttl) <= contract.timeout_ms:
         raise ContractError(
             f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
             next_step="a retry could never be deduped: shorten timeout=, or drop the key",
+        )
+
+
+def _check_statuses(contract: Contract, key: Key, where: str) -> None:
+    """The statuses by which the system says that our key is in progress mean nothing else."""
+    statuses: object = key.in_progress_statuses
+    if not isinstance(statuses, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+        raise ContractError(
+            f"{where}: in_progress_statuses={statuses!r} is no tuple of HTTP statuses", next_step="write (409,)"
+        )
+    answers(statuses, "rejected", where)
+    if both := sorted({answer.status for answer in contract.rejections}.intersection(key.in_progress_statuses)):
+        raise ContractError(
+            f"{where}: status {both[0]} is declared as a proof that nothing landed, and as a key in progress",
+            next_step="a key in progress is waited for, and proves nothing: choose one",
         )
 
 

@@ -44,7 +44,7 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> En
         case Rejected():
             return End("rejected", why=clean(error.message), code=clean(error.code))
         case KeyInProgress():
-            return End("key_in_progress", why=why)
+            return End("key_in_progress", why=why, retry_after_ms=_ms(error.retry_after))
         case Ambiguous() | asyncio.CancelledError():
             return End("ambiguous", why=why)
         case _:
@@ -58,6 +58,8 @@ def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
     status = status_code(error)
     if status is None:
         return None
+    if contract.key is not None and status in contract.key.in_progress_statuses:
+        return End("key_in_progress", why=why, code=str(status), retry_after_ms=_ms(retry_after(error)))
     for answer in contract.rejections:
         if answer.status == status:
             wait = _ms(retry_after(error)) if answer.means == "not_sent" else None

@@ -42,7 +42,7 @@ from holdfast.model.weigh import send_by_ms
 
 Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
-_ANSWERED: Final = {"returned", "rejected"}
+_ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever it said
 
 
 async def drive(flight: Flight) -> OperationState:

@@ -105,7 +105,7 @@ def end_text(end: r.End) -> str:
         case "not_sent":
             return f"nothing was sent{why}"
         case "key_in_progress":
-            return f"may have landed: the key is in progress{why}"
+            return f"the system is working on our key{why}"
         case "lost":
             return f"may have landed{why or ': its process died'}"
         case "ambiguous":

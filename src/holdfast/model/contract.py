@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,12 +26,16 @@ Repeat = Literal["replay", "ask", "block", "allow"]
 OnUnknown = Literal["suspend", "raise"]
 
 
+PATIENCE: Final = timedelta(minutes=5)
+
+
 class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
     """The system dedupes on our idempotency key.
 
-    `ttl` is how long it remembers a key, counted from the first send that may have arrived; None
-    means for ever and is spelled `Key.forever()`. `in_progress` says what it does with a key whose
-    first request still runs, `mismatch` with a key that comes with other parameters, and `stores`
+    `ttl` is how long it remembers a key, counted from the first send that may have arrived; None means for ever and is
+    spelled `Key.forever()`. `in_progress` says what it does with a key whose first request still runs,
+    `in_progress_statuses` by which HTTP statuses it says so (409, with its `Retry-After`), and `in_progress_patience`
+    how long that is waited for. `mismatch` says what it does with a key that comes with other parameters, and `stores`
     which answers it gives again: only successes, or every answer, refusals and errors included.
     """
 
@@ -39,15 +43,25 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
     in_progress: InProgress = "rejects"
     mismatch: Mismatch = "error"
     stores: Stores = "success"
+    in_progress_patience: timedelta = PATIENCE
+    in_progress_statuses: tuple[int, ...] = ()
 
     @classmethod
     def forever(
-        cls, *, in_progress: InProgress = "rejects", mismatch: Mismatch = "error", stores: Stores = "success"
+        cls,
+        *,
+        in_progress: InProgress = "rejects",
+        mismatch: Mismatch = "error",
+        stores: Stores = "success",
+        in_progress_patience: timedelta = PATIENCE,
+        in_progress_statuses: tuple[int, ...] = (),
     ) -> Key:
         """A key that the system never forgets."""
-        return cls(None, in_progress, mismatch, stores)
+        return cls(None, in_progress, mismatch, stores, in_progress_patience, in_progress_statuses)
 
     def __post_init__(self) -> None:
+        if milliseconds(self.in_progress_patience) < 0:
+            raise ValueError(f"Key(in_progress_patience={self.in_progress_patience}) cannot be negative")
         if self.ttl is not None and milliseconds(self.ttl) <= 0:
             raise ValueError("Key(ttl=...) is the time for which the system remembers a key: more than zero")
 
@@ -134,6 +148,12 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.idempotency if isinstance(self.idempotency, Key) else None
 
     @property
+    def patience_ms(self) -> int:
+        """How long the answer that our key is in progress is waited for, besides what `retry` allows."""
+        key = self.key
+        return milliseconds(PATIENCE if key is None else key.in_progress_patience)
+
+    @property
     def natural(self) -> Natural | None:
         """The clause that says that repeating changes nothing, if declared."""
         return self.idempotency if isinstance(self.idempotency, Natural) else None
@@ -209,7 +229,9 @@ def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natur
             progress: InProgress = "runs_twice" if old.in_progress == "runs_twice" else new.in_progress
             mismatch: Mismatch = "silent" if old.mismatch == "silent" else new.mismatch
             stores: Stores = "all" if old.stores == new.stores == "all" else "success"
-            return Key(min(lives, default=None), progress, mismatch, stores)
+            patience = min(old.in_progress_patience, new.in_progress_patience)
+            says = tuple(status for status in new.in_progress_statuses if status in old.in_progress_statuses)
+            return Key(min(lives, default=None), progress, mismatch, stores, patience, says)
         case Natural(), Natural():
             return Natural(min(old.within, new.within), max(old.settle_window, new.settle_window))
         case _:

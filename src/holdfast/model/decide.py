@@ -11,6 +11,7 @@ death; until then it counts as one that may have landed, and nothing is sent aft
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final, Literal
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
@@ -31,7 +32,7 @@ from holdfast.model.proving import (
 from holdfast.model.records import End
 from holdfast.model.sending import after_ambiguity, clear_to_send, ruled
 from holdfast.model.situation import Now, Situation
-from holdfast.model.weigh import answer_left_ms, elapsed_ms, landing_ms
+from holdfast.model.weigh import answer_left_ms, elapsed_ms, in_progress_ms, landing_ms
 from holdfast.policies import milliseconds
 
 LOOK_AGAIN_MS: Final = 60_000
@@ -231,7 +232,7 @@ def _sending_ended(case: Case) -> Move | None:
 
 
 def _stop_reason(case: Case) -> str:
-    operation, weight, retry = case.operation, case.weight, case.contract.retry
+    operation = case.operation
     if case.situation.stop:
         return _STOPS[case.situation.stop]
     if operation.intent.completes:
@@ -242,17 +243,29 @@ def _stop_reason(case: Case) -> str:
     last = end.why if end is not None else "the last one has no end on record"
     if operation.asked:
         return f"a person was asked before; {last}"
-    if weight.spent >= retry.attempts:
-        return f"{weight.spent} of {retry.attempts} attempts were made; {last}"
-    cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
-    if cost >= case.contract.budget.cost:
-        return f"its budget of {case.contract.budget.cost:g} is spent ({cost:g}); {last}"
-    if case.situation.breaker_ms <= 0 and elapsed_ms(operation, case.situation, case.now) >= milliseconds(
-        retry.elapsed
-    ):
-        return f"the time for attempts is over ({retry.elapsed}); {last}"
-    if weight.rejected is not None:
+    if used_up := _used_up(case):
+        return f"{used_up}; {last}"
+    if case.weight.rejected is not None:
         return "refused after an attempt that may have landed"
+    return ""
+
+
+def _used_up(case: Case) -> str:
+    """The limit that the attempts have reached. While the system works on our key, a time of its own is the limit."""
+    operation, contract, spent = case.operation, case.contract, case.weight.spent
+    retry, busy = contract.retry, operation.in_progress
+    if spent >= retry.attempts:
+        return f"{spent} of {retry.attempts} attempts were made"
+    cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
+    if cost >= contract.budget.cost:
+        return f"its budget of {contract.budget.cost:g} is spent ({cost:g})"
+    if busy:
+        waited, patience = in_progress_ms(operation, case.now), timedelta(milliseconds=contract.patience_ms)
+        over = waited >= contract.patience_ms
+        return f"the system has been working on it for {patience}, as it says itself" if over else ""
+    used = elapsed_ms(operation, case.situation, case.now)
+    if case.situation.breaker_ms <= 0 and used >= milliseconds(retry.elapsed):
+        return f"the time for attempts is over ({retry.elapsed})"
     return ""
 
 

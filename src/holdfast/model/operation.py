@@ -17,6 +17,7 @@ OTHERWISE: Final = "otherwise"
 
 SIGNED_IN: Final = frozenset({"password", "oidc", "proxy"})
 """How a name is known of a person who is there, and not of a program or by its spelling."""
+Charged = Literal["", "attempts", "in_progress"]
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
 
@@ -46,6 +47,11 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
         """Whether it is proven that nothing was sent."""
         return self.end is not None and self.end.kind == "not_sent"
 
+    @property
+    def in_progress(self) -> bool:
+        """Whether the system answered that another request with our key is still being worked on."""
+        return self.end is not None and self.end.kind == "key_in_progress"
+
     def standing(self, absent_through: int) -> Standing:
         """What this attempt proves, given that a believed absence covers attempts up to `absent_through`."""
         end = self.end
@@ -65,7 +71,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`.
 
-    `charged`: it is time for attempts, and counts against `Retry.elapsed`.
+    It is `charged` to the time for attempts (`Retry.elapsed`), or to the patience with a key that is in progress.
     """
 
     boot: str
@@ -74,7 +80,14 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     until: int
     why: str
     rule: str
-    charged: bool = False
+    charged: Charged = ""
+
+
+class Pauses(msgspec.Struct, frozen=True, gc=False):
+    """Milliseconds of pauses that are over: between attempts, and for a key that was in progress."""
+
+    attempts_ms: int = 0
+    in_progress_ms: int = 0
 
 
 class OperationState(msgspec.Struct, frozen=True, gc=False):
@@ -84,8 +97,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
     `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
     attempt. `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes
-    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `paused_ms`
-    sums the pauses that count against `Retry.elapsed`, without the present one. `overtaken`
+    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `pauses`
+    sums what was waited for between attempts, without the present pause. `overtaken`
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
     either. `called` is what code called with, where the `editors` changed that, in their order. `changed`: people are
     asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
@@ -127,7 +140,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     believed_absent_first: bool = False
     forgotten: bool = False
     found: Raw | None = None
-    paused_ms: int = 0
+    pauses: Pauses = Pauses()
     answer_key: str = ""
     every_ms: int = 0
     planned_boot: str = ""
@@ -240,13 +253,30 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         harmless = {"unsent", "rejected", "absent"}
         return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
 
-    def paused_until(self, boot: str, up: int, wall: int) -> int:
-        """Milliseconds of pauses between attempts as of that moment; no pause counts for longer than it was to last."""
-        wait = self.wait
-        if wait is None or not wait.charged:
-            return self.paused_ms
+    def pauses_until(self, boot: str, up: int, wall: int) -> Pauses:
+        """The pauses as of that moment, the present one included; none counts for longer than it was to last."""
+        wait, pauses = self.wait, self.pauses
+        if wait is None:
+            return pauses
         passed = up - wait.up if boot == wait.boot else wall - (wait.until - wait.ms)
-        return self.paused_ms + min(wait.ms, max(0, passed))
+        ms = min(wait.ms, max(0, passed))
+        match wait.charged:
+            case "attempts":
+                return Pauses(pauses.attempts_ms + ms, pauses.in_progress_ms)
+            case "in_progress":
+                return Pauses(pauses.attempts_ms, pauses.in_progress_ms + ms)
+            case _:
+                return pauses
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether the last answer said that our key is still being worked on."""
+        return bool(self.attempts) and self.attempts[-1].in_progress
+
+    @property
+    def times_in_progress(self) -> int:
+        """How often the answer was that our key is still being worked on."""
+        return sum(attempt.in_progress for attempt in self.attempts)
 
     @property
     def deaths(self) -> int:

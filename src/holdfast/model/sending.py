@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,9 @@ from holdfast.model.outcome import MISMATCH, REFUSED
 from holdfast.model.proving import look_for_forgotten, next_reading, recorded, verification_over, verify_or_unknown
 from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
+from holdfast.policies import Retry, milliseconds
 
+_SECOND: Final = timedelta(seconds=1)
 _FIRST: Final = Attempt("first attempt")
 
 
@@ -220,8 +223,19 @@ def _backoff(case: Case) -> Move | None:
         return None
     end = operation.attempts[-1].end
     least = (end.retry_after_ms or 0) if end is not None else 0
-    ceiling = case.contract.retry.ceiling_ms(len(operation.attempts) - 1)
+    busy = operation.times_in_progress
+    if operation.in_progress:
+        return _until_it_is_done(case.contract.retry, busy, least)
+    ceiling = case.contract.retry.ceiling_ms(len(operation.attempts) - busy - 1)
     return Wait("full jitter before the next attempt", least, least + ceiling)
+
+
+def _until_it_is_done(retry: Retry, times: int, least: int) -> Wait:
+    """The pause before the system is asked again that works on our key: a second or more, growing, half of it drawn."""
+    slow = replace(retry, base=max(_SECOND, retry.base))
+    half = max(milliseconds(_SECOND), slow.ceiling_ms(times) // 2)
+    least = max(least, half)
+    return Wait("the system is working on our key", least, least + half)
 
 
 def _preconditions(case: Case) -> Move | None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.model import records as r
-from holdfast.model.operation import OTHERWISE, Attempt, OperationState, Wait
+from holdfast.model.operation import OTHERWISE, Attempt, Charged, OperationState, Wait
 from holdfast.model.outcome import Basis, Phase, Status
 from holdfast.model.transitions_people import (
     approved,
@@ -137,7 +137,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         standing=record.standing or operation.standing,
         checked_since=0,
         believable_checks=0,
-        paused_ms=operation.paused_until(boot, record.up, record.at),
+        pauses=operation.pauses_until(boot, record.up, record.at),
         wait=None,
         waits_for="",
         one_more="",
@@ -162,8 +162,8 @@ def _off_the_air(
     if operation.phase == "running" and not _has_open(attempts):
         return replace(operation, attempts=attempts, phase="verifying" if last == "ambiguous" else "ready")
     if operation.phase == "awaiting" and last != "ambiguous":
-        paused_ms = operation.paused_until(boot, record.up, record.at)
-        return replace(operation, attempts=attempts, phase="ready", wait=None, paused_ms=paused_ms, waits_for="")
+        pauses = operation.pauses_until(boot, record.up, record.at)
+        return replace(operation, attempts=attempts, phase="ready", wait=None, pauses=pauses, waits_for="")
     return replace(operation, attempts=attempts)
 
 
@@ -185,7 +185,7 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
         verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
         believed_absent_first=operation.believed_absent_first or nothing,
         forgotten=operation.forgotten and not nothing,
-        paused_ms=operation.paused_until(boot, record.up, record.at),
+        pauses=operation.pauses_until(boot, record.up, record.at),
         wait=None,
     )
     if record.verdict == "happened":
@@ -212,10 +212,12 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
 
 def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) -> OperationState:
     phase = "ready" if operation.phase == "planned" else operation.phase
-    charged = bool(operation.attempts) and not record.shut  # the time before the first attempt is free, too
+    charged: Charged = "in_progress" if operation.in_progress else "attempts"
+    if record.shut or not operation.attempts:
+        charged = ""  # nothing could be attempted meanwhile, or no attempt was made yet
     wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule, charged)
-    paused_ms = operation.paused_until(boot, record.up, record.at)
-    return replace(operation, phase=phase, wait=wait, paused_ms=paused_ms, waits_for=record.why)
+    pauses = operation.pauses_until(boot, record.up, record.at)
+    return replace(operation, phase=phase, wait=wait, pauses=pauses, waits_for=record.why)
 
 
 def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> OperationState:
@@ -236,7 +238,7 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     why = f"accepted, answer later: {record.evidence}"
     end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost, facts=record.facts)
     ms = max(0, record.until - record.at)
-    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later", charged=True)
+    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later", "attempts")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
         operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key,

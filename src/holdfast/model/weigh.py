@@ -58,7 +58,7 @@ class Weight:
         self.open = attempt.end is None  # only the last one can be
         self.live = self.live or attempt.number in live
         excused = standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None
-        self.spent += not excused
+        self.spent += not (excused or attempt.in_progress)
 
 
 def weigh(operation: OperationState, situation: Situation, now: Now) -> Weight:
@@ -128,8 +128,13 @@ def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int
     processes, while a clock jumped, behind an open breaker, or while a person or another operation was waited for.
     """
     limit = situation.contract.timeout_ms
-    calls = sum(min(limit, _call_ms(attempt, now, limit)) for attempt in operation.attempts)
-    return calls + operation.paused_until(now.boot, now.up, now.wall)
+    calls = sum(min(limit, _call_ms(one, now, limit)) for one in operation.attempts if not one.in_progress)
+    return calls + operation.pauses_until(now.boot, now.up, now.wall).attempts_ms
+
+
+def in_progress_ms(operation: OperationState, now: Now) -> int:
+    """How long was waited because the system said that it works on our key already."""
+    return operation.pauses_until(now.boot, now.up, now.wall).in_progress_ms
 
 
 def _call_ms(attempt: Attempt, now: Now, unknown: int) -> int:

@@ -59,6 +59,12 @@ def declare(**clauses: Any) -> Any:
         ({"effect": "read", "claim": "order"}, "a read changes nothing"),
         ({"effect": "read", "once": Once("order")}, "a read changes nothing"),
         ({"rejections": {404}, "not_sent": {404}}, "status 404 is declared both as a refusal and as not sent"),
+        (
+            {"not_sent": {409}, "idempotency": Key.forever(in_progress_statuses=(409,))},
+            "status 409 is declared as a proof that nothing landed, and as a key in progress",
+        ),
+        ({"idempotency": Key.forever(in_progress_statuses=[409])}, r"is no tuple of HTTP statuses. Next: write .409,."),
+        ({"idempotency": Key.forever(in_progress_statuses=("409",))}, "'409' is no HTTP status"),
         ({"once": Once()}, "names no parameter"),
         ({"claim": "invoice"}, "claim= names the parameter 'invoice'"),
         ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),

@@ -181,7 +181,7 @@ ENDS = [
     (r.End("returned", key_read=False), "returned (the tool never read its key)"),
     (r.End("rejected", why="no", code="402"), "refused: no [402]"),
     (r.End("not_sent", why="refused the connection"), "nothing was sent: refused the connection"),
-    (r.End("key_in_progress"), "may have landed: the key is in progress"),
+    (r.End("key_in_progress"), "the system is working on our key"),
     (r.End("lost"), "may have landed: its process died"),
     (r.End("lost", why="its owner lost the lease"), "may have landed: its owner lost the lease"),
 ]

@@ -112,6 +112,13 @@ def test_the_same_contract_stays_what_it_is():
         (Key(DAY, "rejects"), Key(DAY, "blocks"), Key(DAY, "blocks")),
         (Key(DAY, mismatch="silent"), Key(DAY), Key(DAY, mismatch="silent")),
         (Key(DAY, stores="success"), Key(DAY, stores="all"), Key(DAY, stores="success")),
+        (Key(DAY, in_progress_patience=HOUR), Key(DAY), Key(DAY)),
+        (Key(DAY), Key(DAY, in_progress_patience=HOUR), Key(DAY)),
+        (
+            Key(DAY, in_progress_statuses=(409, 425)),
+            Key(DAY, in_progress_statuses=(423, 425)),
+            Key(DAY, in_progress_statuses=(425,)),
+        ),
         (Natural(HOUR), Natural(DAY), Natural(HOUR)),
         (Natural(DAY), Natural(HOUR), Natural(HOUR)),
         (Natural(settle_window=HOUR), Natural(settle_window=DAY), Natural(settle_window=DAY)),
@@ -124,6 +131,12 @@ def test_the_same_contract_stays_what_it_is():
 def test_a_promise_holds_only_where_both_make_it(old, new, expected):
     before, after = changed(PLAIN, idempotency=old, timeout_ms=1), changed(PLAIN, idempotency=new)
     assert stricter(before, after).idempotency == expected
+
+
+def test_a_patience_is_a_duration():
+    with pytest.raises(ValueError, match="in_progress_patience"):
+        Key.forever(in_progress_patience=timedelta(seconds=-1))
+    assert Key.forever(in_progress_patience=timedelta(0)).in_progress_patience == timedelta(0)
 
 
 @pytest.mark.parametrize(

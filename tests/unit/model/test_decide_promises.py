@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.contract import Key, Natural
+from holdfast.model.contract import Contract, Key, Natural
 from holdfast.model.decide import proven_by
 from holdfast.model.outcome import RETURNED
+from holdfast.policies import Budget, Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (
     AGAIN,
@@ -262,3 +263,83 @@ def test_natural_of_no_kind_is_not_keyed():
     assert Story(changed(NATURAL, idempotency=Natural(timedelta(0)))).sent("ambiguous").says() == (
         "unknown: nothing can prove it"
     )
+
+
+# --- the system says that it works on our key --------------------------------------------------------------------------
+
+WORKING = "the system is working on our key"
+
+
+def busy(contract: Contract, times: int = 1, **end: int) -> Story:
+    story = Story(contract)
+    for _ in range(times):
+        story.sent("key_in_progress", **end)
+    return story
+
+
+def test_the_pauses_for_a_key_in_progress_grow_from_a_second_and_half_of_each_is_drawn():
+    for times, ceiling in ((1, 2), (2, 4), (3, 8), (4, 16), (5, 30), (6, 30), (40, 30)):
+        assert busy(KEYED, times).decide() == m.Wait(WORKING, ceiling * SECOND // 2, ceiling * SECOND)
+
+
+def test_a_policy_can_make_these_pauses_longer_and_never_shorter_than_a_second():
+    hasty = changed(KEYED, retry=Retry(base=timedelta(0), cap=timedelta(0)))
+    slow = changed(KEYED, retry=Retry(base=timedelta(seconds=10), cap=timedelta(minutes=2)))
+    assert pause(busy(hasty, 9).decide()) == (SECOND, 2 * SECOND)
+    assert pause(busy(slow).decide()) == (10 * SECOND, 20 * SECOND)
+    assert pause(busy(slow, 9).decide()) == (MINUTE, 2 * MINUTE)
+
+
+def test_what_the_system_asks_for_is_the_least_pause():
+    assert pause(busy(KEYED, retry_after_ms=9 * SECOND).decide()) == (9 * SECOND, 10 * SECOND)
+    assert pause(busy(KEYED, retry_after_ms=1).decide()) == (SECOND, 2 * SECOND)
+
+
+def test_a_key_in_progress_costs_no_attempt_and_the_next_pauses_are_those_of_other_ends():
+    story = busy(KEYED, 9).sent("ambiguous")
+    assert pause(story.decide()) == (0, 200)
+    assert pause(story.sent("key_in_progress").sent("ambiguous").decide()) == (0, 400)
+    assert busy(changed(KEYED, retry=Retry(attempts=1)), 9).says() == f"wait for retry: {WORKING}"
+    assert busy(changed(KEYED, retry=Retry(attempts=1))).sent("ambiguous").says() == "unknown: nothing can prove it"
+
+
+def test_a_key_in_progress_uses_no_time_for_attempts():
+    brief = changed(KEYED, retry=Retry(elapsed=timedelta(seconds=10)))
+    story = Story(brief).starts().later(5 * SECOND).ends("key_in_progress").pauses(MINUTE)
+    assert story.says() == AGAIN
+    assert story.starts().later(9 * SECOND).ends("ambiguous").pauses(SECOND - 1).says() == AGAIN
+    assert story.pauses(1).says() == "unknown: nothing can prove it"
+
+
+def test_the_patience_ends_by_time_and_the_reason_names_it():
+    patient = changed(KEYED, idempotency=Key(timedelta(days=1), in_progress_patience=timedelta(minutes=2)))
+    story = busy(patient).pauses(MINUTE).sent("key_in_progress", why="409").waits(2 * MINUTE, "retry").later(MINUTE - 1)
+    assert story.says() == "wait for retry: drawn"
+    move = story.later(1).decide()
+    assert isinstance(move, m.Settle)
+    said = "the system has been working on it for 0:02:00, as it says itself; 409"
+    assert (move.status, move.reason) == ("unknown", said)
+
+
+def test_five_minutes_are_the_default_whatever_the_tool_promises():
+    for contract in (KEYED, NATURAL):
+        story = busy(changed(contract, retry=PATIENT)).waits(HOUR, "retry").later(5 * MINUTE - 1)
+        assert story.says() == "wait for retry: drawn"
+        assert story.later(1).says() == "unknown: nothing can prove it"
+
+
+def test_after_the_patience_it_is_read_back_where_it_can_be():
+    story = busy(KEYED_READ_BACK).pauses(5 * MINUTE)
+    assert story.says() == "verify: read back at once: presence can be believed"
+    assert story.verified("cannot_tell").says() == "wait for verify: until the next reading"
+
+
+def test_time_that_nobody_waited_uses_up_no_patience():
+    assert busy(KEYED).waits(SECOND, "retry").later(HOUR).says() == AGAIN
+    assert busy(KEYED).waits(SECOND, "retry").rebooted(HOUR).says() == AGAIN
+    assert busy(KEYED).pauses(HOUR, "verify", shut=True).says() != "unknown: nothing can prove it"
+
+
+def test_a_budget_holds_while_a_key_is_in_progress_as_well():
+    assert busy(changed(KEYED, budget=Budget(2.0)), cost=2).says() == "unknown: nothing can prove it"
+    assert busy(changed(KEYED, budget=Budget(2.0)), cost=1).says() == f"wait for retry: {WORKING}"
