@@ -134,7 +134,7 @@ class Pages:
 
     async def answer(self, request: Request) -> Response:
         """Take the answer of a form, and show the item as it is then. Nobody's answer gets lost silently."""
-        item = request.path_params["item"]
+        item, link = request.path_params["item"], ""
         try:
             fields = await _fields(request)
             link = fields.get("link", "")
