@@ -292,7 +292,8 @@ class Holdfast:
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
         """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
 
-        Raises `UsageError` for a run that has not ended. What cannot be undone stands, and is listed.
+        Called again, as after a crash, it goes on where it was, and ends alike. What cannot be undone stands, and is
+        listed. Raises `UsageError` for a run that has not ended.
         """
         await self.service.undo(run_id, by=by, why=why)
         conclusion = await self._conclude(run_id, None, None)

@@ -46,11 +46,16 @@ def test_undo_compensates_and_lists_what_stands(trips: Lab):
     assert "undone" in story.splitlines()[-1]
 
 
-def test_what_is_undone_is_not_undone_again(trips: Lab):
-    assert trips("undo", "trip-17").status == 0
+def test_what_is_undone_is_not_undone_again_and_the_command_ends_alike(trips: Lab):
+    first = trips("undo", "trip-17")
+    story = trips("show", "trip-17").out
     again = trips("undo", "trip-17")
-    assert again.status == 2
-    assert "undone already" in again.err
+    assert (first.status, first.out) == (again.status, again.out) == (0, first.out)
+    assert first.lines[-1] == "trip-17 is undone."
+    assert trips("show", "trip-17").out == story, "nothing was added"
+    for _ in range(2):
+        resumed = trips("resume", "trip-17")
+        assert (resumed.status, resumed.remarks.endswith("trip-17 undone")) == (0, True)
 
 
 @pytest.mark.parametrize(

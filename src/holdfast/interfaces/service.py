@@ -281,9 +281,10 @@ class Service:
     async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
         """Undo a finished run: what it did is compensated, in reverse order. Raises `UsageError` for one under way.
 
-        Drive the run afterwards: the compensations are operations of its own.
+        Drive the run afterwards: the compensations are operations of its own. Ordered again, it is not begun again.
         """
-        checked_finished(await self.history(run))
+        if not checked_finished(await self.history(run)):
+            return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
         record = r.TransactionAborting(transaction=WHOLE_RUN, reason=why or f"undone by {by}", by=by)
         await self._post(run, Command("undo", by, why, record), "")
         return await self._apply(run)

@@ -72,18 +72,17 @@ def contract_of(history: RunHistory, operation: OperationState) -> Contract:
     return msgspec.json.decode(record.clauses, type=Contract)
 
 
-def checked_finished(history: RunHistory) -> None:
-    """Refuse to undo a run that is under way or undone. Raises `UsageError`."""
+def checked_finished(history: RunHistory) -> bool:
+    """Whether it is still to be ordered that this run is undone. Raises `UsageError` for one that is under way."""
     run = history.run
-    if history.status == "undone":
-        raise UsageError(f"run {run} is undone already", next_step=f"holdfast show {run}")
     if WHOLE_RUN in history.transactions:
-        raise UsageError(f"run {run} is being undone", next_step=f"holdfast resume {run}")
+        return False
     if history.status not in ENDED:
         raise UsageError(
             f"run {run} is {history.status}: only what has ended is undone",
             next_step=f"holdfast cancel {run} calls off what is under way, and its open transactions with it",
         )
+    return True
 
 
 def checked_parked(history: RunHistory, transaction: str) -> Transaction:

@@ -23,6 +23,7 @@ from holdfast.interfaces.people.asked import SHORTEST, asked, split_item
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
+from holdfast.interfaces.people.repeated import answer_again
 from holdfast.interfaces.service import Service
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import QuestionAsked
@@ -134,7 +135,7 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
             if not shown:
                 call.screen.line("No answer was given.")
                 return
-        applied = await a.answer(service, item, given, by=by, shown=shown)
+        applied = await answer_again(service, item, given, by=by, shown=shown)
     _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied)
 
 

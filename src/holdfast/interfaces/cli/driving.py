@@ -13,6 +13,7 @@ from holdfast.interfaces.cli.endings import Ended, ended_of, tell_end
 from holdfast.interfaces.cli.inputs import one_input
 from holdfast.interfaces.cli.many import run_many
 from holdfast.interfaces.cli.place import project_targets
+from holdfast.interfaces.cli.status import DONE
 from holdfast.interfaces.cli.targets import load_agent, load_agents
 from holdfast.interfaces.cli.working import work
 
@@ -67,6 +68,8 @@ async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> 
         agents = await agents_for(call, looking, run_id, targets)
     async with app_of(call, agents) as app:
         ended = await ended_of(app, run_id, app.resume(run_id, by=by))
+        if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered
+            ended = Ended(run_id, "undone", DONE)
     return _tell_one(call, ended)
 
 

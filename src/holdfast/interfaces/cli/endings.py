@@ -18,7 +18,7 @@ from holdfast.interfaces.people.items import answers_to
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.waits import after_deadline
 
-_STYLES: Final = {"completed": "bold green", "suspended": "bold yellow"}
+_STYLES: Final = {"completed": "bold green", "undone": "bold green", "suspended": "bold yellow"}
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True):

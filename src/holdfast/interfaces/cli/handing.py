@@ -8,7 +8,8 @@ import msgspec
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import safe
-from holdfast.interfaces.people.answers import TakeOver, answer
+from holdfast.interfaces.people.answers import TakeOver
+from holdfast.interfaces.people.repeated import answer_again
 from holdfast.interfaces.people.state import RunState, state_of
 from holdfast.interfaces.telling import stored
 from holdfast.model.ids import split_operation_id
@@ -35,7 +36,7 @@ async def take_over(call: Call, item: str, look: bool, why: str, by: str) -> Non
     run, step = (item, "") if "/" not in item else split_operation_id(item)
     async with call.serving() as service:
         if not look:
-            await answer(service, item, TakeOver(why), by=by)
+            await answer_again(service, item, TakeOver(why), by=by)
         state = await state_of(service.looking, run, step)
     if call.screen.as_json:
         call.screen.document(state)

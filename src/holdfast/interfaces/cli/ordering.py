@@ -24,9 +24,9 @@ from holdfast.interfaces.people.answers import (
     DidNotHappen,
     Happened,
     RetrySameKey,
-    answer,
 )
 from holdfast.interfaces.people.asked import is_contradicted
+from holdfast.interfaces.people.repeated import answer_again
 from holdfast.interfaces.service import Service
 from holdfast.journal.port import RunRow
 from holdfast.model.ids import split_operation_id
@@ -74,7 +74,7 @@ async def resolve(
     run, _ = split_operation_id(operation)
     tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await until_taken(service.engine, await answer(service, operation, given, by=by))
+        applied = await until_taken(service.engine, await answer_again(service, operation, given, by=by))
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"

@@ -17,6 +17,7 @@ from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.standing import GIVEN, Spent, Standing, Use, why_not
 
+_REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that it is typed
 _TRIES: Final = 1000  # of taking the next number, while others take it: each of them got further meanwhile
 
 
@@ -29,12 +30,26 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 async def add_standing(engine: Engine, wanted: Standing) -> Standing:
-    """Give a permission under a new id; durable on return. Raises `UsageError` for one that could never be used."""
+    """Give a permission under a new id; durable on return. Raises `UsageError` for one that could never be used.
+
+    The same one again, unused and from the same person within ten minutes, is a repeat of the command: see `_repeated`.
+    """
     now_ms = engine.seams.clock.wall_ms()
     _check(engine, wanted, now_ms)
+    for one in await list_standing(Looking(engine.journal, engine.identity), now_ms, wanted.tool):
+        if _repeated(one, wanted):
+            return one.standing
     named = msgspec.structs.replace(wanted, id=f"s-{engine.seams.rng.token()[:8]}")
     entry = await engine.journal.post(Post(GIVEN, named.id, written(named)))
     return named if entry.fresh else await add_standing(engine, wanted)
+
+
+def _repeated(one: Listed, wanted: Standing) -> bool:
+    """Whether this permission is there already, and nobody has used it: as when the command is given after a crash."""
+    before = one.standing
+    alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
+    soon = abs(before.until_ms - wanted.until_ms) <= _REPEAT_MS
+    return alike and soon and not one.ended and not one.spent.times
 
 
 def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
