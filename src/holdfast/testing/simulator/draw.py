@@ -91,13 +91,16 @@ def draw(seed: int) -> Plan:
     reviews = looks.random() < 0.15
     scripts = with_guides(scripts, wishes) if reviews else scripts
     scripts = with_questions(scripts, asking)
+    hotels = dice("rooms", seed)
+    rooms = hotels.random() < 0.2
+    scripts = _with_rooms(scripts, hotels) if rooms else scripts
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
         + of_amends(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
-        + _restore(dice("restores", seed)),
+        + (_of_rooms(hotels) if rooms else ()) + _restore(dice("restores", seed)),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
@@ -121,6 +124,24 @@ def _with_trips(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Scr
         Script(script.id, (*script.steps[:-1], _trip(chance, number))) if chance.random() < 0.35 else script
         for number, script in enumerate(scripts)
     )
+
+
+def _with_rooms(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
+    """One agent ends with a trip of several rooms, which are confirmed side by side."""
+    at = chance.randrange(len(scripts))
+    trip = Step("trip", f"r{at}", parts=("room", *(chance.choice(("room", "post", "send")) for _ in range(3))))
+    return tuple(
+        Script(script.id, (*script.steps[:-1], trip)) if number == at else script
+        for number, script in enumerate(scripts)
+    )
+
+
+def _of_rooms(chance: random.Random) -> tuple[Fault, ...]:
+    """One room is given away before it is confirmed, and the answers about others are late or lost."""
+    refused = chance.randrange(1, 4)
+    kinds = ("late", "reply_lost")
+    slow = [Fault(chance.choice(kinds), call, "take", 20_000) for call in range(1, 6) if call != refused]
+    return (Fault("rejected", refused, "take"), *slow)
 
 
 def _trip(chance: random.Random, number: int) -> Step:

@@ -42,6 +42,24 @@ TOGETHER: Final = (
         "engine.closing:resume_closing",
         twists.always(None),
     ),
+    Mutant(
+        "turned back at once",
+        "a commit turns back while another confirmation is on its way",
+        "model.closing:_confirm",
+        trip_twists.refusal_at_once,
+    ),
+    Mutant(
+        "unknown is refused",
+        "a commit turns back while nobody knows whether a held effect left",
+        "model.closing:_forward",
+        trip_twists.unknown_is_refused,
+    ),
+    Mutant(
+        "held and forgotten",
+        "what is let go of, or cancelled, at the end of a transaction has no driver",
+        "engine.closing:_drive_held",
+        twists.always(None),
+    ),
     # Outcomes that come later.
     Mutant(
         "answers mixed up",

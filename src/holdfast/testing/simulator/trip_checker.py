@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SAGA: Final = 11
 ABSENT_SAFE: Final = frozenset({"seat"})
+_OPEN: Final = frozenset({"", "unknown"})
+_REFUSED: Final = frozenset({"failed", "cancelled"})
 
 
 class _Part:
@@ -104,6 +106,8 @@ class Trips:
                 self._move(run, record.transaction, "committing", {"open"})
             case r.TransactionAborting(by=by):
                 allowed = {"open", "committing", *(("parked",) if by else ())}
+                if not by:
+                    self._turns_back(self._trips[operation_id(run, record.transaction)])
                 trip = self._move(run, record.transaction, "aborting", allowed)
                 trip.backward, trip.by = True, by
 
@@ -128,6 +132,14 @@ class Trips:
         trip.phase = phase
         return trip
 
+    def _turns_back(self, trip: _Trip) -> None:
+        """By itself a commit turns back only while nothing can have left, and nothing may still be confirmed."""
+        for part in trip.parts.values():
+            if part.name in trip.left and part.status not in _REFUSED:
+                self._broken(SAGA, f"{trip.name} turned back while {part.name} was {part.status or 'on its way'}")
+            if part.intent.confirms and part.status in _OPEN:
+                self._broken(SAGA, f"{trip.name} turned back while {part.name} was {part.status or 'on its way'}")
+
     def _begun(self, run: str, step: str, intent: r.Intent) -> None:
         name = operation_id(run, step)
         trip = self.around(name)
@@ -135,6 +147,9 @@ class Trips:
             return
         if trip.backward and not (intent.compensates or intent.confirms):
             self._broken(SAGA, f"{name} begins, and {trip.name} was called off")
+        refused = [one.name for one in trip.parts.values() if one.intent.confirms and one.status in _REFUSED]
+        if intent.confirms and refused:
+            self._broken(SAGA, f"{name} begins, and {refused[0]} was refused")
         part = _Part(name, intent, self._records)
         self._parts[name] = (trip, part)
         trip.parts[name] = part
@@ -184,6 +199,10 @@ class Trips:
         if forward.status != "succeeded" and forward.intent.tool not in ABSENT_SAFE:
             self._broken(SAGA, f"{forward.name} was compensated while it was {forward.status or 'on its way'}")
         for other in trip.parts.values():
+            if other.intent.confirms == part.intent.compensates and other.status in _OPEN:
+                self._broken(
+                    SAGA, f"{forward.name} was compensated while {other.name} was {other.status or 'on its way'}"
+                )
             later = other.begun > forward.ended > 0 and not other.intent.compensates and not other.intent.confirms
             if later and other is not forward and self._stands(trip, other):
                 self._broken(SAGA, f"{forward.name} was compensated before {other.name}, which started after it")

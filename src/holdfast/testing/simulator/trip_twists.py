@@ -39,3 +39,28 @@ def nothing_amendable(original: Any) -> Any:
         return replace(found, contract=replace(found.contract, compensates=False))
 
     return member
+
+
+def refusal_at_once(original: Any) -> Any:
+    """One refused confirmation calls everything off, whatever the others do."""
+
+    def confirm(boundary: Any, members: Any, **named: Any) -> Any:
+        refused = [one for one in members if one.confirmation is not None and one.confirmation.phase == "failed"]
+        return original(boundary, refused or members, **named)
+
+    return confirm
+
+
+def unknown_is_refused(original: Any) -> Any:
+    """What nobody knows about is taken for a refusal on the way forward."""
+
+    def forward(boundary: Any, members: Any) -> Any:
+        sure = [
+            replace(member, operation=replace(member.operation, phase="failed", reason="unknown"))
+            if member.held and member.operation.phase == "unknown"
+            else member
+            for member in members
+        ]
+        return original(boundary, sure)
+
+    return forward
