@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from holdfast.model import closing
 from holdfast.model.closing import (
     Amend,
     Closing,
@@ -202,5 +203,5 @@ def test_the_second_compensation_that_fails_asks_again():
 
 @pytest.mark.parametrize(("number", "name"), [(1, "t/pay#3/undo"), (2, "t/pay#3/undo#2"), (11, "t/pay#3/undo#11")])
 def test_compensations_are_numbered_from_the_second_on(number: int, name: str):
-    assert serving("t/pay#3", "undo", number) == name
+    assert serving("t/pay#3", closing.UNDO, number) == name
     assert attempt_number(name) == number
