@@ -80,7 +80,7 @@ def test_it_is_given_back_by_an_answer(handed: Lab):
 def test_it_is_taken_over_once(handed: Lab):
     taken = handed("take-over", "trip-ann/hand_off#1", "--why", "I call them", "--by", "bea")
     assert taken.lines[0] == "trip-ann is yours, bea: nothing more is sent for it."
-    assert handed("inbox").lines == ["Nobody is asked anything."]
+    assert handed("inbox").lines == ["Nothing needs you."]
     assert handed("take-over", "trip-ann/hand_off#1", "--by", "cid").status == 2
     ended = handed("resume", "trip-ann")
     assert (ended.status, "bea took it over: I call them" in ended.err) == (1, True)
@@ -105,6 +105,6 @@ def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
     assert "holdfast resume trip-ann | holdfast take-over trip-ann" in refused.err
     shown = handed("take-over", "trip-ann", "--why", "I call them", "--by", "bea").lines
     assert shown[0] == "trip-ann is yours, bea: nothing more is sent for it."
-    assert handed("inbox").lines == ["Nobody is asked anything."]
+    assert handed("inbox").lines == ["Nothing needs you."]
     file.write_text(DESK)
     assert "is not ours any more" in handed("resume", "trip-ann").err

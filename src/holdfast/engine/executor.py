@@ -247,7 +247,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     )
     if answer.cost:
         end = msgspec.structs.replace(end, cost=answer.cost)
-    if not answer.key_read:
+    if not answer.key_read and end.kind not in {"rejected", "not_sent"}:  # those sent nothing that a key would dedupe
         end = msgspec.structs.replace(end, key_read=False)
         instance.engine.report_unread_key(tool.name)
     if answer.said is not None:

@@ -260,6 +260,8 @@ def _landed(state: OperationState, weight: Weight) -> Answer:
         return Answer("no", basis_text(state.basis))
     if state.forgotten and not state.final and not weight.ambiguous:
         return _FORGOTTEN
+    if state.phase == "unknown" and not weight.ambiguous:
+        return Answer("perhaps", state.reason or "the answers to it disagree")
     if state.final or not weight.ambiguous:
         sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
         return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
@@ -279,7 +281,8 @@ def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now
     if state.forgotten:
         return Answer("no", "first it must be known that nothing happened before the journal was restored")
     if not weight.ambiguous:
-        return Answer("yes", "nothing landed")
+        settled = state.phase != "unknown"
+        return Answer("yes", "nothing landed") if settled else Answer("no", "a person has to say first what happened")
     match weight.column:
         case "keyed":
             left = key_left_ms(state, situation, now)

@@ -104,7 +104,7 @@ def _draw(screen: Screen, found: Sequence[Item], at: int, said: str) -> None:
         mark, style = (">", "bold") if place == at else (" ", "")
         line = f"{mark} {one.kind:<9}{short(safe(one.item), 30):<31}{safe(one.asks)}"
         screen.line((short_line(line), style))
-    screen.line((f"{len(found)} items" if found else "Nobody is asked anything.", "dim"))
+    screen.line((f"{len(found)} items" if found else "Nothing needs you.", "dim"))
     if said:
         screen.line((said, "yellow"))
     screen.line(("j down  k up  enter open  q leave", "dim"))

@@ -76,7 +76,8 @@ async def _one(call: Call, item: str) -> None:
 async def _all(call: Call, wanted: Wanted, limit: int) -> None:
     now_ms = wall_ms()
     async with call.looking() as looking:
-        found = await placed(looking, wanted, now_ms=now_ms)
+        every = await placed(looking, now_ms=now_ms)
+        found = [one for one in every if wanted.shows(one)]
         set_aside = await refused(looking.journal)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
@@ -85,17 +86,19 @@ async def _all(call: Call, wanted: Wanted, limit: int) -> None:
         _show(call.screen, worded(one), now_ms)
     if len(found) > limit:
         call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
-    call.screen.line(summary(found))
+    call.screen.line(summary(found, len(every)))
     if set_aside:
         entries = count(len(set_aside), "ledger entry", "ledger entries")
         call.screen.note(f"Set aside, as it cannot be read: {entries}. Next: holdfast doctor")
 
 
-def summary(found: Sequence[Placed]) -> str:
-    """How many of each kind there are."""
+def summary(found: Sequence[Placed], waiting: int = 0) -> str:
+    """How many of each kind there are. `waiting` is the number of all items, where only some were asked for."""
     kinds = Counter(one.kind for one in found)
     counts = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
-    return counts or "Nobody is asked anything."
+    if not counts and waiting:
+        return f"No match. Without --mine and --queue: {count(waiting, 'item')}."
+    return counts or "Nothing needs you."
 
 
 def _show(screen: Screen, one: Item, now_ms: int) -> None:

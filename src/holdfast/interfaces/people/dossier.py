@@ -115,6 +115,7 @@ class Dossier(msgspec.Struct, frozen=True):
     contradicted: tuple[str, ...] = ()
     relied: tuple[str, ...] = ()
     amendable: bool = False
+    same_key: bool = False  # whether a service dedupes on the key of this operation, so that sending again is safe
     frames: tuple[str, ...] = ()
 
 
@@ -198,6 +199,10 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         difference=difference_of(halted) if halted is not None else "",
         contradicted=operation.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
+        same_key=contract is not None
+        and contract.key is not None
+        and operation is not None
+        and not operation.key_unread,
         relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
         frames=frames_of(halted) if halted is not None else (),
     )

@@ -149,7 +149,9 @@ def forms_for(found: Dossier) -> list[Form]:
     own = {"reply": _reply, "edit": _edit}
     if a.is_halted(found.kind, found.item):
         own["abandon"] = _call_off
-    words = [word for word in a.words_for(found.kind, found.item) if word != "edit" or len(found.arguments) <= LONGEST]
+    left_out = {"edit"} if len(found.arguments) > LONGEST else set[str]()
+    left_out |= set() if found.same_key else {"retry_same_key"}
+    words = [word for word in a.words_for(found.kind, found.item) if word not in left_out]
     plain_first = sorted(words, key=lambda word: word not in _PLAIN)
     return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
 

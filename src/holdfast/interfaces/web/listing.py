@@ -45,10 +45,11 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One page of the items that are wanted. `total` counts all of them, `before` those of earlier pages.
+    """One page of the items that are wanted.
 
-    `next` names the next page; it is empty on the last one. `kinds`, `queues` and `agents` count what everybody waits
-    for, so that a page can offer them as filters.
+    `total` counts all of them, `before` those of earlier pages, and `waiting` every item that this person may see,
+    wanted or not. `next` names the next page; it is empty on the last one. `kinds`, `queues` and `agents` count all
+    waiting items, so that a page can offer them as filters.
     """
 
     items: list[Item]
@@ -58,6 +59,7 @@ class Listed(msgspec.Struct, frozen=True):
     kinds: dict[str, int]
     queues: dict[str, int]
     agents: dict[str, int]
+    waiting: int = 0
 
 
 async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callable[[Placed], bool]) -> Listed:
@@ -71,7 +73,7 @@ async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callabl
     return Listed(
         [worded(one) for one in page], len(wanted), before, _written(place_of(page[-1])) if more else "",
         _counted([one.kind for one in found]), _counted([one.queue for one in found if one.queue]),
-        _counted([one.agent for one in found]),
+        _counted([one.agent for one in found]), len(found),
     )  # fmt: skip
 
 
