@@ -8,7 +8,7 @@ from typing import Final
 # Section -> the dotted names whose docstrings and signatures are shown, and the members that are the engine's business.
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Apps and runs": ("Holdfast", "agent", "Run", "RunSuspended"),
-    "Tools": ("tool", "Key", "Natural", "Once", "Secret", "current_operation"),
+    "Tools": ("tool", "Key", "Natural", "Once", "Pending", "Secret", "current_operation"),
     "Handlers and verdicts": ("Operation", "Verdict", "Happened", "DidNotHappen", "CannotTell", "Conflict"),
     "Outcomes": ("Outcome", "Receipt"),
     "Errors": (
@@ -18,6 +18,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "Ambiguous",
         "Deferred",
         "OperationFailed",
+        "OutcomePending",
         "TransactionAborted",
     ),
 }
@@ -186,6 +187,7 @@ NEXT: Final[dict[str, str]] = {
     "DecisionFailed": "Catch it to ask another model. Where it stopped the run: `holdfast resume RUN` asks again.",
     "OperationFailed": "Nothing landed. Go another way, or let it stop the run: `holdfast why OPERATION`.",
     "Rejected": "Raise it in a tool, catch it in an agent. A fallback is safe: nothing landed.",
+    "OutcomePending": "`run.wait_pending(error.outcome)` waits for it. `tool.options(again=REASON)` sends on purpose.",
     "Declined": "Take the refusal as final; nothing was sent.",
     "OperationCancelled": "The run was cancelled or met its deadline. Nothing of this operation was sent.",
     "PreconditionsChanged": "Look again and decide anew.",

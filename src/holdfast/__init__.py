@@ -19,11 +19,12 @@ if TYPE_CHECKING:
         HoldfastError,
         NotSent,
         OperationFailed,
+        OutcomePending,
         Rejected,
         RunSuspended,
         TransactionAborted,
     )
-    from holdfast.model.contract import Key, Natural, Once
+    from holdfast.model.contract import Key, Natural, Once, Pending
     from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, Outcome, Receipt, Verdict
     from holdfast.model.secret import Secret
     from holdfast.model.view import Operation
@@ -44,6 +45,8 @@ __all__ = [
     "Operation",
     "OperationFailed",
     "Outcome",
+    "OutcomePending",
+    "Pending",
     "Receipt",
     "Rejected",
     "Run",
@@ -67,10 +70,10 @@ _HOMES: Final = {
         "holdfast.app": ("Holdfast",),
         "holdfast.engine.current": ("current_operation",),
         "holdfast.errors": (
-            "Ambiguous", "Deferred", "HoldfastError", "NotSent", "OperationFailed", "Rejected", "RunSuspended",
-            "TransactionAborted",
+            "Ambiguous", "Deferred", "HoldfastError", "NotSent", "OperationFailed", "OutcomePending",
+            "Rejected", "RunSuspended", "TransactionAborted",
         ),
-        "holdfast.model.contract": ("Key", "Natural", "Once"),
+        "holdfast.model.contract": ("Key", "Natural", "Once", "Pending"),
         "holdfast.model.outcome": (
             "CannotTell", "Conflict", "DidNotHappen", "Happened", "Outcome", "Receipt", "Verdict",
         ),

@@ -189,6 +189,16 @@ class OutcomeUnknown(HoldfastError):
         self.outcome = outcome
 
 
+class OutcomePending(HoldfastError):
+    """The call was not sent: something is pending about the same thing. `outcome` says what, and since when."""
+
+    def __init__(
+        self, message: str, *, outcome: Outcome[object] | None = None, known: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.outcome = outcome
+
+
 class SendByPassed(NotSent):
     """`check_send()` was called after the attempt's send-by deadline: sending now could repeat the effect."""
 

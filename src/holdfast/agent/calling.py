@@ -39,11 +39,13 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
     raise outcome.error()
 
 
-def said(confidence: float | None, taint: str) -> About:
-    """What a caller says about a call. Raises `UsageError` for a confidence that is no share."""
+def said(confidence: float | None, taint: str, again: str | None = None) -> About:
+    """What a caller says about a call. Raises `UsageError` for a confidence that is no share, or an empty reason."""
+    if again is not None and not again.strip():
+        raise UsageError("again= says why the call is sent again", next_step='name the reason: again="the lead asked"')
     if confidence is not None and not 0 <= confidence <= 1:
         raise UsageError(f"confidence={confidence:g}", next_step="give a share: 0 is a guess, 1 is certain")
-    return NOTHING_SAID if confidence is None and not taint else About(confidence, taint)
+    return NOTHING_SAID if confidence is None and not taint and not again else About(confidence, taint, again or "")
 
 
 async def outcome_of(

@@ -24,9 +24,9 @@ def check_clauses(contract: Contract) -> None:
     _check_words(contract, where)
     if contract.timeout_ms <= 0:
         raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
-    if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once):
+    if contract.effect == "read" and (contract.idempotency or contract.claim or contract.once or contract.pending):
         raise ContractError(
-            f"{where} is a read, and a read changes nothing: idempotency, claim and once do not apply to it",
+            f"{where} is a read, and a read changes nothing: idempotency, claim, once and pending do not apply to it",
             next_step='drop them, or drop effect="read"',
         )
     double = {a.status for a in contract.rejections if a.means == "rejected"} & {

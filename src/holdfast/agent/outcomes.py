@@ -49,6 +49,12 @@ def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str
     name = f"{run}/{told.step}"
     if told.how == PENDING:
         return Outcome("pending", name, tool.name, reason=told.detail, arguments=arguments)
+    if operation.met is not None:
+        met = operation.met
+        return Outcome(
+            "pending", name, tool.name, operation.basis, operation.reason, operation.code, met.source,
+            arguments=arguments, pending=met.items,
+        )  # fmt: skip
     if told.how == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
     if operation.reused:

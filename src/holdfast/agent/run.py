@@ -97,14 +97,16 @@ class Run:
         return Decide(self, Decisions(step, timeout, retry), fresh or {})
 
     async def call(
-        self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = ""
-    ) -> Outcome[Any]:
+        self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = "",
+        again: str | None = None,
+    ) -> Outcome[Any]:  # fmt: skip
         """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it.
 
         An escalation policy knows how sure the model is (`confidence`, from 0 to 1; else that of the decision before)
-        and what touched the arguments (`taint="web"`).
+        and what touched the arguments (`taint="web"`). `again="the reason"` sends it although something is
+        pending about the same thing.
         """
-        return await call_by_model(self.scope(), name, arguments, said(confidence, taint))
+        return await call_by_model(self.scope(), name, arguments, said(confidence, taint, again))
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """How every part of a partial success ended (`outcome.pending`), by name; it waits until all of them have.

@@ -33,6 +33,7 @@ from holdfast.model.contract import (
     Natural,
     Once,
     OnUnknown,
+    Pending,
     contract_digest,
     default_retry,
 )
@@ -98,13 +99,15 @@ class Tool(Generic[P, R]):
         compensate: Tool[..., Any] | None = None,
         confidence: float | None = None,
         taint: str = "",
+        again: str | None = None,
     ) -> Tool[P, R]:
         """The same tool with other settings for this call; `step` names the step explicitly, once per run.
 
         An escalation policy knows how sure whoever chose the call is (`confidence`, from 0 to 1; else that of the
         decision before it) and what touched its arguments (`taint="web"`). Inside a transaction `hold=False` sends an
         irreversible effect at once, and `compensate` names the tool (one that takes the operation first) that undoes
-        this call. Raises `ContractError` for one that cannot.
+        this call. Raises `ContractError` for one that cannot. `again="the reason"` sends the call although something is
+        pending about the same thing; the reason is on record.
         """
         contract = msgspec.structs.replace(
             self.contract,
@@ -115,7 +118,7 @@ class Tool(Generic[P, R]):
         if compensate is not None:
             contract = amended_by(contract, self, compensate)
         configured = _Configured(self, contract, step, at_once=not hold)
-        configured.about = said(confidence, taint)
+        configured.about = said(confidence, taint, again)
         return configured
 
     # --- handlers ----------------------------------------------------------------------------------------
@@ -151,6 +154,11 @@ class Tool(Generic[P, R]):
         return Handlers(self, "claim")
 
     # --- what the engine asks ------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters, in order."""
+        return tuple(self.shape.types)
 
     @property
     def claims(self) -> bool:
@@ -247,6 +255,7 @@ def tool(
     idempotency: Key | Natural | None = ...,
     claim: str | tuple[str, ...] = ...,
     once: Once | None = ...,
+    pending: Pending | None = ...,
     timeout: timedelta = ...,
     retry: Retry | None = ...,
     budget: Budget | None = ...,
@@ -268,6 +277,8 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `claim`: the parameters that name one real-world effect across all runs (an invoice number).
     - `once`: `Once("to", "subject", within=...)`: what counts as a repeat when a model asks again, in the same
       words or (`reworded=True`) in others.
+    - `pending`: `Pending("an answer", about="lead")`: what a success leaves pending. Meanwhile a further call
+      about the same thing is not sent.
     - `timeout`, `retry`, `budget`: limits that survive a crash.
     - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
       (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
@@ -310,6 +321,7 @@ def _declared(
     idempotency: Key | Natural | None = None,
     claim: str | tuple[str, ...] = (),
     once: Once | None = None,
+    pending: Pending | None = None,
     timeout: timedelta = DEFAULT_TIMEOUT,
     retry: Retry | None = None,
     budget: Budget | None = None,
@@ -335,11 +347,13 @@ def _declared(
         rejections=(*answers(rejections, "rejected", where), *answers(not_sent, "not_sent", where)),
         claim=claims,
         once=once,
+        pending=pending,
         gate=Gate(gate) if isinstance(gate, str) and gate else gate or None,
     )
     check_clauses(contract)
     check_names(claims, shape, f"{where}: claim=")
     check_names(once.parameters if once else (), shape, f"{where}: once=")
+    check_names(pending.about if pending else (), shape, f"{where}: pending=")
     check_names(tuple(redact), shape, f"{where}: redact=")
     if contract.gate is not None:
         checked_gate(contract, contract.gate, shape, frozenset(redact))

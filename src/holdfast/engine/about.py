@@ -11,10 +11,11 @@ from holdfast.model import records as r
 
 
 class About(msgspec.Struct, frozen=True, gc=False):
-    """How sure whoever chose the call is, from 0 to 1, and what touched its arguments."""
+    """How sure its chooser is (0 to 1), what touched its arguments, and why it is sent again if anything is pending."""
 
     confidence: float | None = None
     taint: str = ""
+    again: str = ""
 
 
 NOTHING_SAID: Final = About()
@@ -23,4 +24,4 @@ NOTHING_SAID: Final = About()
 def with_about(scope: Scope, intent: r.Intent, about: About) -> r.Intent:
     """The intent with it. Where nobody says how sure the call is, the decision before it in its branch does."""
     sure = scope.host.sure if about.confidence is None else about.confidence
-    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint)
+    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint, again=about.again)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.commands import Command, command_stream, take_commands
 from holdfast.engine.ends import clean
+from holdfast.engine.pendings import Note, pending_post, pending_thing
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.bodies import read, read_taken, readable, written
 from holdfast.journal.port import Entry, Journal, Post
@@ -91,13 +92,17 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
         facts=() if answer.said is None else answer.said.facts,
         **stamp,
     )
+    about = await pending_thing(flight)
+    record = replace(record, thing=about)
+    note = Note(flight.id, "pending", record.evidence, until=record.until)
+    noted = pending_post(flight.operation.intent.tool, about, note, number)
     owner = Owner(flight.id, number)
     crash = instance.engine.seams.crash
     crash.reached("before_outcome")
     try:
-        await flight.note(record, posts=(Post(awaited_stream(key), _OWNER, written(owner)),))
+        await flight.note(record, posts=(Post(awaited_stream(key), _OWNER, written(owner)), *noted))
     except LedgerTaken as taken:
-        await flight.note(_without_the_key(record, flight.id, taken))
+        await flight.note(_without_the_key(record, flight.id, taken), posts=noted)
     except LeaseLost:
         end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}", key_read=answer.key_read)
         await instance.engine.file_late(

@@ -99,16 +99,20 @@ class CurrentOperation:
         self.said = self.said or Said()
         self.said.report(fact, value)
 
-    def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None) -> None:
+    def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None,
+        about: str | tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         """Say that a part of this effect is accepted, and that its end comes later: 3 mails are sent, 2 are queued.
 
         Return what is done; the rest is awaited under `key` (left empty, it is made of the operation's own key and
         the item) as a deferred outcome is: by `holdfast deliver`, by a webhook, by `verify`, which is asked at the
         deadline (and `every` so often before it) and names in `Happened(missing=...)` what is not there, and at last
-        by a person. It never raises, as the effect may be done already.
+        by a person. While it is pending, a further call of the tool about the same thing is not sent: `about` names the
+        parameters that say what it is about, or that thing itself; left empty, what the tool declares does. It never
+        raises, as the effect may be done already.
         """
         self.said = self.said or Said()
-        self.said.await_item(item, within, key, every)
+        self.said.await_item(item, within, key, every, about)
 
     def check_send(self) -> None:
         """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.engine.pendings import releasing_posts
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post
 from holdfast.model.ids import stream
@@ -126,7 +127,7 @@ def settled_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
     intent = settled.intent
     if not settled.final or not (settled.attempts or intent.generation):
         return ()
-    posts: list[Post] = []
+    posts = list(releasing_posts(operation, settled))
     if intent.claim:
         posts.append(ended(claim_stream(intent.tool, intent.claim), operation, settled))
     if intent.words:

@@ -25,6 +25,7 @@ from holdfast.engine.left_behind import leave_behind
 from holdfast.engine.limits import Limits
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.pauses import paused_tools
+from holdfast.engine.pending_ways import Ways
 from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams, thread_of
@@ -100,6 +101,7 @@ class Engine:
         self.house: Final = Housekeeping(self)
         self.outbox: Final = Outbox(self)
         self.pauses: dict[str, str] = {}
+        self.pending_ways: Final = Ways()
         self.instances: dict[str, Instance] = {}
         self.identity: Identity = Identity("", b"", "")
         self.closing = False
@@ -128,6 +130,7 @@ class Engine:
             LOG.info(notice)
         await self._beat()
         await self._read_pauses()
+        await self.pending_ways.refresh(self.journal)
         await self.outbox.refresh()
         loop = asyncio.get_running_loop()
         number_tasks(loop)
@@ -209,6 +212,7 @@ class Engine:
         if everything:
             rounds |= {
                 "could not look which tools are paused": self._read_pauses,
+                "could not read what was ever pending": partial(self.pending_ways.refresh, self.journal),
                 "could not read the breakers": self.breakers.refresh,
                 "could not read who is told": self.outbox.refresh,
             }

@@ -21,7 +21,7 @@ from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.interrupting import hearing, may_still_begin
 from holdfast.engine.judging import judge, sent_posts
-from holdfast.engine.meetings import look_elsewhere, settling_posts, taking_posts
+from holdfast.engine.meetings import look_elsewhere, may_meet, settling_posts, taking_posts
 from holdfast.engine.owners import account_for_owners
 from holdfast.engine.parking import ask, park
 from holdfast.engine.parts import items_of, note_with_items
@@ -53,7 +53,7 @@ async def drive(flight: Flight) -> OperationState:
     if flight.started is not None:
         await _go_on(flight, flight.started)
     operation = flight.operation
-    if flight.journaled and (operation.intent.meets_others or instance.history.forked_from):
+    if flight.journaled and may_meet(flight, operation):
         await look_elsewhere(flight)
         operation = flight.operation
     while operation.phase not in FINAL:
@@ -317,10 +317,12 @@ async def _record_outcome(
         at=now.wall,
         up=now.up,
     )
+    if move.met is not None:
+        record = msgspec.structs.replace(record, met=move.met)
     if move.status == "unknown":
         record = msgspec.structs.replace(record, until=flight.instance.engine.settings.answer_by(now.wall))
     posts: tuple[Post, ...] = ()
-    if operation.intent.meets_others:
+    if operation.meets_others:
         settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
         posts = settling_posts(flight, settled)
     if operation.intent.compensates and move.status == "succeeded":

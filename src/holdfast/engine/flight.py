@@ -65,6 +65,7 @@ class Flight(msgspec.Struct, eq=False):
     holder: Holder | None = None
     taking: tuple[int, int] | None = None
     after: int | None = None  # how many writes with the same words were known when a model chose this one
+    things_taken: int | None = None  # how many attempts about the same thing were known when it was looked at
     gate: bool | None = None  # whether the contract asks for a person; None: not looked at yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was looked at
     permit: Permit | None = None  # what a person allowed beforehand, and covers this

@@ -21,6 +21,7 @@ from holdfast.engine.elsewhere import (
 )
 from holdfast.engine.flight import Flight
 from holdfast.engine.forks import done_by_an_ancestor
+from holdfast.engine.pendings import look_for_pending, taking_post
 from holdfast.journal.port import Post
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere
@@ -30,13 +31,26 @@ CLAIM_OF: Final = "the claim of "
 """What an operation waits for, in its record, before the name of the operation that holds its business key."""
 
 
+def may_meet(flight: Flight, operation: OperationState) -> bool:
+    """Whether a new operation may meet the effect of another one: then the ledger is read before it is sent."""
+    instance, intent = flight.instance, operation.intent
+    return intent.meets_others or bool(instance.history.forked_from) or intent.tool in instance.engine.pending_ways
+
+
 async def look_elsewhere(flight: Flight) -> None:
-    """Before the first attempt: who holds the business key, who said the same words, what a fork would repeat."""
+    """Look for effects of others before the first attempt.
+
+    What is pending about the same thing, who holds the business key, who said the same words, what a fork would repeat.
+    """
     if flight.operation.attempts:
         return
     flight.holder = flight.elsewhere = None
     if flight.waiting_since is None:
         flight.waiting_since = flight.instance.now().up
+    if (pending := await look_for_pending(flight)) is not None:
+        waited_out = _waited_ms(flight) >= flight.instance.engine.settings.claim_wait_ms
+        flight.elsewhere = replace(pending, waited_out=waited_out)
+        return
     if flight.operation.intent.claim:
         await _look_at_claim(flight)
     if flight.elsewhere is None and flight.operation.intent.words:
@@ -116,7 +130,7 @@ def taking_posts(flight: Flight) -> tuple[Post, ...]:
         posts.append(taken(stream, flight.id, intent.digest, intent.generation, intent.outside))
     if intent.words:
         posts.append(said(repeat_stream(intent.tool, intent.words), flight.id, intent.digest, flight.after))
-    return tuple(posts)
+    return (*posts, *taking_post(flight))
 
 
 def settling_posts(flight: Flight, settled: OperationState) -> tuple[Post, ...]:

@@ -6,18 +6,22 @@ is the one that was made, and from its first moment it awaits its answer as a de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.engine.awaiting import Owner, awaited_stream
 from holdfast.engine.ends import clean
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
+from holdfast.engine.pendings import part_note, pending_post, pending_thing
 from holdfast.errors import LedgerTaken
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
+from holdfast.policies import milliseconds
 
 
 def items_of(flight: Flight, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
@@ -27,10 +31,13 @@ def items_of(flight: Flight, operation: OperationState, proof: r.End | None) -> 
     """
     if operation.intent.completes:
         return ()
-    said = proof.pending if proof is not None else ()
+    said, contract = proof.pending if proof is not None else (), flight.contract()
+    declared = contract.pending
+    if declared is not None and declared.item and all(item.name != declared.item for item in said):
+        said = (*said, r.PendingItem(declared.item, "", milliseconds(declared.within)))
     if not operation.missing:
         return said
-    known, contract = {item.name for item in said}, flight.contract()
+    known = {item.name for item in said}
     named = [clean(name) for name in operation.missing]
     return (
         *said,
@@ -50,8 +57,9 @@ async def note_with_items(
     A key that another operation waits for already is not taken: that part is left to its deadline.
     """
     free = _with_keys(flight, items)
+    things = {item.about: await pending_thing(flight, item.about) for item in free}
     while True:
-        begun, keys = _begin(flight, free)
+        begun, keys = _begin(flight, free, things)
         try:
             await flight.note(*records, *begun, posts=(*posts, *keys))
         except LedgerTaken as taken:
@@ -78,7 +86,9 @@ def _with_keys(flight: Flight, items: tuple[r.PendingItem, ...]) -> list[r.Pendi
     return named
 
 
-def _begin(flight: Flight, items: list[r.PendingItem]) -> tuple[list[r.OperationRecord], list[Post]]:
+def _begin(
+    flight: Flight, items: list[r.PendingItem], things: Mapping[tuple[str, ...], str]
+) -> tuple[list[r.OperationRecord], list[Post]]:
     """What makes each part an operation that awaits its answer, and the ledger entries under which that comes."""
     whole, instance = flight.operation.intent, flight.instance
     records: list[r.OperationRecord] = []
@@ -87,15 +97,17 @@ def _begin(flight: Flight, items: list[r.PendingItem]) -> tuple[list[r.Operation
         step, stamp = f"{flight.step}/part#{place}", instance.stamp()
         intent = msgspec.structs.replace(
             whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
-            compensates="", confirms="", completes=flight.step, item=item.name,
+            compensates="", confirms="", thing="", again="", completes=flight.step, item=item.name,
         )  # fmt: skip
         until = stamp["at"] + item.within_ms
         records.append(r.AttemptStarted(step=step, token=instance.lease.token, intent=intent, **stamp))
         records.append(
             r.OperationDeferred(
-                step=step, number=1, until=until, evidence=item.name, key=item.key, every_ms=item.every_ms, **stamp
+                step=step, number=1, until=until, evidence=item.name, key=item.key, every_ms=item.every_ms,
+                thing=things[item.about], **stamp,
             )
-        )
+        )  # fmt: skip
+        posts.extend(pending_post(whole.tool, things[item.about], part_note(flight, step, item.name, until), 1))
         if item.key:
             owner = Owner(operation_id(instance.run, step), 1)
             posts.append(Post(awaited_stream(item.key), "owner", written(owner)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -28,11 +28,11 @@ class Said:
         """Keep a fact; the newest value of a name counts."""
         self._facts[clean(fact)] = _stored(value)
 
-    def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None) -> None:
+    def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None, about: object = ()) -> None:
         """Keep a part whose end comes later; said again, the newest word counts."""
         name = clean(item) or "the rest"
         if name in self._items or len(self._items) < PARTS_AT_MOST:
-            self._items[name] = r.PendingItem(name, clean(key), _ms(within, DAY_MS), _ms(every, 0))
+            self._items[name] = r.PendingItem(name, clean(key), _ms(within, DAY_MS), _ms(every, 0), _named(about))
 
     @property
     def facts(self) -> tuple[r.Reported, ...]:
@@ -48,6 +48,12 @@ class Said:
 def _ms(span: object, otherwise: int) -> int:
     """A duration as milliseconds; `otherwise` for what is none."""
     return max(0, milliseconds(span)) if isinstance(span, timedelta) else otherwise
+
+
+def _named(about: object) -> tuple[str, ...]:
+    """What a part is about: names of parameters, or one text that is the thing itself."""
+    parts = cast("tuple[object, ...]", about) if isinstance(about, (tuple, list)) else (about,)
+    return tuple(name for name in (clean(part) for part in parts if isinstance(part, str)) if name)
 
 
 def _stored(value: Any) -> r.Raw:

@@ -20,6 +20,7 @@ from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
 from holdfast.engine.leaving import cut_off_again, left_again, limit_over
 from holdfast.engine.members import parts_met
+from holdfast.engine.pendings import thing_of
 from holdfast.engine.refusing import refuse
 from holdfast.engine.rest import Ending, Pause
 from holdfast.engine.scopes import SCOPE, Scope
@@ -162,6 +163,7 @@ def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationStat
         origin="model" if call.model else "code",
         claim=tool.business_key(call.arguments) if tool.claims else "",
         words=words_of(tool, call.arguments, secret),
+        thing=thing_of(tool, call.arguments, secret) if tool.contract.pending is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
         hold=_holder_of(instance, step) if call.hold else "",

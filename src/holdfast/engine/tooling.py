@@ -86,6 +86,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters, in order."""
+        ...
+
+    @property
     def claims(self) -> bool:
         """Whether it declares a business key."""
         ...

@@ -218,7 +218,8 @@ def _attempted(state: OperationState) -> Answer:
     if not state.attempts:
         return _FORGOTTEN if state.forgotten else Answer("no", "its intent is recorded, nothing was ever sent")
     times = len(state.attempts)
-    return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing))
+    again = f", on purpose although something was pending: {state.intent.again}" if state.intent.again else ""
+    return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing) + again)
 
 
 def _acknowledged(state: OperationState) -> Answer:

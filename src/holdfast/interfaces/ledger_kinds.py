@@ -12,6 +12,8 @@ from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, Owner
 from holdfast.engine.commands import Command
 from holdfast.engine.elsewhere import Note as Effect
 from holdfast.engine.pauses import ToolPause
+from holdfast.engine.pending_ways import Way
+from holdfast.engine.pendings import Note as Pending
 from holdfast.errors import Unreadable
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.log import Access
@@ -25,6 +27,7 @@ from holdfast.model.conversation import Spoken
 from holdfast.model.deeds import Deed
 from holdfast.model.memory import Heeded, Remembered
 from holdfast.model.notices import MISSED, Missed, Sent
+from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
 from holdfast.model.question import Answered
 from holdfast.model.shadow import Judged, Left
@@ -55,6 +58,8 @@ KINDS: Final[Mapping[str, Any]] = {
     "once": Effect,
     OUTBOX: Notice,
     "pause": ToolPause,
+    "pending": Pending,
+    WAYS.rstrip("/"): Way,
     "policies": Policy,
     "question": Answered,
     REFUSED: SetAside,

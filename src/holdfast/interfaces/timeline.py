@@ -159,10 +159,7 @@ class _Teller:
         entry = self._entry(record.step, record.at, "write")
         match record:
             case r.AttemptStarted():
-                note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
-                entry.notes.append(note)
-                if record.standing:
-                    entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
+                self._started(entry, record)
             case r.AttemptEnded() | r.LateReport():
                 self._ended(record.step, record.number, record.end, record.at)
             case r.OperationDeferred():
@@ -178,6 +175,14 @@ class _Teller:
                 label, text = record_note(record)
                 if text:
                     entry.notes.append(Note(record.at, label, text))
+
+    def _started(self, entry: Entry, record: r.AttemptStarted) -> None:
+        note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
+        entry.notes.append(note)
+        if record.intent is not None and record.intent.again:
+            entry.notes.append(Note(record.at, "again", f"on purpose: {record.intent.again}"))
+        if record.standing:
+            entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
 
     def _accepted(self, record: r.OperationDeferred) -> None:
         """The call is over, and its answer comes later."""

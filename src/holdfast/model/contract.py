@@ -105,6 +105,29 @@ class Once:
             object.__setattr__(self, name, value)  # frozen: a dataclass with a variadic constructor
 
 
+@dataclass(frozen=True, init=False)
+class Pending:
+    """What a success of the tool leaves pending, and what that is about: `Pending("an answer", about="lead")`.
+
+    While it is pending, a further call of the tool about the same thing is not sent. `about` names the parameters that
+    say what a call is about; left empty, those of `claim` or `once` do, else all that hold no wording. Without an
+    `item` nothing is left by itself: the tool's body says what is pending.
+    """
+
+    item: str
+    about: tuple[str, ...]
+    within: timedelta
+
+    def __init__(
+        self, item: str = "", *, about: str | tuple[str, ...] = (), within: timedelta = timedelta(days=1)
+    ) -> None:
+        if milliseconds(within) <= 0:
+            raise ValueError(f"Pending(within={within}) is how long it is waited for: more than zero")
+        names = (about,) if isinstance(about, str) else tuple(about)
+        for name, value in (("item", item), ("about", tuple(filter(None, names))), ("within", within)):
+            object.__setattr__(self, name, value)  # frozen, and `about` takes one name as text
+
+
 class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answer that proves that nothing landed: `not_sent` may be tried again, `rejected` is final."""
 
@@ -139,6 +162,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     claim: tuple[str, ...] = ()
     once: Once | None = None
     gate: Gate | None = None
+    pending: Pending | None = None
     may_be_null: bool = True  # whether null is a result that its return annotation can read
     was_natural: Natural | None = None  # the clause of earlier attempts, where `stricter` takes it away
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.model.outcome import FINAL, SETTLED, Basis, Phase, Status
+from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records import NOTHING, End, Intent, Raw, RunStarted
 from holdfast.model.ruling import Facts, Ruling
@@ -104,6 +104,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
     nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and nobody has
     seen that there was none.
+    `thing` is what its pending outcome is about, and `met` what was pending about the same thing, so nothing was sent.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -167,6 +168,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     compensated_by: str = ""
     contradicted: tuple[str, ...] = ()
     contradicted_at: int = 0
+    thing: str = ""
+    met: Met | None = None
 
     @property
     def status(self) -> Status:
@@ -214,6 +217,11 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         """The people who cannot approve it: the one who started its run, and those who edited its arguments."""
         names = (started.by if started is not None else "", *self.editors)
         return tuple(dict.fromkeys(name for name in names if name))
+
+    @property
+    def meets_others(self) -> bool:
+        """Whether its outcome is news for other operations: they share its business key, its words, or its thing."""
+        return self.intent.meets_others or bool(self.thing)
 
     @property
     def edits(self) -> bool:

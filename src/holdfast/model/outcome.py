@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -36,6 +37,23 @@ PARTS_AT_MOST: Final = 10_000
 """How many parts of one effect may be pending."""
 MISMATCH = "mismatch"
 """The code of a failure: its business key names an effect with other arguments."""
+
+
+class Met(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is pending: the operation that left it, the names of its parts, and since when.
+
+    A deferred outcome has no parts; `said` is what its system said when it accepted the call.
+    """
+
+    source: str
+    items: tuple[str, ...] = ()
+    since_ms: int = 0
+    said: str = ""
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        source = f"{self.source} ({self.said})" if self.said else self.source
+        return f"{', '.join(self.items)} of {source} is pending since {since}".removeprefix(" of ")
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +120,8 @@ REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired", "refused"})
 """The codes of what was never sent because people did not say yes, or a policy refused it."""
 REFUSED: Final = "refused"
 """The code of an operation that a policy does not let through."""
+PENDING: Final = "pending"
+"""The code of an operation that was not sent, since something is pending about the same thing."""
 INTERRUPTED: Final = "interrupted"
 """The code of an operation that was called off before anything landed, since a message came for its run."""
 STOPPED: Final = "stopped"

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.outcome import RETURNED, Basis, VerdictKind
+from holdfast.model.outcome import RETURNED, Basis, Met, VerdictKind
 from holdfast.model.policy import OnExpiry
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 from holdfast.model.ruling import Facts, Ruling
@@ -40,12 +40,14 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     completes: str = ""  # the step of whose effect it is a pending part
     item: str = ""  # what its tool calls that part
     confidence: float | None = None  # how sure whoever chose it was, where that was said
+    thing: str = ""  # the digest of what it is about, where its tool declares what it leaves pending
+    again: str = ""  # why it is sent although something is pending about the same thing
     taint: str = ""  # what its arguments were touched by, where its caller said so
 
     @property
     def meets_others(self) -> bool:
         """Whether its effect, or its words, may be another operation's as well."""
-        return bool(self.claim or self.words)
+        return bool(self.claim or self.words or self.thing)
 
     @property
     def serves(self) -> str:
@@ -57,12 +59,14 @@ class PendingItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A part of an effect that is accepted, and whose end comes later, under a key.
 
     `within_ms` counts from the outcome of the whole; `every_ms` is how often to look for it meanwhile.
+    `about` names the parameters that say what it is about, or that thing itself.
     """
 
     name: str
     key: str
     within_ms: int
     every_ms: int = 0
+    about: tuple[str, ...] = ()
 
 
 class Reported(msgspec.Struct, frozen=True, gc=False):
@@ -265,6 +269,7 @@ class OperationDeferred(Stamped, frozen=True):
     key_read: bool = True
     cost: float = 0
     every_ms: int = 0  # how often to look for it meanwhile; 0: the answer is only waited for
+    thing: str = ""  # the digest of what it is about
     facts: tuple[Reported, ...] = ()
 
 
@@ -308,6 +313,7 @@ class OperationSettled(Stamped, frozen=True):
     number: int = 1
     end: End | None = None
     until: int = 0
+    met: Met | None = None  # what was pending about the same thing, so that nothing was sent
 
 
 class Resolved(Stamped, frozen=True):

@@ -11,13 +11,14 @@ from holdfast.errors import (
     Interrupted,
     OperationCancelled,
     OperationFailed,
+    OutcomePending,
     OutcomeUnknown,
     ParameterMismatch,
     PreconditionsChanged,
     Rejected,
     ResultLost,
 )
-from holdfast.model.outcome import ASKED_BACK, INTERRUPTED, MISMATCH, REFUSALS, STOPPED, Basis, Outcome
+from holdfast.model.outcome import ASKED_BACK, INTERRUPTED, MISMATCH, PENDING, REFUSALS, STOPPED, Basis, Outcome
 
 LOST = "result lost"
 
@@ -41,6 +42,11 @@ def error_of(outcome: Outcome[Any]) -> Exception:
     if (told := told_by(outcome)) is not None:
         run, stop = outcome.operation.partition("/")[0], outcome.code == STOPPED
         return Interrupted(told.note, run=run, by=told.name, facts=outcome.facts, stop=stop)
+    if outcome.code == PENDING:
+        return OutcomePending(
+            f"{name} was not sent: {outcome.reason}", outcome=outcome, known="nothing was sent for this call",
+            next_step=f"holdfast why {outcome.reused}; to send it on purpose: {outcome.tool}.options(again=REASON)",
+        )  # fmt: skip
     if outcome.status == "cancelled":
         return OperationCancelled(f"{name} was called off: {outcome.reason}", outcome=outcome)
     if outcome.code == MISMATCH:
@@ -64,7 +70,7 @@ def text_of(outcome: Outcome[Any]) -> str:
     lines = [_said(outcome)]
     if outcome.edited_by:
         lines.append(f"A person changed the call before it was sent. These were sent: {_shown(outcome.arguments)}.")
-    if outcome.pending:
+    if outcome.pending and outcome.code != PENDING:
         lines.append(f"Not finished yet: {', '.join(outcome.pending)}. Do not repeat them: what becomes of them comes.")
     lines.extend(f"{name} is now {_shown(value)}." for name, value in outcome.facts.items())
     return "\n".join(lines)
@@ -98,6 +104,8 @@ def _said(outcome: Outcome[Any]) -> str:
             return f"Called off before anything was sent: {reason}."
         case "unknown":
             return f"It is not known whether this happened: {reason}. Do not repeat it; a person was asked."
+        case _ if outcome.code == PENDING:
+            return f"Not sent: {reason}. Do not repeat it: what becomes of it comes by itself."
         case _:
             said = f" ({outcome.reason})" if outcome.reason else ""
             return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."

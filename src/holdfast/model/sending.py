@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
-from holdfast.model.outcome import MISMATCH, REFUSED
+from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
 from holdfast.model.proving import look_for_forgotten, next_reading, recorded, verification_over, verify_or_unknown
 from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
@@ -47,6 +47,9 @@ def _elsewhere(case: Case) -> Move | None:
     other = case.situation.elsewhere
     if other is None or other.then == "allow" or case.operation.one_more:
         return None
+    if other.met is not None:
+        reason = f"{other.met}"
+        return Settle("the same thing is pending", "cancelled", RULE, reason, PENDING, met=other.met)
     if other.mismatch:
         intent = case.operation.intent
         reason = f"{intent.tool} {intent.claim!r} is already {other.source}, with other arguments"

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.contract import Contract, Repeat
+from holdfast.model.outcome import Met
 
 Stop = Literal["", "cancel", "deadline", "budget", "aborting", "corrected", "told", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
@@ -21,19 +22,21 @@ class Now(msgspec.Struct, frozen=True, gc=False):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, gc=False):
-    """An effect of another operation that this one meets: the same business key, a repeat, or what a fork would repeat.
+    """An effect of another operation: the same business key, a repeat, what a fork would repeat, a pending thing.
 
     `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
-    accepted it and answers later. `mismatch`: it has other arguments under the same business key.
+    accepted it and answers later. `mismatch`: it has other arguments under the same business key. `met` is what is
+    pending about the same thing.
     """
 
-    by: Literal["claim", "guard", "fork"]
+    by: Literal["claim", "guard", "fork", "pending"]
     state: Literal["pending", "succeeded"]
     source: str
     then: Repeat = "replay"
     waited_out: bool = False
     deferred: bool = False
     mismatch: bool = False
+    met: Met | None = None
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):

@@ -242,7 +242,7 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
         operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key,
-        every_ms=record.every_ms,
+        every_ms=record.every_ms, thing=record.thing,
     )  # fmt: skip
 
 
@@ -273,6 +273,8 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         return replace(
             after, asked=True, asked_at=record.at, asks_until=record.until, on_expiry="hold", waits_for="a person"
         )
+    if record.met is not None:
+        return replace(after, met=record.met)
     if record.status == "succeeded" and operation.overtaken != operation.compensated_by:
         return replace(after, overtaken=operation.compensated_by)
     return after

@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 FIVE = ["ann", "bob", "cid", "dan", "eve"]
 
 
-def mailing(lab: Lab, *queued: str, there: tuple[str, ...] | None = None):
+def mailing(lab: Lab, *queued: str, there: tuple[str, ...] | None = None, again: str | None = None):
     """A mailer that sends all but the queued ones at once; `there`: what its outbox shows when it is asked."""
 
     @tool(idempotency=Key.forever())
@@ -46,7 +46,7 @@ def mailing(lab: Lab, *queued: str, there: tuple[str, ...] | None = None):
 
     @agent(run_id="m-{name}", tools=[send])
     async def desk(run: Run, name: str) -> dict[str, str]:
-        sent = await send.outcome(FIVE)
+        sent = await send.options(again=again).outcome(FIVE)
         assert sent.result == [one for one in FIVE if one not in queued]
         assert sent.pending == queued
         ends = await run.wait_pending(sent)
@@ -132,7 +132,7 @@ async def test_a_process_that_dies_afterwards_leaves_them_to_the_next(lab: Lab):
 
 @virtual
 async def test_a_key_that_somebody_waits_for_already_is_not_taken(lab: Lab):
-    desk = mailing(lab, "eve")
+    desk = mailing(lab, "eve", again="to see which key the second one has")
     async with lab.app(desk) as app:
         for name in ("a", "b"):
             with pytest.raises(RunSuspended):
@@ -186,7 +186,7 @@ async def test_a_model_is_told_what_is_pending_and_so_is_its_prompt(lab: Lab):
         await app.service.deliver("mail-bob", Arrival("m1"))
         assert await app.run(chat, "a") == "over"
     assert heard[0] == "1\nNot finished yet: bob. Do not repeat them: what becomes of them comes."
-    assert heard[1].startswith("Already done, not done again")
+    assert heard[1].startswith("Not sent: bob of m-a/send#1 is pending since 2026-01-01 00:00:00 UTC. Do not repeat it")
     assert "bob, a part of send#1: awaiting" in heard[2]
     assert lab.sent == ["mail"]
 

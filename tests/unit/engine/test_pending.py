@@ -99,7 +99,7 @@ async def test_a_model_is_told_that_it_is_pending_and_its_repeat_sends_nothing(l
         await app.service.deliver("bank-A", Arrival("m1", result=r.Raw(b'"R-1"')))
         said = await app.resume("m-A")
     assert heard[0].startswith("Accepted (accepted by the bank), and not finished yet. Do not repeat it")
-    assert said.startswith("pending cancelled Called off before anything was sent: m-A/refund#1 was accepted")
+    assert said.startswith("pending pending Not sent: m-A/refund#1 (accepted by the bank) is pending since 2026-01-01")
     assert lab.sent == ["refund A"]
 
 
@@ -163,8 +163,8 @@ async def test_forty_seven_follow_ups_in_ever_other_words_are_one(lab: Lab):
     assert "the answer in the CRM" in heard[0]
     assert len(set(heard[1:-1])) == 1
     assert heard[-1] == "the answer in the CRM"
-    assert heard[1].startswith("Already done, not done again")
-    assert "Not finished yet: the answer in the CRM. Do not repeat" in heard[1]
+    assert heard[1].startswith("Not sent: the answer in the CRM of f-ann/follow_up#1 is pending since")
+    assert "Do not repeat" in heard[1]
 
 
 @virtual
@@ -188,7 +188,7 @@ async def test_other_words_wait_for_what_is_deferred(lab: Lab):
         for lead in ("ann", "bob"):
             await app.service.deliver(f"mail-{lead}", Arrival(f"m-{lead}", result=r.Raw(b'"delivered"')))
         said = await handle.result()
-    assert said.startswith("Called off before anything was sent: f-ann/follow_up#1 was accepted")
+    assert said.startswith("Not sent: f-ann/follow_up#1 (queued) is pending since")
     assert lab.sent == ["hello", "hello"]
 
 
