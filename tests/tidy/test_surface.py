@@ -15,7 +15,7 @@ from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 
 PUBLIC = [
     "Ambiguous", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
-    "NotSent", "Once", "Operation", "OperationFailed", "Outcome", "Receipt", "Rejected", "Run", "RunSuspended", "Secret",
+    "NotSent", "Once", "Operation", "OperationFailed", "Outcome", "OutcomePending", "Pending", "Receipt", "Rejected", "Run", "RunSuspended", "Secret",
     "TransactionAborted", "Verdict", "agent", "current_operation", "tool",
 ]  # fmt: skip
 UNIONS = {"Verdict"}  # a union of classes has no docstring of its own

@@ -1,7 +1,7 @@
 """`@tool`: a plain function whose effect the runtime records before it is attempted.
 
 The function keeps its signature, docstring and types. Undeclared means a plain write: attempted
-once, never repeated on a guess.
+once, never repeated on a guess. The file is long because every clause of a tool is declared and documented here.
 """
 
 from __future__ import annotations
