@@ -39,18 +39,18 @@ class HoldfastError(Exception):
 
 
 LONGEST_WAIT_S: Final = 366 * 86_400
-"""The longest time in seconds for which a system can ask not to be tried again; a longer one counts as this."""
+"""The longest time in seconds that a tool can name, a year; a longer one in the answer of a system counts as this."""
 
 
 def checked_wait(retry_after: float | None) -> float | None:
     """A time in seconds that a tool names. Raises `ArgumentError` for what is no length of time."""
     number = isinstance(retry_after, (int, float)) and not isinstance(retry_after, bool)
-    if retry_after is None or (number and 0 <= retry_after < float("inf")):
+    if retry_after is None or (number and 0 <= retry_after <= LONGEST_WAIT_S):
         return retry_after
     raise ArgumentError(
         f"retry_after={retry_after!r} is no time to wait",
         parameter="retry_after",
-        next_step="give seconds as a finite number of zero or more, or None",
+        next_step=f"give seconds from 0 to {LONGEST_WAIT_S} (a year), or None",
     )
 
 
@@ -60,8 +60,8 @@ def checked_wait(retry_after: float | None) -> float | None:
 class NotSent(HoldfastError):
     """The tool's word that nothing landed: the request never reached the system, or was turned away whole.
 
-    `retry_after` is the time in seconds after which the system asks to be tried again; more than a year counts as one.
-    Raises `ArgumentError` for what is no length of time.
+    `retry_after` is the time in seconds after which the system asks to be tried again, at most a year.
+    Raises `ArgumentError` for anything else.
     """
 
     def __init__(
