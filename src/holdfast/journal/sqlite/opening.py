@@ -78,7 +78,6 @@ def open_files(settings: Settings) -> Files:
     """Open, and on the first time create. Raises `JournalError` or lets `DatabaseFailure` pass."""
     path = settings.path
     is_new = _create_private(path)
-    had_log = _has_log(path)  # asked first: the connection makes one
     writer = settings.parts.connect(path, False)
     try:
         # First of all: somebody else may be opening, closing or reading the file just now.
@@ -100,8 +99,6 @@ def open_files(settings: Settings) -> Files:
         writer.close()
         raise
     reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
-    if wal and not had_log:
-        _distrust_lost_log(writer, settings)
     identity = read_identity(reader, settings, _notices(reader, wal=wal))
     return Files(writer, reader, identity, wal, path.stat().st_ino)
 
@@ -123,28 +120,12 @@ def check_place(settings: Settings) -> None:
         )
 
 
-def _distrust_lost_log(writer: Database, settings: Settings) -> None:
-    """Note that a journal lost its log while its file was still empty: what it held was in the log alone.
-
-    The anchor of a new journal follows within a second, so it cannot tell. The note is in the journal: whoever opens
-    it next finds a log again.
-    """
-    end = end_of(writer)
-    if anchor.load(settings.anchor) is None or end.records or end.entries:
-        return
-    reason = "its log was deleted before anything was written into the file: what it held is gone"
-    for name, value in (("trust", "distrustful"), ("reason", reason)):
-        writer.change("update meta set value = ? where name = ?", (value, name))
-
-
 def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]) -> Identity:
     """Who the journal says it is, and whether its anchor agrees."""
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
     found = measure(reader, settings, meta["incarnation"], end_of(reader))
     kept = anchor.load(settings.anchor)
     reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.Tails())
-    if meta["trust"] == "distrustful":
-        reason = reason or meta["reason"]
     trust: Trust = "distrustful"
     if not reason:
         trust, reason = ("doubtful", meta["reason"]) if meta["trust"] == "doubtful" else ("trusted", "")
@@ -175,14 +156,6 @@ def tails_at(reader: Database, kept: anchor.Mark) -> anchor.Tails:
     end = end_of(reader)
     record_hash, entry_hash = _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry)
     return anchor.Tails(end.records, end.entries, record_hash, entry_hash, heads.missing(reader))
-
-
-def _has_log(path: Path) -> bool:
-    """Whether a log lies beside the file. A journal in WAL mode keeps its log, at full size, also when it is closed."""
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size > 0
-    except FileNotFoundError:
-        return False
 
 
 def _create_private(path: Path) -> bool:

@@ -41,6 +41,7 @@ class Store:
         self._name = str(settings.path)
         self._limit_s = settings.parts.lock_limit_s
         self._watches: list[int] = []
+        self._is_new = False  # nothing was ever recorded in it, as far as its anchor knows
         self._files: Files | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
@@ -77,6 +78,7 @@ class Store:
             self._files = files = opening.open_files(self.settings)
             self._start_head(files)
             self._save_anchor(files)
+            self._is_new = self._head is not None and not any((self._head.records, self._head.entries))
         finally:
             self._lock.release()
         self.failure = None
@@ -169,11 +171,26 @@ class Store:
                 return False
             self._settle_after(failure, batch, items)
         self.anchor_is_old = True
+        if self._is_new and self.failure is None:
+            self._mark_beginning()
         self._written_pages += 2 + len(items)
         if self.failure is None and not self._still_has_a_name():
             self.failure = file_gone(self.settings.path)
             _fail(items, self.failure)
         return True
+
+    def _mark_beginning(self) -> None:
+        """Renew the anchor before the first record or entry of a journal is acknowledged.
+
+        Later it follows within a second. Here it must not: a journal whose log was deleted in that second would be
+        empty, and its anchor, which had seen nothing, would fit.
+        """
+        assert self._files is not None
+        try:
+            self._save_anchor(self._files)
+        except (JournalUnavailable, DatabaseFailure, OSError) as error:
+            _log.warning("the anchor was not renewed: %s", error)
+        self._is_new = self._head is not None and not any((self._head.records, self._head.entries))
 
     def _settle_after(self, failure: DatabaseFailure, batch: BatchWriter, items: Sequence[Item]) -> None:
         """A statement failed. What is in the file decides; only then may anything be tried again."""
