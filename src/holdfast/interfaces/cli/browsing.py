@@ -102,7 +102,7 @@ def _draw(screen: Screen, found: Sequence[Item], at: int, said: str) -> None:
     first = max(0, min(at - PAGE // 2, len(found) - PAGE))
     for place, one in enumerate(found[first : first + PAGE], start=first):
         mark, style = (">", "bold") if place == at else (" ", "")
-        line = f"{mark} {one.kind:<9}{short(safe(one.item), 30):<31}{safe(one.asks)}"
+        line = f"{mark} {one.kind + ' ':<9}{short(safe(one.item), 30):<31}{safe(one.asks)}"
         screen.line((short_line(line), style))
     screen.line((f"{len(found)} items" if found else "Nothing needs you.", "dim"))
     if said:

@@ -104,7 +104,7 @@ def summary(found: Sequence[Placed], waiting: int = 0) -> str:
 def _show(screen: Screen, one: Item, now_ms: int) -> None:
     due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
     late = one.due_ms is not None and one.due_ms <= now_ms
-    screen.line((f"{one.kind:<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
     if whose := _whose(one):
         screen.line((f"  {safe(whose)}", "yellow"))
     screen.line(f"  {safe(one.asks)}")
