@@ -19,7 +19,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an operation is tried again. All of it counts per operation and survives a crash.
 
-    `attempts` includes the first. `elapsed` limits the time used for attempts: their calls, and the pauses between
+    `attempts` includes the first. Attempts whose process died are not among them, unless it is 1: the setting
+    `deaths_allowed` limits those. `elapsed` limits the time used for attempts: their calls, and the pauses between
     them. `base` and `cap` bound the pause before attempt n+1, drawn between 0 and `min(cap, base * 2**n)`.
     """
 

@@ -122,7 +122,7 @@ async def deadly(what: str) -> str:
     """Kills whatever process attempts it; a "crowd" does so when two others have made the same attempt beside it."""
     found = identity(key=True)
     await line.send("deadly", what, **found)
-    if what == "crowd" and found["attempt"] <= 2:
+    if what == "crowd" and found["attempt"] <= 4:
         await line.send("await", of="keyed", count=2 * found["attempt"])
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"

@@ -20,22 +20,25 @@ async def account_for_owners(flight: Flight) -> None:
     for attempt in flight.operation.attempts:
         if attempt.over_up is not None or attempt.token == instance.lease.token:
             continue
-        over, why = await _fate(flight, attempt)
+        over, end = await _fate(flight, attempt)
         if over or attempt.end is None:
-            end = attempt.end or r.End("lost", why=why)
+            if attempt.end is not None and not (end.died and attempt.end.kind == "lost"):
+                end = attempt.end
             ended = r.AttemptEnded(step=flight.step, number=attempt.number, end=end, over=over, **instance.stamp())
             await flight.note(ended, ride=True)
 
 
-async def _fate(flight: Flight, last: Attempt) -> tuple[bool, str]:
-    """Whether the call of an earlier owner is known to be over, and why it has no end."""
+async def _fate(flight: Flight, last: Attempt) -> tuple[bool, r.End]:
+    """Whether the call of an earlier owner is known to be over, and its end where nothing else is known."""
     instance, engine = flight.instance, flight.instance.engine
     owner = instance.history.owners[last.token].worker
     if owner == engine.worker.id:
         call = flight.calls.get(last.number)
-        return call is None or call.done(), "this process let go of the run"
+        return call is None or call.done(), r.End("lost", why="this process let go of the run")
     if (runs := still_runs(engine.worker, owner)) is not None:
-        return not runs, "the app that made it is closed"
+        return not runs, r.End("lost", why="the app that made it is closed")
     state = await engine.journal.fate(owner)
     over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
-    return over, "its process died" if state.fate == "dead" else "its owner lost the lease"
+    if state.fate == "dead":
+        return over, r.End("lost", why="its process died", died=True)
+    return over, r.End("lost", why="its owner lost the lease")

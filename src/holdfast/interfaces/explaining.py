@@ -180,7 +180,7 @@ async def _with_deaths(looking: Looking, history: RunHistory, state: OperationSt
         return state
     if (await looking.journal.fate(owner.worker)).fate != "dead":
         return state
-    end = r.End("lost", why="its process died")
+    end = r.End("lost", why="its process died", died=True)
     return apply(state, r.AttemptEnded(step=state.step, number=last.number, end=end, at=now.wall, up=now.up), now.boot)
 
 

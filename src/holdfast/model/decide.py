@@ -252,8 +252,10 @@ def _stop_reason(case: Case) -> str:
 
 def _used_up(case: Case) -> str:
     """The limit that the attempts have reached. While the system works on our key, a time of its own is the limit."""
-    operation, contract, spent = case.operation, case.contract, case.weight.spent
+    operation, contract = case.operation, case.contract
     retry, busy = contract.retry, operation.in_progress
+    # Deaths are not among them, but a single attempt is the only one.
+    spent = case.weight.spent if retry.attempts > 1 else max(case.weight.spent, operation.deaths)
     if spent >= retry.attempts:
         return f"{spent} of {retry.attempts} attempts were made"
     cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)

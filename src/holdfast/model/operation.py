@@ -288,5 +288,5 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def deaths(self) -> int:
-        """How many attempts ended because their process died."""
-        return sum(1 for attempt in self.attempts if attempt.end is not None and attempt.end.kind == "lost")
+        """How many attempts were in flight when their process died, as far as that is proven."""
+        return sum(1 for attempt in self.attempts if attempt.end is not None and attempt.end.died)

@@ -85,6 +85,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent.
 
     `pending` are the parts whose end comes later, where it returned; `facts` is what it said about the world besides.
+    `died`: it is lost, and the death of its process is proven; a process that only lost its lease may go on.
     """
 
     kind: EndKind = "returned"
@@ -98,6 +99,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cost: float = 0
     pending: tuple[PendingItem, ...] = ()
     facts: tuple[Reported, ...] = ()
+    died: bool = False
 
 
 class OperationPlanned(Stamped, frozen=True):

@@ -70,6 +70,6 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     live: frozenset[int] = frozenset()
     reading: Reading = "unread"
     key_age_ms: int = 0
-    deaths_allowed: int = 3
+    deaths_allowed: int = 5
     clock_error_ms: int = 60_000
     slow_verify_ms: int = 15 * 60_000

@@ -57,7 +57,8 @@ class Weight:
         self.unsent = self.unsent and standing == "unsent"
         self.open = attempt.end is None  # only the last one can be
         self.live = self.live or attempt.number in live
-        excused = standing == "unsent" and attempt.end is not None and attempt.end.retry_after_ms is not None
+        end = attempt.end  # deaths of processes have a limit of their own: `deaths_allowed`
+        excused = end is not None and (end.died or (standing == "unsent" and end.retry_after_ms is not None))
         self.spent += not (excused or attempt.in_progress)
 
 

@@ -105,8 +105,9 @@ class Story:
         return self.took(ended)
 
     def sent(self, kind: r.EndKind, *, over: bool = True, **end: Any) -> Story:
-        """One more attempt, and its end in the same moment."""
-        return self.starts().ends(kind, over=over, **end)
+        """One more attempt, and its end in the same moment. A lost one whose call is over died with its process."""
+        died = {"died": True} if kind == "lost" and over else {}
+        return self.starts().ends(kind, over=over, **died, **end)
 
     def late(self, kind: r.EndKind, number: int = 1, **end: Any) -> Story:
         return self.took(r.LateReport(step=STEP, number=number, end=r.End(kind, **end), **self.stamp()))

@@ -151,15 +151,38 @@ def test_a_tool_that_is_gone_leaves_it_to_a_person():
 
 
 def test_deaths_quarantine_the_operation_not_the_evidence():
-    story = Story(changed(KEYED, retry=PATIENT)).sent("lost").sent("lost").waits(0, "retry")
+    story = Story(changed(KEYED, retry=PATIENT)).sent("lost").sent("lost").sent("lost").sent("lost").waits(0, "retry")
     assert story.says() == AGAIN
     story.sent("lost").waits(0, "retry")
-    assert story.decide() == m.Park("quarantined", why="3 processes died during an attempt of it")
+    assert story.decide() == m.Park("quarantined", why="5 processes died during an attempt of it")
     assert story.parked().person("retry").says() == "attempt: a person ordered one more attempt"
 
 
+def test_a_process_that_only_lost_its_lease_is_no_death():
+    story = Story(changed(KEYED, retry=PATIENT))
+    for _ in range(8):
+        story.sent("lost", over=False)
+    assert story.state.deaths == 0
+    assert story.waits(0, "retry").says() == AGAIN
+    for _ in range(5):
+        story.sent("lost")
+    assert story.waits(0, "retry").says() == "park: quarantined"
+
+
+def test_deaths_spend_no_attempts_unless_there_is_only_one():
+    four = Story(KEYED)
+    for _ in range(4):
+        four.sent("lost")
+    assert four.waits(0, "retry").says() == AGAIN
+    one = Story(changed(KEYED, retry=Retry(attempts=1))).sent("lost").waits(0, "retry")
+    assert one.says() == "unknown: nothing can prove it"
+
+
 def test_a_quarantined_operation_is_read_back_first():
-    story = Story(changed(KEYED_READ_BACK, retry=PATIENT)).sent("lost").sent("lost").sent("lost").waits(0, "retry")
+    story = Story(changed(KEYED_READ_BACK, retry=PATIENT))
+    for _ in range(5):
+        story.sent("lost")
+    story.waits(0, "retry")
     assert story.says() == "verify: read back at once: presence can be believed"
     story.later(SETTLE).verified("did_not_happen")
     assert story.says() == "park: quarantined"
