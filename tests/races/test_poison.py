@@ -79,3 +79,25 @@ def test_what_was_set_aside_stays_so(case, agent):
     assert again.status == 0, "a quarantined run killed its worker again"
     assert_others_went_on(again.answer)
     assert len(case.world()["requests"]) == requests
+
+
+FIFTY = [f"n{number}" for number in range(49)]
+CROWD = [*FIFTY[:30], "poison", *FIFTY[30:]]
+
+
+@pytest.mark.parametrize("at_once", [1, 8, 50])
+@pytest.mark.parametrize("agent", ["dies_before_any_step", "may_be_poisoned"])
+def test_one_poison_run_among_fifty_is_set_aside_and_no_other(case, agent, at_once):
+    """A supervisor starts the program again after each death."""
+    for deaths in range(12):  # noqa: B007 - how many died is looked at afterwards
+        ended = case.work(agent=agent, inputs=CROWD, concurrency=at_once)
+        if not ended.killed:
+            break
+    assert ended.status == 0, ended.log
+    assert deaths <= Settings().claims_allowed + 1, "it took too many processes"
+    answer = dict(ended.answer)
+    assert answer.pop("poison")[0] == ("stopped" if agent == "dies_before_any_step" else "suspended")
+    assert {run: status for run, (status, _) in answer.items()} == dict.fromkeys(FIFTY, "completed")
+    charged = [request for request in case.world()["requests"] if request["kind"] == "keyed"]
+    assert len({request["key"] for request in charged}) == len(FIFTY), "one effect for each healthy run"
+    assert {request["name"] for request in charged} == set(FIFTY)

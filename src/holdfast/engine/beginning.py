@@ -104,6 +104,18 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Cla
         engine.leases.give_back(claimed.row)
 
 
+async def admitted(instance: Instance, claimed: Claimed) -> bool:
+    """Wait until the run may be driven beside what else this process has in flight, on its last chance alone.
+
+    A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
+    """
+    engine, so_far = instance.engine, instance.history.claims_without_progress
+    number, allowed = so_far + (not claimed.fresh), engine.settings.claims_allowed
+    if number > allowed:
+        return True  # none of its code is run any more
+    return await engine.company.enter(instance.run, alone=1 < number == allowed)
+
+
 async def record_claim(instance: Instance, claimed: Claimed) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 

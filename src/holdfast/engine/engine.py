@@ -140,6 +140,7 @@ class Engine:
 
     async def shut_down(self, driving: list[asyncio.Task[Any]]) -> None:
         """Seal every instance, let calls in flight end within the grace time, and suspend what runs."""
+        self.company.close()
         for instance in list(self.instances.values()):
             instance.end(Ending("shutdown", "the process shuts down"))
         if driving:

@@ -143,20 +143,20 @@ async def _perform(flight: Flight, move: Deed) -> None:
 
 async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
     """Make one attempt, beside others or (on its last chance) alone."""
-    engine = flight.instance.engine
+    engine, run = flight.instance.engine, flight.instance.run
     alone = bool(operation.attempts) and on_its_last_chance(operation, engine.settings.deaths_allowed)
     waits = alone or engine.company.reserved
     if waits:
-        await engine.company.admit(alone=alone)
+        await engine.company.admit(run, alone=alone)
         operation, now = flight.operation, flight.instance.now()
     else:
-        engine.company.join()
+        engine.company.join(run)
     try:
         # Where it had to wait, much may have changed: then the decision is made again.
         if not waits or type(flight.next_move(operation, now)) is m.Attempt:
             await _attempt_now(flight, operation, now)
     finally:
-        engine.company.leave(alone=alone)
+        engine.company.leave(run, alone=alone)
 
 
 async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:

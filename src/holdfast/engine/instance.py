@@ -1,7 +1,8 @@
 """One instance of a run: the records, who waits for what, and the order in which code is told things.
 
 An instance lives from a claim of the run to its end, suspension or loss. It is the only thing that
-appends to the run, and once it is sealed nothing goes through it any more.
+appends to the run, and once it is sealed nothing goes through it any more. A long file, since every method reads or
+changes the state of that one instance.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Instance:
         self.changes: Final[dict[str, set[str]]] = {}  # operations with news, for whoever looks; "": something else
         self.raised: Callable[[Instance], None] | None = None  # told when something turned out otherwise
         self.evicted: Sealed | None = None
+        self.suspected = True  # until it records progress, a death of this process counts against it
         self.left: set[str] = set()  # transactions whose end code was told
         self.known: Final = Known()
         self.learned: Final[set[int]] = set()  # messages whose facts the run knows
@@ -171,10 +173,17 @@ class Instance:
             self.history.add(record)
             if type(record) in _MAY_TROUBLE and _troubles(record):
                 self.troubled.add(record.step)
+        if self.suspected and not self.history.claims_without_progress:
+            self.clear()
         if self.changes:
             self._changed({record.step if is_about_operation(record) else "" for record in records})
         if self.history.raised and self.raised is not None:
             self.raised(self)
+
+    def clear(self) -> None:
+        """The run has got somewhere, or waits: a death of this process is not held against its claim any more."""
+        self.suspected = False
+        self.engine.company.exit(self.run)
 
     def _changed(self, steps: set[str]) -> None:
         for seen in self.changes.values():
@@ -369,6 +378,8 @@ class Instance:
         What a branch ended with reaches the code that awaits it (through groups and nested gathers) only then.
         """
         self._rest_scheduled = False
+        if self.suspected and self.at_rest():
+            self.clear()
         ending = how_to_rest(self)
         if ending is None:
             return

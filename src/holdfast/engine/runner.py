@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.engine.beginning import (
     Input,
+    admitted,
     agent_of,
     check_input,
     first_records,
@@ -118,6 +119,7 @@ async def drive_run(
         engine.leases.give_back(claimed.row)
         raise
     finally:
+        engine.company.exit(run)
         engine.leases.let_go(run)
 
 
@@ -152,6 +154,9 @@ async def _drive_claimed(
         instance = Instance(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)
+        if not await admitted(instance, claimed):
+            await release(engine, history, log, claimed)
+            return Conclusion(run, "suspended", "the process shuts down")
         if not claimed.fresh:
             await record_claim(instance, claimed)
         await take_commands(instance)

@@ -275,7 +275,7 @@ class Checker:
             self.broken(6, f"{name}: attempt {record.number} was started after a final outcome")
         if known.unknown and not known.retries:
             self.broken(5, f"{name}: attempt {record.number} was started after a person had been asked")
-        if len(known.attempts) - known.unsent > LIMIT_ATTEMPTS + known.retries:
+        if len(known.attempts) - known.unsent - known.deaths > LIMIT_ATTEMPTS + known.retries:
             self.broken(10, f"{name}: {len(known.attempts)} attempts, and {LIMIT_ATTEMPTS} are allowed")
 
     def _believed(self, name: str, known: Standing) -> None:

@@ -12,6 +12,7 @@ class Standing:
         "absences",
         "asked",
         "attempts",
+        "deaths",
         "deferred",
         "ended",
         "intent",
@@ -38,6 +39,8 @@ class Standing:
         self.person = False
         self.unknown = False
         self.unsent = 0
+        self.deaths = 0
+        """Attempts whose process died: they have a limit of their own."""
         self.deferred = 0
         """The attempt whose answer is to come later."""
         self.proved = False
@@ -73,6 +76,7 @@ class Standing:
             case r.AttemptEnded(number=number, over=True, end=end):
                 self.ended.add(number)
                 self.unsent += end.kind == "not_sent"
+                self.deaths += end.died
             case r.LateReport(end=end):
                 self.unsent += end.kind == "not_sent"
                 self.proved = self.proved or end.kind in {"not_sent", "rejected"}
