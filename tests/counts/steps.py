@@ -6,6 +6,7 @@ Run by the tests beside it, under strace: `python steps.py JOURNAL KIND STEPS`.
 import asyncio
 import functools
 import json
+import re
 import sqlite3
 import sys
 
@@ -14,6 +15,8 @@ from holdfast.engine.settings import Settings
 from holdfast.journal.sqlite import background
 
 statements: list[str] = []
+# What the anchor is made of is read about once a second, beside the steps: no step waits for it.
+ANCHOR = re.compile(r"from (?:record|ledger) where id|max\(id\)")
 
 
 @tool
@@ -51,7 +54,8 @@ class Observed(sqlite3.Connection):
     """
 
     def execute(self, sql, *values):
-        statements.append(sql)
+        if ANCHOR.search(sql) is None:
+            statements.append(sql)
         return super().execute(sql, *values)
 
 

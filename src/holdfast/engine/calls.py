@@ -16,7 +16,7 @@ from holdfast.engine.scopes import SCOPE
 from holdfast.engine.tooling import begin, ring
 from holdfast.errors import Ambiguous, NotSent, Rejected
 from holdfast.model import records as r
-from holdfast.model.secret import RESOLVER
+from holdfast.model.secret import RESOLVER, REVEALED
 
 LAST_WORD_S: Final = 1.0
 
@@ -82,17 +82,18 @@ def _begin(flight: Flight, started: r.AttemptStarted, limit_ms: int, over: async
         current.observed = msgspec.json.decode(flight.observed)
     flight.current = current
     context = contextvars.copy_context()
-    context.run(_enter, current, engine.resolver)
+    context.run(_enter, current, engine.resolver, instance.masks.reveal)
     first = flight.given() if intent.serves else ()
     call = begin(tool.body, arguments, first, engine.seams, context, over)
     engine.begun.add(call)
     return call
 
 
-def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None) -> None:
+def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, revealed: Callable[[str], None]) -> None:
     """What is true where a tool runs."""
     AT.set(current)
     RESOLVER.set(resolve)
+    REVEALED.set(revealed)
     if SCOPE.get() is not None:
         SCOPE.set(None)  # a tool is no branch of the run: what it starts is not numbered
 

@@ -251,8 +251,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     if not answer.key_read and end.kind not in {"rejected", "not_sent"}:  # those sent nothing that a key would dedupe
         end = msgspec.structs.replace(end, key_read=False)
         instance.engine.report_unread_key(tool.name)
-    if answer.said is not None:
-        end = answer.said.added_to(end)
+    end = flight.masked(end if answer.said is None else answer.said.added_to(end))
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     move, operation = _move_after(flight, ended, now)
     instance.engine.seams.crash.reached("before_outcome")
@@ -392,7 +391,7 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     end = end_of_error(flight.contract(), error, sends) if error else end_of_value(tool.codec, call.result())
     if flight.current is not None and flight.current.said is not None:
         end = flight.current.said.added_to(end)
-    report = r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
+    report = r.LateReport(step=flight.step, number=number, end=flight.masked(end), **instance.stamp())
     try:
         await instance.append(report)
     except HoldfastError:

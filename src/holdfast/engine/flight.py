@@ -254,6 +254,22 @@ class Flight(msgspec.Struct, eq=False):
         new = not operation.attempts and self.scope is not None
         return "told" if new and self.scope is not None and news_for(self.scope) else ""
 
+    def masked(self, end: r.End) -> r.End:
+        """The end of a call without the secrets that the call was given. A result that no longer fits is lost."""
+        masks, tool = self.instance.masks, self.tool
+        if not masks or tool is None:
+            return end
+        masked = masks.end(end, self.arguments, tool.redact)
+        if masked.result == end.result or not tool.codec.misfit(bytes(masked.result)):
+            return masked
+        why = "the result repeats a secret, and what remains without it does not fit the tool's annotation"
+        return msgspec.structs.replace(masked, result=r.NOTHING, lost=True, why=why)
+
+    def masked_value(self, value: r.Raw) -> r.Raw:
+        """A JSON value without the secrets that the call was given: the same each time, so that readings compare."""
+        masks, tool = self.instance.masks, self.tool
+        return masks.own(value, self.arguments, tool.redact) if masks and tool is not None else value
+
     async def note(
         self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = ()
     ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
 
 import msgspec
 
+from holdfast.engine.masking import Masks
 from holdfast.engine.rest import Ending, Pause, how_to_rest
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
@@ -98,6 +99,7 @@ class Instance:
         self.suspected = True  # until it records progress, a death of this process counts against it
         self.left: set[str] = set()  # transactions whose end code was told
         self.known: Final = Known()
+        self.masks: Final = Masks()
         self.learned: Final[set[int]] = set()  # messages whose facts the run knows
 
     # --- time and records ------------------------------------------------------------------------------
@@ -115,6 +117,7 @@ class Instance:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
         while self.log.alone is not None:
             await asyncio.shield(self.log.alone)
+        records = self.masks.records(records)
         try:
             if posts:
                 records = self._plan_ahead(records)
@@ -164,6 +167,7 @@ class Instance:
 
     def ride(self, *records: r.Record) -> None:
         """Record with the next thing that waits; order is kept."""
+        records = self.masks.records(records)
         bodies = list(map(encode, records))  # first: what cannot be read back must not be in the history either
         self._add(records)  # then: a record that does not fit must never reach the journal
         self.log.ride(bodies)

@@ -41,7 +41,7 @@ async def verify(flight: Flight) -> None:
     stored, lost = r.NOTHING, False
     missing: tuple[str, ...] = ()
     if kind == "happened":
-        end = end_of_value(tool.codec, verdict.result) if part is None else r.End()
+        end = flight.masked(end_of_value(tool.codec, verdict.result)) if part is None else r.End()
         stored, lost, missing = end.result, end.lost, tuple(map(clean, verdict.missing))
     absent = kind == "did_not_happen" and believable
     record = r.Verified(
@@ -91,10 +91,10 @@ async def observe(flight: Flight, *, kept: bool = False) -> None:
     seams = flight.instance.engine.seams
     try:
         value = await within(tool.handlers["observe"], flight.decoded(), (flight.view(),), seams)
-        observed = r.Raw(msgspec.json.encode(value, order="deterministic"))
+        observed = flight.masked_value(r.Raw(msgspec.json.encode(value, order="deterministic")))
     except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
         flight.reading = "unreadable"
-        await _reobserved(flight, r.Raw(msgspec.json.encode(describe(error))))
+        await _reobserved(flight, r.Raw(msgspec.json.encode(flight.instance.masks.text(describe(error)))))
         return
     known = flight.operation.observed
     flight.observed = observed

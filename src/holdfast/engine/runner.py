@@ -240,7 +240,7 @@ async def _conclude(instance: Instance, agent: AgentCode, task: asyncio.Task[obj
     if error is not None:
         return await _stopped(instance, error)
     try:
-        stored, _ = agent.codec.round_trip(task.result())
+        stored = instance.masks.result(agent.codec, agent.codec.round_trip(task.result())[0])
     except ValueError as problem:
         return await _stopped(instance, ResultLost(f"the result of run {instance.run} could not be stored: {problem}"))
     instance.engine.seams.crash.reached("before_end")
@@ -258,7 +258,7 @@ async def _stopped(instance: Instance, error: BaseException) -> Conclusion:
     await _stop_drivers(instance)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
-    said, detail = raised(error), storable(getattr(error, "difference", ""))
+    said, detail = instance.masks.record(raised(error)), instance.masks.text(storable(getattr(error, "difference", "")))
     instance.seal(f"it stopped: {reason}")
     stamp = instance.stamp()
     record = r.RunStopped(

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from holdfast.errors import AmbiguousStep, UsageError
 from holdfast.model.handoff import Authority
 from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.model.secret import REVEALED
 from holdfast.model.transactions import base_of, named
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ def branch_task(scope: Scope, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[An
     """Run `coro` as the task of `scope`."""
     context = contextvars.copy_context()
     context.run(SCOPE.set, scope)
+    context.run(REVEALED.set, scope.instance.masks.reveal)
     task = asyncio.get_running_loop().create_task(coro, context=context)
     scope.enter(task)
     return task

@@ -77,6 +77,7 @@ async def operate(scope: Scope, call: Call) -> Told:
     if instance.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
+    instance.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.operations.get(step)
     if recorded is not None:
@@ -329,6 +330,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     if instance.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
+    instance.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.answers.get(step)
     if recorded is None:

@@ -33,6 +33,9 @@ def resolver_from(variables: Mapping[str, str]) -> Callable[[str], str]:
 # How names become values, set around each call of a tool: recovery calls it with nothing but the name.
 RESOLVER: Final[ContextVar[Callable[[str], str] | None]] = ContextVar("holdfast_secrets", default=None)
 
+# Who is told of each value that is revealed, so that it can be masked in what goes on record.
+REVEALED: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("holdfast_revealed", default=None)
+
 
 @final
 class Secret:
@@ -66,8 +69,12 @@ class Secret:
 
     def reveal(self) -> str:
         """The value itself; raises SecretUnavailableError where nobody knows it."""
-        if self._held is not None:
-            return self._held
+        value = self._held if self._held is not None else self._resolved()
+        if (revealed := REVEALED.get()) is not None:
+            revealed(value)
+        return value
+
+    def _resolved(self) -> str:
         if (resolve := RESOLVER.get()) is None:
             raise SecretUnavailableError(
                 f"the secret {self.name!r} is revealed where no resolver is set. Nothing was sent with it. "

@@ -62,12 +62,16 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
         status = DIVERGED
     problem = problem_of(error)
     state = "stopped" if not refused and await _has_stopped(app, run) else "refused"
+    reason = str(error)
     if not isinstance(error, HoldfastError):
-        problem = msgspec.structs.replace(problem, known=_place(error), next_step="")
+        name = type(error).__name__
+        # From the record, where secrets are masked: the exception itself may hold them, and terminals are logged.
+        reason = (await _recorded_error(app, run) if state == "stopped" else "").removeprefix(name).removeprefix(": ")
+        problem = msgspec.structs.replace(problem, message=reason or name, known=_place(error), next_step="")
     if state == "stopped" and not problem.next_step:
         problem = msgspec.structs.replace(problem, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
     return Ended(
-        run, state, status, reason=str(error), line=line,
+        run, state, status, reason=reason, line=line,
         problem=msgspec.structs.replace(problem, exit_status=status),
     )  # fmt: skip
 
@@ -75,6 +79,11 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
 async def _has_stopped(app: Holdfast, run: str) -> bool:
     rows = await app.engine.journal.runs(run=run)
     return bool(rows) and rows[0].status == "stopped"
+
+
+async def _recorded_error(app: Holdfast, run: str) -> str:
+    stopped = (await app.service.history(run)).stopped
+    return stopped.error if stopped is not None else ""
 
 
 def _place(error: BaseException) -> str:
