@@ -1,7 +1,7 @@
 """An order with a late refund: the money is taken at once, and given back when the bank says so, a day later.
 
     BANK=http://127.0.0.1:9000 holdfast run examples/order.py:order_desk '{"id": "17", "cents": 4200}'
-    BANK_SECRET=whsec_... holdfast serve-hooks --secret-env BANK_SECRET      # takes what the bank says
+    BANK_SECRET=whsec_... holdfast serve-hooks --sender bank=BANK_SECRET:tool=refund
     BANK=http://127.0.0.1:9000 holdfast worker examples/order.py:order_desk  # goes on with it
     holdfast pending
 

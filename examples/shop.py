@@ -17,7 +17,7 @@ from examples.bank import Bank, open_bank
 from examples.order import Order, order_desk
 from holdfast import Holdfast, RunSuspended
 from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemClock, SystemRng
-from holdfast.interfaces.hooks import Hooks
+from holdfast.interfaces.hooks import Hooks, Sender
 from holdfast.journal.memory import MemoryJournal
 
 
@@ -63,7 +63,9 @@ async def open_shop() -> AsyncGenerator[Shop]:
         async with Holdfast(journal, agents=[order_desk], seams=seams, recover=False) as app:
             with socket.create_server(("127.0.0.1", 0)) as line:
                 bank.hooks = f"http://127.0.0.1:{line.getsockname()[1]}/"
-                config = uvicorn.Config(Hooks(app.service, [secret]), log_level="error", lifespan="off")
+                config = uvicorn.Config(
+                    Hooks(app.service, [Sender("bank", secret, tools=("refund",))]), log_level="error", lifespan="off"
+                )
                 server = uvicorn.Server(config)
                 serving = asyncio.create_task(server.serve(sockets=[line]))
                 try:

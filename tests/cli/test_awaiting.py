@@ -1,10 +1,16 @@
 """`holdfast deliver` and `holdfast pending`, on a journal on disk."""
 
+import asyncio
+import base64
+import os
 import subprocess
 import sys
 
 import pytest
 
+from holdfast import Holdfast
+from holdfast.engine.awaiting import Arrival
+from holdfast.model.records import Raw
 from tests.cli.lab import Lab
 
 HOTEL = """
@@ -186,3 +192,35 @@ def test_a_fork_inherits_how_parts_ended_and_does_not_count_them_as_writes(holdf
     assert "part#1" not in holdfast("fork", "mail-mon", "--at", "send#1", "--as", "before").out
     assert holdfast("fork", "mail-mon", "--at", "parts#1", "--as", "after").status == 0
     assert holdfast("resume", "after").json == ["ann", "eve"]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "says"),
+    [
+        ("bank=BANK", "needs a binding"),
+        ("bank=BANK:tool=", "binds the sender bank to nothing"),
+        ("bank=BANK:anything", "binds the sender bank to nothing"),
+        ("bank=BANK:any,tool=t", "needs a binding"),
+        ("=BANK:any", "cannot name a sender"),
+        ("bank=NOT_THERE:any", "the variable NOT_THERE is empty"),
+    ],
+)
+def test_a_sender_says_its_name_its_secret_and_what_it_may_answer_for(holdfast: Lab, spelled: str, says: str):
+    holdfast.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    said = holdfast("serve-hooks", "--sender", spelled)
+    assert said.status == 2
+    assert says in " ".join(said.err.split())
+
+
+def test_a_story_names_the_sender_of_an_answer(holdfast: Lab):
+    waiting(holdfast, "7")
+
+    async def deliver() -> None:
+        async with Holdfast(str(holdfast.directory / "holdfast.db"), recover=False) as app:
+            arrival = Arrival("m1", result=Raw(b'"room 7"'), source="webhook hotel", sender="hotel", tools=("book",))
+            await app.service.deliver("B-7", arrival)
+
+    asyncio.run(deliver())
+    assert holdfast("resume", "stay-7").out == '"room 7"\n'
+    assert "by webhook hotel" in holdfast("show", "stay-7").out
+    assert "webhook hotel" in holdfast("why", "stay-7/book#1").out

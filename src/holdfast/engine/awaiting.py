@@ -37,7 +37,8 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message about something awaited.
 
     `id` is its sender's name for it: the same id is the same message, however often it comes. `pending` says
-    that nothing is final yet. `result` is what the tool would have returned, as JSON.
+    that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the webhook sender
+    whose secret signed the message, and `tools` the only tools whose operations it may settle; empty: all.
     """
 
     id: str
@@ -46,6 +47,22 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     code: str = ""
     source: str = ""
+    sender: str = ""
+    tools: tuple[str, ...] = ()
+
+    @property
+    def entry(self) -> str:
+        """The ledger key of the message. One sender can neither take an id of another nor block it.
+
+        The tools are part of it: a message that came under a wrong binding counts when it comes under the right one.
+        """
+        return f"{self.sender}:{','.join(self.tools)}/{self.id}" if self.sender else self.id
+
+    def refusal(self, owner: Owner) -> str:
+        """Why the message must not settle the operation of `owner`; empty where it may."""
+        if not self.tools or owner.tool in self.tools:
+            return ""
+        return f"sender {self.sender} is bound to {', '.join(self.tools)}, and {owner.operation} calls {owner.tool}"
 
 
 class Delivering(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,10 +77,11 @@ class Delivering(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The operation and the attempt that wait under a key."""
+    """The operation and the attempt that wait under a key, and the tool that the operation calls."""
 
     operation: str
     number: int
+    tool: str = ""
 
 
 def arrived_stream(key: str) -> str:
@@ -96,7 +114,7 @@ async def defer(flight: Flight, number: int, said: Deferred, answer: Answer) -> 
     record = replace(record, thing=about)
     note = Note(flight.id, "pending", record.evidence, until=record.until)
     noted = pending_post(flight.operation.intent.tool, about, note, number)
-    owner = Owner(flight.id, number)
+    owner = Owner(flight.id, number, flight.operation.intent.tool)
     crash = instance.engine.seams.crash
     crash.reached("before_outcome")
     try:
@@ -133,16 +151,21 @@ async def collect(flight: Flight) -> None:
         await take_commands(instance)
 
 
+async def owner_of(journal: Journal, key: str) -> Owner | None:
+    """The operation that waits for `key`; None while none does."""
+    owners = await journal.entries(awaited_stream(key))
+    return read(owners[0], Owner) if owners else None
+
+
 async def forward(journal: Journal, key: str) -> str:
     """Order the run that waits for `key` to look at everything final that came for it, each message once.
 
     The operation that waits; empty where nothing came, or where nobody waits yet: what came is kept.
     """
     arrived = await journal.entries(arrived_stream(key))
-    owners = await journal.entries(awaited_stream(key)) if arrived else []
-    if not owners:
+    owner = await owner_of(journal, key) if arrived else None
+    if owner is None:
         return ""
-    owner = read(owners[0], Owner)
     for entry, arrival in await readable(journal, arrived, Arrival):
         if (order := _order(owner, key, entry, arrival)) is not None:
             await journal.post(order)
@@ -156,9 +179,12 @@ def _order(owner: Owner, key: str, entry: Entry, arrival: Arrival) -> Post | Non
     run, step = split_operation_id(owner.operation)
     why = arrival.why or f"the answer {arrival.id} came"
     end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
+    if arrival.sender:
+        end = replace(end, source=arrival.source)
     report = r.LateReport(step=step, number=owner.number, end=end)
-    body = written(Command("late", arrival.source, f"{arrival.id} under {key}", report))
-    return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", body)
+    refused = arrival.refusal(owner)  # a message that came early is checked here: its operation was not known then
+    command = Command("late", arrival.source, f"{arrival.id} under {key}", None if refused else report, refused=refused)
+    return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", written(command))
 
 
 def how_to_answer(flight: Flight) -> str:

@@ -51,7 +51,8 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `after` is the name of whoever was first: this word came second, and is only put on record. `via` is how the giver's
     name is known: typed by whoever has the file, or proven by a password, a token, a proxy or a provider.
-    `proven_ms` is the wall clock at which a password was given; 0: none was.
+    `proven_ms` is the wall clock at which a password was given; 0: none was. `refused` is why the word must not be
+    applied: it is only put on record.
     """
 
     word: Word = "late"
@@ -61,6 +62,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     after: str = ""
     via: str = ""
     proven_ms: int = 0
+    refused: str = ""
 
 
 def command_stream(run: str) -> str:
@@ -81,9 +83,9 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         return (refused_unread(entry, unread, stamp),)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
     record = command.record
-    if command.after:  # what is only an order acts by its name: one that came second has another
+    if command.after or command.refused:  # what is only an order acts by its name: one that came second has another
         name = command.word if record is not None else "late"
-        return (replace(applied, command=name, refused=f"{command.after} answered first"),)
+        return (replace(applied, command=name, refused=clean(command.refused or f"{command.after} answered first")),)
     if record is None:
         return word_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
@@ -243,7 +245,7 @@ async def _recall(instance: Instance, entry: Entry) -> None:
 
 def _act(instance: Instance, command: r.CommandApplied) -> None:
     match command.command:
-        case "resolve" if command.refused:
+        case "resolve" | "late" if command.refused:
             _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.told)
         case "cancel" | "take_over":
             instance.end(Ending("cancelled", why_ended(command)))

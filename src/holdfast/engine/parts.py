@@ -109,7 +109,7 @@ def _begin(
         )  # fmt: skip
         posts.extend(pending_post(whole.tool, things[item.about], part_note(flight, step, item.name, until), 1))
         if item.key:
-            owner = Owner(operation_id(instance.run, step), 1)
+            owner = Owner(operation_id(instance.run, step), 1, intent.tool)
             posts.append(Post(awaited_stream(item.key), "owner", written(owner)))
     return records, posts
 

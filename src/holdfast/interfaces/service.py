@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.engine.approvals import Codes, came_late
-from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward
+from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward, owner_of
 from holdfast.engine.commands import (
     Command,
     Word,
@@ -20,7 +20,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.pauses import ToolPause, pause_post
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
-from holdfast.errors import UsageError
+from holdfast.errors import NotAllowed, UsageError
 from holdfast.interfaces.applying import Applied, AtOnce, Sink
 from holdfast.interfaces.approving import (
     LASTS,
@@ -351,11 +351,15 @@ class Service:
         """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
 
         The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
-        `UsageError` where another message came under the same id.
+        `UsageError` where another message came under the same id, and `NotAllowed` where its sender is bound to other
+        tools than the one that waits.
         """
         journal = self._engine.journal
-        await journal.post(Post(DELIVERIES, "", written(Delivering(key, arrival.id))))
-        entry = await journal.post(Post(arrived_stream(key), arrival.id, written(arrival)))
+        owner = await owner_of(journal, key) if arrival.tools else None
+        if owner is not None and (refused := arrival.refusal(owner)):
+            raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
+        await journal.post(Post(DELIVERIES, "", written(Delivering(key, arrival.entry))))
+        entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
         if not entry.fresh and read(entry, Arrival) != arrival:
             raise UsageError(
                 f"another message came under the id {arrival.id} for {key}; this one is not taken",

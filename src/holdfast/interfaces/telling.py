@@ -115,7 +115,8 @@ def end_text(end: r.End) -> str:
 def answer_text(end: r.End) -> str:
     """How an answer that came later says that a call ended."""
     said = "may have succeeded" if end.unfit else "succeeded" if end.kind == "returned" else "failed"
-    return f"{said}: {end.why}" if end.why else said
+    by = f" (by {end.source})" if end.source else ""
+    return f"{said}: {end.why}{by}" if end.why else f"{said}{by}"
 
 
 def _unread(end: r.End) -> str:

@@ -203,7 +203,8 @@ class _Teller:
         elif step in self.deferred and end.kind in {"returned", "rejected"}:
             self.steps[step].notes.append(Note(at, "answered", answer_text(end)))
         else:
-            self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}"))
+            by = f" (by {end.source})" if end.source else ""
+            self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}{by}"))
 
     def _finish(self, entry: Entry, operation: OperationState) -> None:
         """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""

@@ -86,6 +86,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     `pending` are the parts whose end comes later, where it returned; `facts` is what it said about the world besides.
     `died`: it is lost, and the death of its process is proven; a process that only lost its lease may go on.
+    `source` is the webhook sender that brought it, where one did.
     """
 
     kind: EndKind = "returned"
@@ -100,6 +101,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pending: tuple[PendingItem, ...] = ()
     facts: tuple[Reported, ...] = ()
     died: bool = False
+    source: str = ""
 
 
 class OperationPlanned(Stamped, frozen=True):

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.interfaces.hooks import LARGEST, Hooks
+from holdfast.interfaces.hooks import LARGEST, Hooks, Sender
 from holdfast.journal.memory import MemoryJournal
 
 ACCEPTED = 204
@@ -29,6 +29,10 @@ def memory() -> MemoryJournal:
 
 def new_secret() -> str:
     return "whsec_" + base64.b64encode(os.urandom(24)).decode()
+
+
+def bank(secret: str) -> Sender:
+    return Sender("bank", secret, tools=("refund",))
 
 
 @tool(idempotency=Key.forever())
@@ -74,7 +78,7 @@ def test_a_signed_answer_lets_the_run_go_on_and_anything_else_has_no_effect():
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
             with pytest.raises(RunSuspended):
                 await app.run(desk, "A")
-            hooks, body = Hooks(app.service, [secret]), said(result="R-1")
+            hooks, body = Hooks(app.service, [bank(secret)]), said(result="R-1")
             old = datetime.now(UTC) - timedelta(hours=1)
             assert await post(hooks, body, signed(other, body)) == 401
             assert await post(hooks, body, signed(secret, said(result="R-2"))) == 401
@@ -95,7 +99,7 @@ def test_a_second_secret_is_taken_while_the_first_is_exchanged():
     async def check() -> None:
         old, new = new_secret(), new_secret()
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
-            hooks = Hooks(app.service, [new, old])
+            hooks = Hooks(app.service, [bank(new), bank(old)])
             assert [await post(hooks, said(), signed(one, said())) for one in (old, new)] == [ACCEPTED, ACCEPTED]
             with pytest.raises(UsageError, match="need a secret"):
                 Hooks(app.service, [])
@@ -113,7 +117,7 @@ def test_any_deliveries_in_any_order_end_as_the_first_one_alone(order: list[int]
     async def check() -> str:
         secret = new_secret()
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
-            hooks = Hooks(app.service, [secret])
+            hooks = Hooks(app.service, [bank(secret)])
             for place, event in enumerate(itertools.chain(order, [None])):
                 if place == min(before, len(order)):
                     try:

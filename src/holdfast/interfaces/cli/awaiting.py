@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -18,6 +18,9 @@ from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.looking import waits_of
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.records import NOTHING, Raw
+
+if TYPE_CHECKING:
+    from holdfast.interfaces.hooks import Sender
 
 Status = Literal["succeeded", "failed", "pending"]
 
@@ -105,29 +108,62 @@ def _left(due: int | None, now: int) -> str:
 @command(
     "serve-hooks",
     examples=(
-        "BANK=whsec_... holdfast serve-hooks --secret-env BANK",
-        "holdfast serve-hooks --secret-env BANK --port 8900",
+        "BANK=whsec_... holdfast serve-hooks --sender bank=BANK:tool=transfer",
+        "holdfast serve-hooks --sender bank=BANK:tool=transfer,key=INV- --sender shop=SHOP:key=order-",
     ),
 )
-@click.option("--secret-env", "names", multiple=True, required=True, metavar="NAME", help="A variable with a secret.")
+@click.option(
+    "--sender",
+    "spelled",
+    multiple=True,
+    required=True,
+    metavar="NAME=VARIABLE:BINDING",
+    help="A sender, the variable with its secret, and tool=..., key=PREFIX (several: with commas), or 'any'.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8900, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
-async def serve_hooks(call: Call, names: tuple[str, ...], host: str, port: int) -> None:
+async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int) -> None:
     """Take signed webhooks, until interrupted: the answers that runs wait for.
 
     A delivery is {"key", "status", "result" or "reason"}, signed by the Standard
-    Webhooks rules with the secret in the variable NAME. Workers go on with the runs.
+    Webhooks rules with the secret in the variable VARIABLE. A sender settles only
+    what it is bound to: operations that call one of its tools, under keys with one
+    of its prefixes. Workers go on with the runs.
     """
-    missing = [name for name in names if not os.environ.get(name)]
-    if missing:
-        raise UsageError(f"the variable {missing[0]} is empty", next_step="put the sender's secret there: whsec_...")
     try:
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
     from holdfast.interfaces.hooks import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
 
+    senders = [_sender(one) for one in spelled]
     async with call.serving() as service:
-        app = Hooks(service, [os.environ[name] for name in names])
+        app = Hooks(service, senders)
         call.screen.note(f"Taking webhooks on http://{host}:{port}/ until interrupted.")
         await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()
+
+
+def _sender(spelled: str) -> Sender:
+    """`bank=BANK_SECRET:tool=transfer,key=INV-` as a sender. Raises `UsageError`."""
+    from holdfast.interfaces.hooks import Sender  # noqa: PLC0415 - only who takes webhooks needs them
+
+    named, _, binding = spelled.partition(":")
+    name, _, variable = named.partition("=")
+    bound: dict[str, list[str]] = {"tool": [], "key": []}
+    for part in filter(None, binding.split(",")):
+        kind, _, value = part.partition("=")
+        if part != "any" and (kind not in bound or not value):
+            raise UsageError(
+                f"{part} binds the sender {name} to nothing",
+                known="a binding is tool=NAME, key=PREFIX, both with a comma, or any",
+                next_step=f"holdfast serve-hooks --sender {name}={variable or 'SECRET_ENV'}:tool=TOOL",
+            )
+        if part != "any":
+            bound[kind].append(value)
+    secret = os.environ.get(variable, "")
+    sender = Sender(name, secret, tuple(bound["tool"]), tuple(bound["key"]), anything="any" in binding.split(","))
+    if not secret:
+        raise UsageError(
+            f"the variable {variable or 'of ' + name} is empty", next_step="put the sender's secret there: whsec_..."
+        )
+    return sender
