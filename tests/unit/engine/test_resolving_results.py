@@ -59,7 +59,7 @@ def test_the_synchronous_face_resolves_too(tmp_path):
     with Holdfast(tmp_path / "j.db", agents=[noted]) as app:
         with pytest.raises(RunSuspended) as caught:
             app.run(noted, "y")
-        assert "holdfast resolve note-y/note#1 --happened | --did-not-happen" in str(caught.value)
+        assert "resolve note-y/note#1 --happened | --did-not-happen" in str(caught.value)
         app.wait(app.service.resolve("note-y/note#1", "happened", by="ada"))
         assert app.run(noted, "y") == "noted"
 
