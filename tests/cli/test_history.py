@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.interfaces import replaying
 from tests.cli.lab import Lab
 
 
@@ -229,3 +230,75 @@ def test_a_fork_never_leaves_where_an_operation_is_open(holdfast: Lab):
     assert said.status == 2
     assert "an operation is open there" in said.err
     assert "open: ~1/restock#1" in said.err
+
+
+CHANGED = """
+import asyncio, os
+from holdfast import Key, Run, agent, current_operation, tool
+
+NOW = "CHANGED" in os.environ
+
+
+@tool(idempotency=Key.forever())
+async def pay(name: str, cents: int) -> str:
+    return current_operation().key
+
+
+@agent(run_id="gather-{n}")
+async def gather(run: Run, n: int) -> list[str]:
+    return await run.gather(pay("a", 100), pay("b", 999 if NOW else 200))
+
+
+@agent(run_id="task-{n}")
+async def task(run: Run, n: int) -> str:
+    done = asyncio.Event()
+    paying = asyncio.create_task(pay("a", 999 if NOW else 100))
+    paying.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() else done.set())
+    await done.wait()
+    return paying.result()
+
+
+@agent(run_id="outside-{n}")
+async def outside(run: Run, n: int) -> str:
+    await pay("a", 100)
+    if NOW:
+        await asyncio.Event().wait()
+    return await pay("b", 200)
+
+
+@agent(run_id="new-{n}")
+async def new(run: Run, n: int) -> str:
+    paid: asyncio.Queue[str] = asyncio.Queue()
+
+    async def worker() -> None:
+        await paid.put(await pay("c", 1))
+
+    if NOW:
+        working = asyncio.create_task(worker())
+        await paid.get()
+        working.result()
+    return await pay("a", 100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "difference"),
+    [
+        ("gather", '- recorded: pay {"cents":200,"name":"b"}\n+ now:      pay {"cents":999,"name":"b"}'),
+        ("task", '- recorded: pay {"cents":100,"name":"a"}\n+ now:      pay {"cents":999,"name":"a"}'),
+        ("outside", "- recorded, not reached: pay#2\n+ now: waits for something that is not on record"),
+        ("new", '- recorded, not reached: new-1/pay#1: pay {"cents":100,"name":"a"}'),
+    ],
+)
+def test_replay_ends_and_shows_both_sides_in_child_tasks_too(
+    holdfast: Lab, monkeypatch: pytest.MonkeyPatch, agent: str, difference: str
+):
+    monkeypatch.setattr(replaying, "STUCK_AFTER_S", 0.2)
+    holdfast.write("changed.py", CHANGED)
+    assert holdfast("run", f"changed.py:{agent}", "1").status == 0
+    assert holdfast("replay", f"{agent}-1").status == 0
+    changed = holdfast.write("changed_now.py", CHANGED.replace('"CHANGED" in os.environ', "True"))
+    said = holdfast("replay", f"{agent}-1", "--agent", f"{changed.name}:{agent}")
+    assert said.status == 4
+    assert difference in said.out
+    assert "holdfast replay" not in said.out

@@ -11,7 +11,6 @@ import msgspec
 from holdfast.engine.boundary import sealing
 from holdfast.engine.engine import AgentCode
 from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
@@ -45,6 +44,5 @@ async def hand_to(scope: Scope, agent: AgentCode, given: Given, authority: Autho
     await instance.take_turn(scope, step)
     instance.forget(step)
     if not isinstance(recorded, r.HandedOff) or (recorded.agent, recorded.digest) != (agent.name, given.digest):
-        instance.end(Ending("diverged", f"{step} hands over something else"))
-        raise instance.divergence(f"{step} hands over another input than when it was recorded")
+        instance.diverge(f"{step} hands over another input than when it was recorded")
     return scope.handed(step, authority)

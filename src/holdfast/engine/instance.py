@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeGuard
 
 import msgspec
 
@@ -393,17 +393,34 @@ class Instance:
         self._rest_scheduled = True
         asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
 
-    def divergence(self, why: str) -> ReplayDiverged:
-        """The error that shows what the record holds and the code did not come back to."""
+    def diverge(self, why: str, difference: str = "", cause: Exception | None = None) -> NoReturn:
+        """End the instance because its code went another way than the record. Raises `ReplayDiverged`.
+
+        The error is kept with the ending: raised in a branch, it may never reach the code that awaits the branch.
+        """
+        error = self.divergence(why, difference)
+        self.end(Ending("diverged", why, error=error))
+        raise error from cause
+
+    def divergence(self, why: str, difference: str = "") -> ReplayDiverged:
+        """The error that shows `difference`, or else what the record holds and the code did not come back to."""
         missing = sorted(self.expected) or list(self.history.deliveries)
-        shown = "\n".join(f"- recorded, not reached: {self.run}/{step}" for step in missing[:20])
+        shown = difference or "\n".join(f"- recorded, not reached: {self._shown(step)}" for step in missing[:20])
         return ReplayDiverged(
             f"run {self.run}: {why}",
             run=self.run,
             difference=shown,
-            next_step=f"holdfast replay {self.run} shows both sides; restore the code (or add a version marker), "
+            next_step=f"holdfast replay {self.run} shows where; restore the code (or add a version marker), "
             f"then holdfast resume {self.run}",
         )
+
+    def _shown(self, step: str) -> str:
+        """A recorded step with the call that it was, where it was one."""
+        operation = self.history.operations.get(step)
+        call = (
+            f": {operation.intent.tool} {bytes(operation.intent.arguments).decode()}" if operation is not None else ""
+        )
+        return f"{self.run}/{step}{call}"
 
 
 def _troubles(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:

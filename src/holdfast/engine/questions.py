@@ -99,8 +99,7 @@ def _same(instance: Instance, name: str, question: Question) -> None:
     """What comes back as another question is no silent replay."""
     asked = instance.history.questions.get(name)
     if asked is None or asked.question != question:
-        instance.end(Ending("diverged", f"{name} asks something else"))
-        raise instance.divergence(f"{name} asks something else than when it was recorded")
+        instance.diverge(f"{name} asks something else than when it was recorded")
 
 
 async def _answered(instance: Instance, name: str) -> bool:

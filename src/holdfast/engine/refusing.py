@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.engine.scopes import Scope
 
 LOG: Final = logging.getLogger("holdfast")
+UNKNOWN_PLACE: Final = "an unknown line"
 ROUNDS: Final = 1000
 """How many steps of one branch are refused before it is abandoned."""
 
@@ -43,7 +44,7 @@ def abandon(instance: Instance, task: asyncio.Task[Any], place: str = "") -> Non
     if task not in asyncio.all_tasks():
         return  # it was left before
     if not instance.abandoned:  # what waits for it has to be left as well, and is not at fault
-        _tell(instance, place or _waiting_place(task))
+        _tell(instance, place or waiting_place(task))
     instance.abandoned = True
     # The loop's last act is to cancel every task and to wait for it: this one would not end.
     asyncio.tasks._unregister_task(task)  # noqa: SLF001 - documented for those who extend asyncio
@@ -71,13 +72,13 @@ def _running_place() -> str:
     frame = inspect.currentframe()
     while frame is not None and not is_of_agents(frame.f_code.co_filename):
         frame = frame.f_back
-    return "an unknown line" if frame is None else _place(frame.f_code, frame.f_lineno)
+    return UNKNOWN_PLACE if frame is None else _place(frame.f_code, frame.f_lineno)
 
 
-def _waiting_place(task: asyncio.Task[Any]) -> str:
+def waiting_place(task: asyncio.Task[Any]) -> str:
     """The innermost line of agent code at which a task waits."""
     at: Any = task.get_coro()
-    place = "an unknown line"
+    place = UNKNOWN_PLACE
     while (frame := getattr(at, "cr_frame", None)) is not None:
         if is_of_agents(frame.f_code.co_filename):
             place = _place(frame.f_code, frame.f_lineno)

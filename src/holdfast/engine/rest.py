@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.errors import ReplayDiverged
 from holdfast.model.waits import Then
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Ending(msgspec.Struct, frozen=True):
     reason: str = ""
     due: int | None = None
     waits: tuple[Pause, ...] = ()
+    error: ReplayDiverged | None = None
 
 
 def how_to_rest(instance: Instance) -> Ending | None:

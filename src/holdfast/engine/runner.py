@@ -301,8 +301,8 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
     match ending.kind:
         case "diverged":
             raised = task.exception() if task is not None and task.done() and not task.cancelled() else None
-            error = raised if isinstance(raised, ReplayDiverged) else instance.divergence(ending.reason)
-            return await _stopped(instance, error)
+            found = ending.error or (raised if isinstance(raised, ReplayDiverged) else None)
+            return await _stopped(instance, found or instance.divergence(ending.reason))
         case "cancelled" | "quarantined":
             return await _stopped_by_order(instance, ending)
         case _:

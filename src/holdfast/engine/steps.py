@@ -22,11 +22,11 @@ from holdfast.engine.leaving import cut_off_again, left_again, limit_over
 from holdfast.engine.members import parts_met
 from holdfast.engine.pendings import thing_of
 from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending, Pause
+from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
-from holdfast.errors import MustHold, ParameterMismatch, ReplayDiverged, UnknownTool, Unreadable
+from holdfast.errors import MustHold, ParameterMismatch, UnknownTool, Unreadable
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.deliveries import Delivery
@@ -205,14 +205,12 @@ def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, wri
     """A step that comes back with other arguments is never a silent replay."""
     if recorded.tool == tool.name and _same_arguments(instance, recorded.arguments, recorded.digest, written):
         return
-    instance.end(Ending("diverged", f"{step} came back with other arguments"))
-    raise ReplayDiverged(
-        f"{instance.run}/{step} came back as another call",
-        run=instance.run,
-        difference=f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
+    instance.diverge(
+        f"{step} came back as another call",
+        f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
         f"+ now:      {tool.name} {written.stored.decode()}",
-        next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
-    ) from ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=instance.run)
+        ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=instance.run),
+    )
 
 
 def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written: Forms) -> bool:
@@ -227,8 +225,7 @@ def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written
 
 def _not_a_read(instance: Instance, step: str) -> None:
     if step in instance.history.answers:
-        instance.end(Ending("diverged", f"{step} was a read when it was recorded"))
-        raise instance.divergence(f"{step} is recorded as a read, and is a write now")
+        instance.diverge(f"{step} is recorded as a read, and is a write now")
 
 
 async def _clear(scope: Scope) -> None:
@@ -335,8 +332,7 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     recorded = instance.history.answers.get(step)
     if recorded is None:
         if step in instance.history.operations:
-            instance.end(Ending("diverged", f"{step} was a write when it was recorded"))
-            raise instance.divergence(f"{step} is recorded as a write, and is a read now")
+            instance.diverge(f"{step} is recorded as a write, and is a read now")
         if (limit := limit_over(scope)) is not None:
             await cut_off_again(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
@@ -390,10 +386,9 @@ def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
 
 
 def _other_read(instance: Instance, step: str, tool: ToolCode, written: Forms) -> NoReturn:
-    instance.end(Ending("diverged", f"{step} came back as another read"))
-    raise ReplayDiverged(
-        f"{instance.run}/{step} came back as another read",
-        run=instance.run,
-        difference=f"+ now: {tool.name} {written.stored.decode()}",
-        next_step=f"holdfast replay {instance.run}; restore the code or add a version marker, then holdfast resume",
+    recorded = instance.history.answers.get(step)
+    was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
+    instance.diverge(
+        f"{step} came back as another read",
+        f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}",
     )

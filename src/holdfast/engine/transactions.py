@@ -13,7 +13,7 @@ from holdfast.engine.instance import Instance
 from holdfast.engine.interrupting import before_commit
 from holdfast.engine.members import Members
 from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending, Pause
+from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.errors import TransactionAborted
 from holdfast.model import records as r
@@ -58,8 +58,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if state.phase == "open":
         await _close(section, name, error)
     elif error is not None and not state.backward:
-        instance.end(Ending("diverged", f"{name} was committed, and its body raised now"))
-        raise instance.divergence(f"the transaction {name} was committed, and its body raised {describe(error)}")
+        instance.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
     await _told(section, name)
     state = history.exits[exit_of(name)]
     if state.backward:
@@ -145,5 +144,4 @@ async def may_begin(scope: Scope, step: str) -> None:
         if boundary.backward:
             raise await aborted(scope, boundary)
         if boundary.phase != "open":
-            instance.end(Ending("diverged", f"{step} is new, and {boundary.name} was committed"))
-            raise instance.divergence(f"{step} begins in the transaction {boundary.name}, which was committed")
+            instance.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")

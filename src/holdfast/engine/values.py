@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.engine.boundary import sealing
 from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending
 from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
@@ -39,8 +38,7 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
     await instance.take_turn(scope, name)
     instance.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
-        instance.end(Ending("diverged", f"{name} came back as {what}"))
-        raise instance.divergence(f"{name} came back as {what}")
+        instance.diverge(f"{name} came back as {what}")
     answer: T = msgspec.json.decode(recorded.value)
     return answer
 

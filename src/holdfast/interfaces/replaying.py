@@ -7,6 +7,7 @@ ends, unless the code has diverged before.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,6 +18,8 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
+from holdfast.engine.refusing import UNKNOWN_PLACE, waiting_place
+from holdfast.engine.rest import Ending
 from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.engine.seams import Seams, system_seams
 from holdfast.engine.settings import Settings
@@ -88,15 +91,44 @@ async def replay_records(
     try:
         await copy.seed(run, history, kept)
         copy.watching = engine
-        conclusion = await drive_run(engine, run)
+        conclusion = await _driven(engine, run, copy)
+        return _judge(history, conclusion, copy) if conclusion is not None else _stuck(history, copy)
     finally:
         copy.watching = None
         await engine.close()
         for tool, former in handlers:
             tool.handlers.update(former)
-    return _judge(history, conclusion, copy)
 
 
+async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
+    """How the code ended; None where it waits for something that no record will bring, and does nothing meanwhile.
+
+    What met the end of the record may be a task that the code does not look after, so that it waits for ever.
+    """
+    driving = asyncio.ensure_future(drive_run(engine, run))
+    before = None
+    while not driving.done() and before != (now := _progress(engine, copy)):
+        before = now
+        await asyncio.wait({driving}, timeout=STUCK_AFTER_S)
+    if driving.done():
+        return await driving
+    if copy.met is None:
+        copy.note_left()
+    copy.place = next((place for task in asyncio.all_tasks() if (place := waiting_place(task)) != UNKNOWN_PLACE), "")
+    for instance in engine.instances.values():
+        instance.end(Ending("shutdown", "the code waits for something that is not on record"))
+    await asyncio.wait({driving}, timeout=STUCK_AFTER_S)
+    driving.cancel()
+    return None
+
+
+def _progress(engine: Engine, copy: _Copy) -> object:
+    """What changes with every step that the code takes."""
+    return copy.written, [(len(one.expected), len(one.history.deliveries)) for one in engine.instances.values()]
+
+
+STUCK_AFTER_S: Final = 2.0
+"""How long code under replay may do nothing that the record knows of before it is taken to wait for ever."""
 _SETTINGS: Final = Settings(hold_ms=0, claims_allowed=2**31, patience_ms=1000, grace_ms=1000)
 
 
@@ -110,6 +142,9 @@ class _Copy(MemoryJournal):
         self.identity = msgspec.structs.replace(identity, trust="trusted", reason="")
         self.watching: Engine | None = None
         self.left: list[str] = []
+        self.met: NewStep | None = None
+        self.written = 0
+        self.place = ""  # where code waits that never ends
         self.over = False  # the first new step was met: how the engine winds up is nobody's record
 
     async def seed(self, run: str, history: RunHistory, records: Sequence[r.Record]) -> None:
@@ -135,6 +170,7 @@ class _Copy(MemoryJournal):
             super().ride(write)
 
     def _refuse(self, write: Write) -> None:
+        self.written += 1
         if self.watching is None or self.over:
             return
         for row in write.rows:
@@ -148,10 +184,16 @@ class _Copy(MemoryJournal):
         if self.over:
             raise NewStep(step)
         self.over = True
+        self.note_left(step)
+        self.met = NewStep(step)
+        raise self.met
+
+    def note_left(self, step: str = "") -> None:
+        """Remember which recorded steps have not come back, but for this one."""
+        assert self.watching is not None
         for instance in self.watching.instances.values():
             told = [name for name in instance.history.deliveries if name != step]
             self.left = [*sorted(instance.expected - {step}), *(name for name in told if name not in instance.expected)]
-        raise NewStep(step)
 
     def reached(self, point: str) -> None:
         """The engine is about to touch the world."""
@@ -199,7 +241,7 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
     error = conclusion.error
     match error:
         case ReplayDiverged():
-            return _diverged(history, error.difference or error.message, next_step=error.next_step)
+            return _diverged(history, error.difference or error.message)
         case AmbiguousStep():
             return _diverged(history, error.message, next_step=error.next_step)
         case NewStep():
@@ -221,13 +263,27 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
     return _diverged(history, f"{_recorded_end(history)}\n+ now: {now}", at, where)
 
 
+def _stuck(history: RunHistory, copy: _Copy) -> Replayed:
+    """The code never ends: what it waits for comes from a task that met a new step, or from outside the record."""
+    if copy.met is not None:
+        return msgspec.structs.replace(_new_step(history, copy.met, copy), where=_place(copy.met) or copy.place)
+    now = "waits for something that is not on record"
+    if history.completed is None and not copy.left:
+        return _agrees(history, now, where=copy.place)
+    recorded = _not_reached(copy) or _recorded_end(history)
+    return _diverged(history, f"{recorded}\n+ now: {now}", where=copy.place)
+
+
+def _not_reached(copy: _Copy) -> str:
+    return "\n".join(f"- recorded, not reached: {name}" for name in copy.left[:20])
+
+
 def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
     """The code went past the record. That is as it should be, unless the record is whole or goes on."""
     where, step = _place(error), error.step
     now = f"+ now: {step or 'a read that is not on record'}"
     if copy.left:
-        shown = "\n".join(f"- recorded, not reached: {name}" for name in copy.left[:20])
-        return _diverged(history, f"{shown}\n{now}", step, where)
+        return _diverged(history, f"{_not_reached(copy)}\n{now}", step, where)
     if history.completed is not None:
         return _diverged(history, f"{_recorded_end(history)}\n{now}", step, where)
     known = history.operations.get(step)

@@ -185,7 +185,7 @@ async def test_another_read_where_one_is_recorded(lab: Lab):
 
     error = await first_pass_then_change(lab, desk)
     assert "came back as another read" in str(error)
-    assert '+ now: look {"name":"b"}' in error.difference
+    assert '+ now:      look {"name":"b"}' in error.difference
 
 
 @virtual
