@@ -107,11 +107,11 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
             flight.instance.never_sent.add((flight.step, started.number))  # no call was begun, and none ever will be
         raise
     if len(flight.operation.attempts) < started.number:
-        flight.started = None  # it was refused by the ledger: nothing was sent
+        flight.started = flight.answer = None  # it was refused by the ledger: nothing was sent
         return
     if flight.operation.attempts[started.number - 1].end is None:
-        await _ended(flight, started.number, await call_tool(flight, started))
-    flight.started = None
+        await _called(flight, started)
+    flight.started = flight.answer = None
 
 
 async def _perform(flight: Flight, move: Deed) -> None:
@@ -199,8 +199,19 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
         flight.instance.withdraw(flight.step, operation if recorded else None)
         raise
     engine.seams.crash.reached("after_intent")
-    await _ended(flight, started.number, await call_tool(flight, started))
-    flight.started = None
+    await _called(flight, started)
+    flight.started = flight.answer = None
+
+
+async def _called(flight: Flight, started: r.AttemptStarted) -> None:
+    """Call the tool and file the end of the call.
+
+    The answer is kept until its end is filed: where the task is cancelled in between, the task that goes on files that
+    answer, and does not call again.
+    """
+    if flight.answer is None:
+        flight.answer = await call_tool(flight, started)
+    await _ended(flight, started.number, flight.answer)
 
 
 def _misfit(flight: Flight) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -31,6 +31,9 @@ from holdfast.model.system import is_system
 from holdfast.model.transactions import around, encloses
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
+
+if TYPE_CHECKING:
+    from holdfast.engine.calls import Answer
 
 _FIXED: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
@@ -58,6 +61,7 @@ class Flight(msgspec.Struct, eq=False):
     calls: dict[int, asyncio.Future[Any]] = {}
     scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
     started: r.AttemptStarted | None = None  # the attempt that is under way
+    answer: Answer | None = None  # what came of its call, until that is filed
     current: CurrentOperation | None = None
     reading: Reading = "unread"
     observed: r.Raw = r.NOTHING

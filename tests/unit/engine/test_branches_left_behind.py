@@ -1,6 +1,7 @@
 """Branches that nobody awaits: when a run ends or rests, no task of it goes on behind its back."""
 
 import asyncio
+import contextlib
 import gc
 from datetime import timedelta
 
@@ -204,3 +205,32 @@ async def test_what_is_accepted_after_its_caller_has_left_is_told_to_no_one(lab:
             await app.run(desk, "ann")
         await app.service.deliver("B-7", Arrival("m1", result=r.Raw(b'"room 12"')))
         assert await app.run(desk, "ann") == "free"
+
+
+@pytest.mark.parametrize("limit_s", range(1, 12))
+@virtual
+async def test_a_caller_that_leaves_at_any_moment_sends_a_deferred_call_once(lab: Lab, limit_s: int):
+    """Between the answer of a call and its record the journal is asked: a task that is cancelled there is followed by
+    another, which files the answer that is known and does not call again."""
+
+    @tool
+    async def apply(name: str) -> str:
+        lab.sent.append(name)
+        raise Deferred("accepted", within=timedelta(hours=1), key="n-1")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(timedelta(seconds=limit_s)):
+                await apply(name)
+        except TimeoutError:
+            await run.sleep(timedelta(seconds=60))
+        return "done"
+
+    lab.lag_s = 1.0
+    async with lab.app(desk, recover=True) as app:
+        with contextlib.suppress(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(seconds=30)
+    assert lab.sent in (["ann"], [])
+    assert len(lab.of("r-ann", r.OperationDeferred)) == len(lab.sent)
