@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from holdfast.engine.current import current_operation
 from holdfast.errors import Ambiguous, NotSent
-from holdfast.model.webhooks import is_public
+from holdfast.model.addresses import is_public
 
 HEAD_AT_MOST: Final = 64 * 1024
 STEP_S: Final = 10.0

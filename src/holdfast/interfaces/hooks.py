@@ -22,6 +22,7 @@ import msgspec
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import HoldfastError, NotAllowed, UsageError
 from holdfast.interfaces.accounts.log import Access, AccessLog
+from holdfast.interfaces.json_input import decode_json
 from holdfast.interfaces.service import Service
 from holdfast.model.records import NOTHING, Raw
 
@@ -110,6 +111,8 @@ class Hooks:
             return
         status, text = await self._answer(scope, receive)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        if status == 405:
+            headers.append((b"allow", b"POST"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text.encode()})
 
@@ -124,7 +127,7 @@ class Hooks:
         if sender is None:
             return 401, "the signature does not fit, or is too old"
         try:
-            hook = msgspec.json.decode(body, type=Hook)
+            hook: Hook = decode_json(body, Hook)
         except (msgspec.MsgspecError, ValueError) as error:
             return 400, f"this is no answer: {error}"
         if not hook.key:
@@ -159,7 +162,7 @@ class Hooks:
     def _signer(self, body: bytes, headers: dict[str, str]) -> Sender | None:
         for sender, check in self._checks:
             try:
-                check.verify(body, headers)
+                check.verify(body, headers, json_parse=False)
             except Exception:  # noqa: BLE001, S112 - whatever the library says about hostile input, it is not signed
                 continue
             return sender

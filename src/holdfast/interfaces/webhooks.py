@@ -13,8 +13,9 @@ from holdfast.interfaces.looking import Looking, waits_of
 from holdfast.interfaces.service import Service
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Post, RunRow
+from holdfast.model.addresses import is_public
 from holdfast.model.system import is_system
-from holdfast.model.webhooks import ENDPOINTS, TOOL, Endpoint, Note, endpoints, is_public
+from holdfast.model.webhooks import ENDPOINTS, TOOL, Endpoint, Note, endpoints
 
 PAGE: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")

@@ -6,7 +6,6 @@ Endpoints are a fold of notes in the ledger; a notice is posted to the outbox in
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, get_args
@@ -25,7 +24,6 @@ Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_pers
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 ABOUT_RUNS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "journal.head")
 """What an endpoint is sent that names no kinds: heads are sent only to an endpoint that asks for them."""
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,15 +141,3 @@ def _after(known: Endpoint, note: Note, number: int) -> Endpoint:
             return msgspec.structs.replace(known, disabled=note.why or f"disabled by {note.by}")
         case _:
             return msgspec.structs.replace(known, removed=True)
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address leads outside, also where it carries another one inside. Raises `ValueError` for others."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
-        if inner is None and found in _NAT64:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if inner is not None:
-            found = inner
-    return found.is_global and not found.is_multicast

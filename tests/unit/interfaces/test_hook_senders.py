@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 
@@ -17,6 +18,7 @@ from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.interfaces.accounts.log import AccessLog
 from holdfast.interfaces.hooks import Hooks, Sender
+from holdfast.interfaces.json_input import decode_json
 from holdfast.model.records import Raw
 from tests.unit.interfaces.test_hooks import memory, new_secret, signed
 
@@ -147,3 +149,24 @@ def test_a_secret_belongs_to_one_sender_and_is_not_shown():
 
     asyncio.run(check())
     assert BANK not in repr(Sender("a", BANK, anything=True))
+
+
+@pytest.mark.parametrize("deep", [200, 990, 5_000, 100_000])
+def test_a_webhook_that_is_nested_deep_is_refused(deep: int):
+    async def check() -> None:
+        async with serving(Sender("bank", BANK, anything=True)) as (_, post):
+            for body in ('{"key":"K","status":"succeeded","result":' + "[" * deep + "]" * deep + "}", '{"x":' * deep):
+                answered = await post.client.post(post.url, content=body, headers=signed(BANK, body.encode()))
+                assert (answered.status_code, "deep" in answered.text) == (400, True)
+            refused = await post.client.get(post.url)
+            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+
+    asyncio.run(check())
+
+
+def test_brackets_in_texts_are_not_nested_and_hostile_texts_are_read_once():
+    assert decode_json(msgspec.json.encode(["[" * 5_000])) == ["[" * 5_000]
+    assert decode_json(b"[" + b"[],{}," * 5_000 + b"1]")
+    for text in (b'["' + b'\\"' * 400_000 + b"[" * 200, b'"' * 800_000 + b"[" * 200):
+        with pytest.raises(msgspec.DecodeError):
+            decode_json(text)

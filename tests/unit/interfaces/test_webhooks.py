@@ -15,7 +15,8 @@ from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.people.items import items
 from holdfast.interfaces.webhooks import Told, Webhooks, checked, told
 from holdfast.model import records as r
-from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note, is_public
+from holdfast.model.addresses import is_public
+from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note
 from holdfast.testing import operation
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt

@@ -168,7 +168,7 @@ class Guard:
         if origin is None:
             return Refused(421, "this is not the site that was asked for")
         if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
-            return Refused(405, "there is no such method here")
+            return Refused(405, "there is no such method here", "", ((b"allow", b"GET, HEAD, POST"),))
         peer = str((scope.get("client") or ("",))[0])
         address = self._proxy.address(peer, given) if self._proxy is not None else peer
         query = bytes(scope.get("query_string", b"")).decode("latin-1")

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.errors import UsageError
+from holdfast.interfaces.json_input import decode_json
 
 AnyAgent = Agent[Any, Any]
 _ODD_BYTES: Final = "surrogateescape"  # what is no UTF-8 is told line by line, and the rest still runs
@@ -66,7 +67,7 @@ def parsed(agent: AnyAgent, text: bytes) -> object:
 def any_json(given: str) -> object:
     """JSON text, @file or -, as plain values. Raises `UsageError`."""
     try:
-        return msgspec.json.decode(_bytes(given))
+        return decode_json(_bytes(given))
     except msgspec.DecodeError as error:
         raise UsageError(
             f"{given!r} is no JSON: {error}", next_step="""quote text for JSON and for the shell: '"like this"'"""

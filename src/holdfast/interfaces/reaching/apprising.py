@@ -20,9 +20,9 @@ from holdfast.errors import Ambiguous, NotSent
 from holdfast.interfaces.reaching.channel import Outside, checked_name, hidden, revealed
 from holdfast.interfaces.reaching.mail import plain_text
 from holdfast.interfaces.reaching.words import Letter, title
+from holdfast.model.addresses import is_public
 from holdfast.model.notices import Only, Pace
 from holdfast.model.secret import Secret
-from holdfast.model.webhooks import is_public
 
 _LATER_S: Final = 3600
 _TALKATIVE: Final = ("apprise", "urllib3.connectionpool", "urllib3.poolmanager", "urllib3.util.retry", "requests")

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.accounts.roles import Principal
+from holdfast.interfaces.json_input import decode_json
 from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.watching import Report
@@ -183,8 +184,9 @@ async def _body(request: Request, wanted: type[msgspec.Struct] | None) -> msgspe
     if wanted is None:
         return None
     try:
-        return msgspec.json.decode(await request.body(), type=wanted)
+        decoded: msgspec.Struct = decode_json(await request.body(), wanted)
     except msgspec.ValidationError as error:
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body does not fit: {error}") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from error
+    return decoded

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from http import HTTPStatus
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import API, SIGN_IN, Guard
@@ -42,17 +46,28 @@ def web(
     links = Links(desk)
     pages = Pages(desk, Templates(assets), links, provider=PROVIDER if elsewhere is not None else "")
 
+    entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
+    inner = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
+    routes = [*entering, *inner]
+
     async def refused(request: Request, error: Exception) -> Response:
         status = int(getattr(error, "status_code", 500))
         problem = plain_problem(status, _SAYS.get(status, "something went wrong on the server; its log says more"))
+        headers = {"allow": _allowed(routes, request)} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
         if request.url.path.startswith(API):
-            return response_of(problem, getattr(error, "headers", None))
-        return await pages.trouble(request, problem)
+            return response_of(problem, headers)
+        page = await pages.trouble(request, problem)
+        page.headers.update(headers)
+        return page
 
-    routes = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
-    entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
-    inside = Starlette(routes=[*entering, *routes], exception_handlers={404: refused, 405: refused, 500: refused})
+    inside = Starlette(routes=routes, exception_handlers={404: refused, 405: refused, 500: refused})
     return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
 
 
 _SAYS = {404: "there is nothing here", 405: "this cannot be done here"}
+
+
+def _allowed(routes: Sequence[Route], request: Request) -> str:
+    """The methods that some route takes at this path: each route alone only names its own."""
+    at = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in at for method in route.methods or ()}))

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.json_input import decode_json
 from holdfast.interfaces.long_texts import LONGEST
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import Dossier
@@ -227,7 +228,7 @@ def _value(field: Field, text: str) -> object:
     try:
         match field.input:
             case "json":
-                return msgspec.json.decode(text)
+                return decode_json(text)
             case "number":
                 return float(text)
             case "moment":

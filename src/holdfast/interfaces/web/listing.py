@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import UsageError
+from holdfast.interfaces.json_input import decode_json
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.items import Item, Place, Placed, place_of, placed, worded
 from holdfast.model.waits import Item as Kind
@@ -90,7 +91,7 @@ def _written(place: Place) -> str:
 
 def _read(after: str) -> Place:
     try:
-        place: Place = msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=Place)
+        place: Place = decode_json(urlsafe_b64decode(after + "=" * (-len(after) % 4)), Place)
     except (ValueError, msgspec.MsgspecError) as error:
         raise UsageError("this names no page", next_step="begin at the first page") from error
     return place

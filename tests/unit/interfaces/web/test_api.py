@@ -1,12 +1,15 @@
 """The API: what it lists, shows and takes, and how it refuses."""
 
+from base64 import urlsafe_b64encode
 from typing import Any
 
 import httpx2
 import msgspec
+import pytest
 
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.web.api import OPERATIONS, ROOT
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import HOSTILE, Stand, standing
@@ -163,9 +166,42 @@ async def test_what_does_not_fit_is_refused_with_a_reason(lab: Lab):
             refused = await client.get(path)
             assert (path, refused.status_code, refused.headers["content-type"]) == (path, status, PROBLEM)
             assert refused.json()["detail"]
-        assert (await client.post("/api/v1/me", json={})).status_code == 405
         broken = await client.post("/api/v1/answers", content=b'{"item":', headers={"content-type": "application/json"})
         assert broken.status_code == 400
+
+
+@virtual
+async def test_a_method_that_is_not_taken_is_answered_with_those_that_are(lab: Lab):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        for method, path, allowed in (
+            ("POST", "/api/v1/me", "GET, HEAD"),
+            ("GET", "/api/v1/answers", "POST"),
+            ("DELETE", "/api/v1/items", "GET, HEAD"),
+            ("PUT", "/inbox", "GET, HEAD"),
+            ("PUT", "/sign-in", "GET, HEAD, POST"),
+            ("OPTIONS", "/inbox", "GET, HEAD, POST"),
+        ):
+            refused = await client.request(method, path, headers={"content-type": "application/json"})
+            assert (method, path, refused.status_code, refused.headers.get("allow")) == (method, path, 405, allowed)
+
+
+@pytest.mark.parametrize("deep", [200, 990, 5_000, 100_000])
+@virtual
+async def test_json_that_is_nested_deep_is_refused_wherever_json_is_taken(lab: Lab, deep: int):
+    async with standing(lab) as stand, await stand.client("bea") as client:
+        posts = [one for one in OPERATIONS if one.body is not None]
+        assert posts
+        nests = [
+            b'{"x":' * deep,
+            b'{"x":' * deep + b"1" + b"}" * deep,
+            b'{"answer":' + b"[" * deep + b"]" * deep + b"}",
+        ]
+        for one in posts:
+            for body in nests:
+                refused = await client.post(ROOT + one.path, content=body, headers={"content-type": "application/json"})
+                assert refused.status_code == 400, (one.path, body[:20])
+        after = urlsafe_b64encode(b'{"x":' * min(deep, 5_000)).decode()
+        assert (await client.get("/api/v1/items", params={"after": after})).status_code == 409
 
 
 @virtual
