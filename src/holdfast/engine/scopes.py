@@ -69,7 +69,8 @@ class Scope:
             raise AmbiguousStep(
                 f"two tasks call steps in one branch: {name}",
                 run=self.instance.run,
-                next_step="start the branch with run.gather, run.map or run.branch: then its steps have stable names",
+                next_step="start tasks of your own with run.gather or run.map; in a task that other code started, name "
+                'the branch: with run.branch("NAME"): [result] = await run.gather(STEP)',
             )
         if explicit is not None:
             _checked(explicit, "a step")
