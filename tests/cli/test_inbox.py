@@ -63,6 +63,20 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert asked("inbox").lines == ["Nothing needs you."]
 
 
+def test_a_title_is_read_wherever_the_call_is_shown(holdfast: Lab):
+    titled = '@tool(title="refund {cents / 100:.2f} EUR to {customer}", gate'
+    holdfast.directory.joinpath("desk.py").write_text(DESK.replace("@tool(gate", titled))
+    assert holdfast("run", "desk.py:desk", '"9"').status == 3
+    name, title = "refund-9/refund#1", "refund 90.00 EUR to 9"
+    assert f"  {title}: may refund {{" in holdfast("inbox").out
+    assert '"cents":9000' in holdfast("inbox").out, "the exact arguments are shown beside it"
+    for command in (("inbox", "--item", name), ("why", name), ("show", "refund-9")):
+        assert title in holdfast(*command).words, command
+    holdfast("answer", name, "yes", "--by", "bea", *holdfast.seen(name))
+    assert holdfast("resume", "refund-9").status == 0
+    assert f"{title} → " in holdfast("show", "refund-9").out
+
+
 def test_a_no_ends_it_with_its_reason(asked: Lab):
     asked("answer", "refund-9/refund#1", "no", "--by", "bea", "--why", "the customer kept it")
     ended = asked("resume", "refund-9")

@@ -118,3 +118,19 @@ def without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
     types = {name: note for name, note in shape.types.items() if name != first}
     positional = tuple(name for name in shape.positional if name != first)
     return msgspec.structs.replace(shape, types=types, positional=positional, required=shape.required - {first}), True
+
+
+def tool_name(function: Callable[..., Any]) -> str:
+    """What a tool is called. Raises `ContractError` for what is no function that can be called with its arguments."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise ContractError(f"{function!r} has no name", next_step="write a function with @tool, or give name=")
+    if inspect.isclass(function):
+        raise ContractError(f"{name} is a class", next_step="write a function with @tool that makes one")
+    holder = getattr(function, "__qualname__", name).rpartition(".")[0].rpartition(".")[2]
+    if holder not in {"", "<locals>"} and next(iter(inspect.signature(function).parameters), "") == "self":
+        raise ContractError(
+            f"{name} is a method of {holder}: nobody would give it its self",
+            next_step=f"make the tool from an object: tool({holder.lower()}.{name})",
+        )
+    return name

@@ -19,7 +19,8 @@ from holdfast.agent.clauses import answers, check_clauses
 from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
-from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, without_operation
+from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, tool_name, without_operation
+from holdfast.agent.titles import Title, parsed_title
 from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.tooling import Code
 from holdfast.errors import ArgumentError, ContractError
@@ -62,6 +63,8 @@ class Tool(Generic[P, R]):
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
         self.redact = redact
+        self.title: Title | None = None
+        """The template of the sentence about a call."""
         parameters = frozenset(self.shape.types) if self.serves else None
         self.body = Code(function, is_async(function), contract.timeout_ms, parameters)
         self.companions: dict[str, Tool[Any, Any]] = {}
@@ -196,6 +199,10 @@ class Tool(Generic[P, R]):
         """Parameters whose values a condition may use: those that are stored."""
         return frozenset(self.shape.types) - self.redact
 
+    def title_of(self, stored: bytes) -> str:
+        """The title of a call with these stored arguments; empty where it has none."""
+        return "" if self.title is None else self.title.of(stored)
+
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments needs a person's approval. Raises `ConditionError` where that is open."""
         return gated(gate, arguments)
@@ -265,6 +272,7 @@ def tool(
     redact: Collection[str] = ...,
     gate: str | Gate = ...,
     name: str | None = ...,
+    title: str | None = ...,
 ) -> _Decorator: ...
 
 
@@ -286,6 +294,7 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `redact`: parameters whose values are never stored.
     - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): where it holds, a person approves the call
       before anything is sent; `Gate(...)` says how many people, and how long they have. A refusal raises `Declined`.
+    - `title`: a sentence about a call, for people: `"refund {cents / 100:.2f} EUR to {customer}"`.
 
     Raises `ContractError` where the clauses contradict each other, naming the fix.
     """
@@ -331,8 +340,9 @@ def _declared(
     redact: Collection[str] = (),
     gate: str | Gate = "",
     name: str | None = None,
+    title: str | None = None,
 ) -> Tool[..., Any]:
-    called = _name_of(function) if name is None else name
+    called = tool_name(function) if name is None else name
     where = f"tool {called}"
     shape = shape_of(function, "tool")
     claims = (claim,) if isinstance(claim, str) else tuple(claim)
@@ -362,23 +372,19 @@ def _declared(
             f"{where}: {both[0]} is redacted, and a business key is stored",
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
-    return Tool(function, contract, frozenset(redact))
+    declared: Tool[..., Any] = Tool(function, contract, frozenset(redact))
+    if title is not None:
+        declared.title = _titled(title, declared)
+    return declared
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    """What a tool is called. Raises `ContractError` for what is no function that can be called with its arguments."""
-    name = getattr(function, "__name__", None)
-    if not isinstance(name, str):
-        raise ContractError(f"{function!r} has no name", next_step="write a function with @tool, or give name=")
-    if inspect.isclass(function):
-        raise ContractError(f"{name} is a class", next_step="write a function with @tool that makes one")
-    holder = getattr(function, "__qualname__", name).rpartition(".")[0].rpartition(".")[2]
-    if holder not in {"", "<locals>"} and next(iter(inspect.signature(function).parameters), "") == "self":
+def _titled(template: str, tool: Tool[..., Any]) -> Title:
+    if tool.contract.effect == "read":
         raise ContractError(
-            f"{name} is a method of {holder}: nobody would give it its self",
-            next_step=f"make the tool from an object: tool({holder.lower()}.{name})",
+            f"tool {tool.name} is a read: a title is for what people approve and look after",
+            next_step='drop title=, or drop effect="read"',
         )
-    return name
+    return parsed_title(template, tool.name, tool.judged)
 
 
 def tool_from(function: Callable[..., Any], timeout: timedelta) -> Tool[..., Any]:

@@ -238,6 +238,7 @@ def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], ki
         intent = msgspec.structs.replace(
             forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
             words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
+            title=code.title_of(bytes(forward.intent.arguments)),
             compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "",
         )  # fmt: skip
         records.extend(instance.contract_record(code))

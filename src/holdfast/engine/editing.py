@@ -36,6 +36,7 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
         intent,
         arguments=r.Raw(written.stored),
         digest=digest(secret, written.identity),
+        title=tool.title_of(written.stored),
         expected=tool.expected(arguments) if tool.contract.expects else r.NOTHING,
     )
 

@@ -98,6 +98,7 @@ def _begin(
         intent = msgspec.structs.replace(
             whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
             compensates="", confirms="", thing="", again="", completes=flight.step, item=item.name,
+            title="",
         )  # fmt: skip
         until = stamp["at"] + item.within_ms
         records.append(r.AttemptStarted(step=step, token=instance.lease.token, intent=intent, **stamp))

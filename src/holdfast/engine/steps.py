@@ -167,6 +167,7 @@ def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationStat
         thing=thing_of(tool, call.arguments, secret) if tool.contract.pending is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
+        title=tool.title_of(written.stored),
         hold=_holder_of(instance, step) if call.hold else "",
     )
     if call.about is not NOTHING_SAID or instance.engine.judge is not None:

@@ -85,6 +85,10 @@ class ToolCode(Protocol):
         """Parameters whose values a condition may use."""
         ...
 
+    def title_of(self, stored: bytes) -> str:
+        """One sentence about a call with these stored arguments; empty where it has none."""
+        ...
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of its parameters, in order."""

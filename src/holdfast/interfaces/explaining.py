@@ -80,6 +80,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     operation: str
     tool: str
+    title: str
     arguments: r.Raw
     status: str
     phase: str
@@ -117,6 +118,7 @@ async def explain(looking: Looking, operation: str, now: Now) -> Explanation:
     return Explanation(
         operation=operation,
         tool=state.intent.tool,
+        title=state.intent.title,
         arguments=state.intent.arguments,
         status=state.status,
         phase=state.phase,

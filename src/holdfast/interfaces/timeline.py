@@ -64,6 +64,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     name: str = ""
     status: str = ""
     text: str = ""
+    title: str = ""
     arguments: r.Raw | None = None
     result: r.Raw | None = None
     notes: list[Note] = []
@@ -209,7 +210,7 @@ class _Teller:
     def _finish(self, entry: Entry, operation: OperationState) -> None:
         """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
         entry.name, entry.status = operation.intent.tool, operation.phase
-        entry.arguments = operation.intent.arguments
+        entry.title, entry.arguments = operation.intent.title, operation.intent.arguments
         entry.mark = "ok" if operation.reused else _MARKS.get(operation.phase, "open")
         entry.text = written_text(operation)
         if operation.contradicted:

@@ -35,6 +35,11 @@ def _plain(value: Any) -> Any:
             return value
 
 
+def hides(stored: bytes) -> bool:
+    """Whether the plain form may lack a value: something in these arguments is redacted, secret or binary."""
+    return any(f'"{tag}"'.encode() in stored for tag in _UNSEEN)
+
+
 def _each(values: Any) -> list[Any]:
     return [one for one in map(_plain, values) if one is not _NOT_SHOWN]
 

@@ -22,6 +22,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     `run` names the run under which it is shown; empty: a name like that of another run. `confidence` and `thought` are
     what a model would have said about it, and `seen` what it would have read: empty, what one read for a real question.
+    `title` is its title where calls of the tool have one and the code of the tool is not at hand.
     """
 
     tool: str
@@ -31,6 +32,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     confidence: float | None = None
     thought: str = ""
     seen: str = ""
+    title: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     confidence: float | None = None  # how sure whoever chose it was, where that was said
     thing: str = ""  # the digest of what it is about, where its tool declares what it leaves pending
     again: str = ""  # why it is sent although something is pending about the same thing
+    title: str = ""  # one sentence about it, for people; part of no digest
     taint: str = ""  # what its arguments were touched by, where its caller said so
 
     @property

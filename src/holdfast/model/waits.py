@@ -97,7 +97,12 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str
 
 
 def question_of(operation: OperationState, rule: str = "") -> str:
-    """Why a person is asked, with what the last call said: the first thing that the person wants to know."""
+    """What a person is asked: the title of the call, why it waits, and what the last call said."""
+    title, why = operation.intent.title, _why_asked(operation, rule)
+    return f"{title}: {why}" if title else why
+
+
+def _why_asked(operation: OperationState, rule: str) -> str:
     reason = operation.reason or rule
     if operation.wants_approval and operation.asks_people > 1:
         said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""

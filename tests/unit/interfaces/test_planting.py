@@ -200,3 +200,31 @@ async def test_one_that_is_over_is_withdrawn_like_a_real_question_ends(lab: Lab)
         assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == ()
         await lab.pass_time(hours=1)
         assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == (item.split("/")[0],)
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+@virtual
+async def test_it_has_a_title_where_real_questions_have_one(lab: Lab, at_hand: bool):
+    @tool(gate="cents > 5000", title="refund {cents / 100:.2f} EUR")
+    async def refund(cents: int) -> str:
+        return f"paid {cents}"
+
+    @agent(run_id="r-{number}", tools=[refund])
+    async def desk(run: Run, number: int) -> str:
+        return await refund(9000)
+
+    @agent(run_id="o-{number}")
+    async def other(run: Run, number: int) -> None: ...
+
+    async with lab.app(desk) as app:
+        await asked(app, desk, 17)
+    async with lab.app(desk if at_hand else other) as app:
+        case = BAD
+        if not at_hand:
+            with pytest.raises(UsageError, match='Next: add "title" to the case'):
+                await plant(app.service.engine, [BAD], rate=1.0)
+            case = msgspec.structs.replace(BAD, title="refund 9000.00 EUR")
+        (item,) = (await plant(app.service.engine, [case], rate=1.0)).items
+        real, planted = sorted(await items(app.service.looking), key=lambda one: one.item == item)
+        assert planted.asks == real.asks.replace("9000", "900000").replace("90.00", "9000.00")
+        assert (await dossier(app.service, item)).title == "refund 9000.00 EUR"

@@ -89,6 +89,8 @@ async def why(call: Call, operation: str) -> None:
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.line((found.operation, "bold"), f"  {found.phase}")
+    if found.title:
+        screen.line(f"  {safe(found.title)}")
     screen.line(f"  {found.tool} {bytes(found.arguments).decode()}")
     screen.line((f"  key {found.key}", "dim"))
     for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):

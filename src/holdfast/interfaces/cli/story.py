@@ -75,7 +75,13 @@ def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[R
     room = max(20, screen.out.width - _BESIDE - width)
     style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
     whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
-    text = entry.text if whole else _with_arguments(entry, room)
+    text = (
+        f"{entry.title}: {entry.text}"
+        if entry.title and whole
+        else entry.text
+        if whole
+        else _with_arguments(entry, room)
+    )
     return (
         _offset(entry.at, since),
         screen.mark(entry.mark),
@@ -90,8 +96,10 @@ def _with_arguments(entry: Entry, room: int) -> str:
     result, left = safe(entry.text), room - len(took)
     if entry.arguments is None or entry.kind not in {"write", "read"}:
         return short(result, left) + took
-    result = short(result, max(left * 2 // 3, left - len(entry.arguments) - 3))
-    return f"{short(safe(bytes(entry.arguments).decode('utf-8', 'replace')), left - len(result) - 3)} → {result}{took}"
+    call = safe(entry.title or bytes(entry.arguments).decode("utf-8", "replace"))
+    least = left // 3 if entry.title else left * 2 // 3  # a title is read first, and its result after it
+    result = short(result, max(least, left - len(call) - 3))
+    return f"{short(call, left - len(result) - 3)} → {result}{took}"
 
 
 def _note_line(note: Note, since: int) -> tuple[RenderableType, ...]:
@@ -149,6 +157,8 @@ def _show_in_full(screen: Screen, entry: Entry) -> None:
     """A step with its arguments and its result, not cut."""
     screen.line("")
     screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
+    if entry.title:
+        screen.line(f"  {safe(entry.title)}")
     for label, raw in (("arguments", entry.arguments), ("result", entry.result)):
         if raw is not None:
             screen.line((f"  {label}", "dim"))

@@ -90,6 +90,7 @@ class Dossier(msgspec.Struct, frozen=True):
     why: str
     digest: str
     open: bool
+    title: str
     arguments: r.Raw
     changes: tuple[Change, ...]
     earlier: tuple[Earlier, ...]
@@ -175,6 +176,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         why=why,
         digest=about.digest,
         open=about.open,
+        title=operation.intent.title if operation is not None else "",
         arguments=operation.intent.arguments if operation is not None else r.NOTHING,
         changes=changes_from(operation, before) if operation is not None else (),
         earlier=earlier_words(operation, read.records) if operation is not None else (),

@@ -129,8 +129,16 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     question = _question(case, model, operation_id(run, step))
     stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
-    asks, queue = f"{operation_id(run, step)}: {question}", model.parked.queue
     records = _records(engine, case, model, question, (run, until), stamp)
+    title = _title(engine, case, model)
+    if model.intent.title and not title:
+        raise UsageError(
+            f"what people are asked about {case.tool} has a title, and this case has none: it would be recognised",
+            known=f"a title reads like: {model.intent.title}",
+            next_step='add "title" to the case',
+        )
+    asked = f"{title}: {question}" if title else question
+    asks, queue = f"{operation_id(run, step)}: {asked}", model.parked.queue
     parked, then = records[-1], model.parked.on_expiry
     assert isinstance(parked, r.OperationParked), parked
     shown = parked.asks if is_whole(msgspec.json.encode(case.arguments)) else ""
@@ -153,7 +161,9 @@ def _records(
     run, until = place
     arguments = r.Raw(msgspec.json.encode(case.arguments, order="deterministic"))
     digest = hashlib.sha256(bytes(arguments)).hexdigest()
-    intent = msgspec.structs.replace(model.intent, arguments=arguments, digest=digest, claim="", words="")
+    intent = msgspec.structs.replace(
+        model.intent, arguments=arguments, digest=digest, claim="", words="", title=_title(engine, case, model)
+    )
     asks = approval_digest(engine.identity.namespace, operation_id(run, model.parked.step), digest.encode())
     parked = msgspec.structs.replace(model.parked, why=question, asks=asks, people=1, until=until, **stamp)
     begun = r.RunStarted(agent=PLANTED + model.agent, input=r.Raw(msgspec.json.encode(case)), digest=digest, **stamp)
@@ -168,6 +178,16 @@ def _records(
         )
         records.append(thought)
     return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
+
+
+def _title(engine: Engine, case: Case, model: Model) -> str:
+    """The title of the case, or the one that its tool gives to such a call; none where the model has none."""
+    code = engine.tools.get(case.tool)
+    if not model.intent.title:
+        return ""
+    if case.title or code is None:
+        return case.title
+    return code.title_of(msgspec.json.encode(case.arguments))
 
 
 def _question(case: Case, model: Model, item: str) -> str:
