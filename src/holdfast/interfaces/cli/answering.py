@@ -18,19 +18,24 @@ from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.dossiers import show_dossier
 from holdfast.interfaces.cli.inputs import any_json, any_object
 from holdfast.interfaces.cli.moments import read_moment
+from holdfast.interfaces.cli.ordering import about_contradicted
+from holdfast.interfaces.heeding import until_taken
 from holdfast.interfaces.people import answers as a
+from holdfast.interfaces.people.answer_words import Typed, answer_in_words
 from holdfast.interfaces.people.asked import SHORTEST, asked, split_item
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
 from holdfast.interfaces.people.repeated import answer_again
 from holdfast.interfaces.service import Service
+from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
-from holdfast.model.records import QuestionAsked
+from holdfast.model.operation import OperationState
 from holdfast.model.shadow import SHADOW
-from holdfast.model.waits import HALT, answer_with, brief, is_whole
+from holdfast.model.waits import brief, is_whole
 
-_WORDS: Final = {"yes": True, "true": True, "no": False, "false": False}
+_ENDS: Final = {"take_over", "abandon"}
+"""The answers after which nothing of the run goes on."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -60,6 +65,8 @@ class Said(msgspec.Struct, frozen=True):
     edit: str | None = None
     stand_in: str | None = None
     ask: str | None = None
+    evidence: str = ""
+    result: str | None = None
 
     @property
     def by_option(self) -> bool:
@@ -75,10 +82,12 @@ class Said(msgspec.Struct, frozen=True):
         "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
         """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
         "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
+        "holdfast answer ticket-17/restock#1 happened --evidence 'it is on the shelf' --by anna",
+        "holdfast answer ticket-17 resume --by anna",
         "holdfast answer --all --queue refunds yes --by anna",
     ),
 )
-@click.argument("words", nargs=-1, required=True, metavar="ITEM... [VALUE]")
+@click.argument("words", nargs=-1, required=True, metavar="ITEM... [WORD]")
 @click.option("--why", default="", metavar="TEXT", help="The reason; of a no, the agent is told.")
 @click.option(
     "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
@@ -89,8 +98,10 @@ class Said(msgspec.Struct, frozen=True):
 )
 @click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
+@click.option("--evidence", default="", metavar="TEXT", help="Of a review: how you know; it is recorded.")
+@click.option("--result", metavar="JSON", help="With happened: what the call would have returned.")
 @click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest. A yes needs it.")
-@click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: VALUE alone, all or none.")
+@click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: WORD alone, all or none.")
 @click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
 @click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
 @click.option("--sure", is_flag=True, help="With several: do not ask once more; a yes has to name what was --shown.")
@@ -100,10 +111,16 @@ async def answer(
 ) -> None:
     """Answer each ITEM (RUN/STEP), as `holdfast inbox` lists it.
 
-    VALUE answers a question of the agent, checked against its choices or type; or it is
-    yes or no to an operation that waits for approval. The first answer is final. A yes
-    is to exactly what was shown: at a terminal you read it and agree, elsewhere --shown
-    names it. Where it changes before it is sent, you are asked again.
+    WORD depends on the item, and `holdfast inbox --item ITEM` lists those that fit: yes
+    or no for an approval; the value for a question, checked against its choices or type,
+    or take-over where the run was handed over; happened, did-not-happen, retry, give-up,
+    same-key, compensate or abandon for a review; accept, retry or compensate for a parked
+    transaction; resume, take-over or cancel for a run that stopped; right or wrong for
+    what is judged afterwards.
+
+    The first answer is final. A yes is to exactly what was shown: at a terminal you
+    read it and agree, elsewhere --shown names it. Where it changes before it is sent,
+    you are asked again.
 
     Of several items every payload is shown first, and either all answers are taken or none.
     """
@@ -135,8 +152,19 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
             if not shown:
                 call.screen.line("No answer was given.")
                 return
-        applied = await answer_again(service, item, given, by=by, shown=shown)
-    _tell(call, Given(applied.run, item, _shown(given), by, f"holdfast resume {applied.run}"), applied)
+        applied = await until_taken(service.engine, await answer_again(service, item, given, by=by, shown=shown))
+        note, next_step = await _after(service, item, given, applied.run)
+    _tell(call, Given(applied.run, item, _shown(given, value), by, next_step), applied, note)
+
+
+async def _after(service: Service, item: str, given: a.Answer, run: str) -> tuple[str, str]:
+    """A sentence about what follows, where there is one, and the next command."""
+    word = str(type(given).__struct_config__.tag)
+    if isinstance(given, a.Happened | a.DidNotHappen | a.Compensate):
+        now = await asked(service.looking, item)
+        if now.contradicted and isinstance(now.subject, OperationState):
+            return about_contradicted(item, now.subject.phase, word)
+    return "", f"holdfast {'show' if word in _ENDS else 'resume'} {run}"
 
 
 async def _read(call: Call, service: Service, item: str, by: str) -> str:
@@ -163,13 +191,13 @@ def _at_terminal(call: Call) -> bool:
 
 async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
     """The code that checks what was typed at once, where it can be found."""
-    if meant.edit is None and meant.stand_in is None:
+    if meant.edit is None and meant.stand_in is None and meant.result is None:
         return {}
     return await tools_at_hand(call, split_operation_id(item)[0])
 
 
 async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.Answer:
-    """What was meant: by an option, or by a word that is a value or a yes or no."""
+    """What was meant: by an option, or by a word."""
     if meant.edit is not None:
         return a.Edit(any_object(meant.edit), meant.why)
     if meant.stand_in is not None:
@@ -177,40 +205,21 @@ async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.
     if meant.ask is not None:
         return a.AskBack(meant.ask)
     now = await asked(service.looking, item)
-    if isinstance(now.subject, QuestionAsked):
-        return a.Reply(now.subject.question.read(value))
-    if now.kind == "review":
-        raise UsageError(f"{item} is a review", next_step=f"holdfast resolve {item} --happened | --did-not-happen")
-    if a.is_halted(now.kind, item):
-        raise UsageError(f"{item} cannot go on, and asks nothing", next_step=answer_with(item, HALT, ""))
-    if now.kind == "shadow":
-        return _afterwards(value, meant.why)
-    if value.strip().lower() not in _WORDS:
-        raise UsageError(f"{value!r} answers no approval", known="an approval is answered by yes or no")
-    return a.Approve(meant.why, meant.hours) if _WORDS[value.strip().lower()] else a.Decline(meant.why)
+    result = r.NOTHING if meant.result is None else r.Raw(msgspec.json.encode(any_json(meant.result)))
+    return await answer_in_words(service, now, Typed(value, meant.why, meant.hours, meant.evidence, result))
 
 
-def _afterwards(value: str, why: str) -> a.Answer:
-    match value.strip().lower():
-        case "right":
-            return a.Right(why)
-        case "wrong":
-            return a.Wrong(why)
-        case _:
-            raise UsageError(f"{value!r} answers no look afterwards", known="it was right or wrong")
-
-
-def _shown(given: a.Answer) -> str | int | float | bool:
+def _shown(given: a.Answer, value: str) -> str | int | float | bool:
     match given:
         case a.Reply():
             return given.value
         case a.Approve() | a.Decline():
             return isinstance(given, a.Approve)
         case _:
-            return str(type(given).__struct_config__.tag)
+            return value.strip().lower() or str(type(given).__struct_config__.tag)
 
 
-def _tell(call: Call, done: Given, applied: Applied) -> None:
+def _tell(call: Call, done: Given, applied: Applied, note: str) -> None:
     if call.screen.as_json:
         call.screen.document(done)
         return
@@ -218,7 +227,7 @@ def _tell(call: Call, done: Given, applied: Applied) -> None:
         call.screen.line(f"Recorded. It is checked and applied where the code of {applied.lacks} is.")
     else:
         shown = ("yes" if done.answer else "no") if isinstance(done.answer, bool) else done.answer
-        call.screen.line(f"{done.question} is answered: {shown}, on the word of {done.by}.")
+        call.screen.line(note or f"{done.question} is answered: {shown}, on the word of {done.by}.")
     if applied.at_once and applied.note:
         call.screen.line(applied.note)
     elif not done.question.startswith(SHADOW):

@@ -59,6 +59,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     due = "no deadline" if found.due_ms is None else f"until {moment(found.due_ms)}"
     yield "deadline", f"{due}: {found.default}"
     yield "shown", found.digest
+    yield "words", " | ".join(found.words)
 
 
 def _labelled(label: str, texts: Iterator[str] | Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -17,14 +17,8 @@ from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import sentence
 from holdfast.interfaces.heeding import until_taken
 from holdfast.interfaces.looking import waits_of
-from holdfast.interfaces.people.answers import (
-    Abandon,
-    Answer,
-    Compensate,
-    DidNotHappen,
-    Happened,
-    RetrySameKey,
-)
+from holdfast.interfaces.people.answer_words import Typed, review_answer
+from holdfast.interfaces.people.answers import Answer
 from holdfast.interfaces.people.asked import is_contradicted
 from holdfast.interfaces.people.repeated import answer_again
 from holdfast.interfaces.service import Service
@@ -79,17 +73,18 @@ async def resolve(
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
     if is_contradicted(state):
-        note, next_step = _about_contradicted(operation, state.phase, flags)
+        word = next(word for word in ("happened", "did_not", "compensate") if flags[word])
+        note, next_step = about_contradicted(operation, state.phase, word.replace("did_not", "did_not_happen"))
     _tell(call.screen, applied, note, next_step, operation=operation, phase=state.phase)
 
 
-def _about_contradicted(operation: str, phase: str, flags: dict[str, bool]) -> tuple[str, str]:
+def about_contradicted(operation: str, phase: str, word: str) -> tuple[str, str]:
     """The answer to a contradiction, in a sentence, and what to do next."""
     run, _ = split_operation_id(operation)
     note = f"Recorded: the contradiction of {operation} is answered. Its outcome stays {phase}."
-    if flags["compensate"]:
+    if word == "compensate":
         return f"{note} The compensation is ordered.", f"holdfast resume {run}"
-    wrong = flags["happened"] if phase != "succeeded" else flags["did_not"]
+    wrong = word == ("happened" if phase != "succeeded" else "did_not_happen")
     return note, f"holdfast undo {run}" if wrong else f"holdfast show {run}"
 
 
@@ -112,17 +107,8 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
         raise UsageError("--retry and --give-up exclude each other")
     if result is not None and words[0] not in {"happened", "compensate"}:
         raise UsageError("--result is what a call returned: it goes with --happened")
-    match words[0]:
-        case "happened":
-            return Happened(evidence, NOTHING if result is None else result)
-        case "did_not":
-            return DidNotHappen("retry" if flags["retry"] else "give_up", evidence)
-        case "same_key":
-            return RetrySameKey(evidence)
-        case "compensate":
-            return Compensate(evidence, NOTHING if result is None else result)
-        case _:
-            return Abandon(evidence)
+    word = "retry" if flags["retry"] else words[0].replace("did_not", "did-not-happen").replace("_", "-")
+    return review_answer(Typed(word, evidence, evidence=evidence, result=NOTHING if result is None else result))
 
 
 @command(

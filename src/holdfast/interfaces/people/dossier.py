@@ -14,6 +14,7 @@ from holdfast.interfaces.contracts import clauses
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
+from holdfast.interfaces.people.answer_words import words_that_fit
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
 from holdfast.interfaces.people.contradictions import relied_on
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
@@ -107,6 +108,7 @@ class Dossier(msgspec.Struct, frozen=True):
     default: str
     handed: Handed
     answers: tuple[str, ...]
+    words: tuple[str, ...] = ()  # what `holdfast answer ITEM WORD` takes
     standing: tuple[str, ...] = ()
     choices: tuple[Scalar, ...] = ()
     expected: str = ""
@@ -193,6 +195,7 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
         answers=_commands(about, listed, contract),
+        words=words_that_fit(about, history),
         standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",

@@ -1,0 +1,140 @@
+"""`holdfast answer` takes every kind of item, in the words that `holdfast inbox --item` lists for it."""
+
+import pytest
+
+from tests.cli.lab import Lab
+
+REVIEW = "ticket-1/restock#1"
+HANDED = """
+from holdfast import Run, agent
+
+
+@agent(run_id="trip-{name}")
+async def trip(run: Run, name: str) -> str:
+    return str(await run.hand_off("travel", why="book it by hand"))
+"""
+TRIP = """
+from holdfast import Operation, Rejected, Run, agent, tool
+
+
+@tool
+async def flight(name: str) -> str:
+    return "f-1"
+
+
+@flight.compensate(restores=True)
+async def cancel_flight(operation: Operation[str], name: str) -> None:
+    raise Rejected("the office is closed")
+
+
+@agent(run_id="trip-{name}")
+async def trip(run: Run, name: str) -> str:
+    async with run.transaction("book-trip") as booking:
+        await flight(name)
+        booking.abort("no hotel")
+    return "booked"
+"""
+
+
+def words(lab: Lab, item: str) -> list[str]:
+    listed: list[str] = lab("inbox", "--item", item, "--json").json["words"]
+    assert " | ".join(listed) in lab("inbox", "--item", item).words
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("word", "phase"),
+    [("happened", "succeeded"), ("did-not-happen", "failed"), ("give-up", "failed"), ("Did_Not_Happen", "failed")],
+)
+def test_a_review_is_answered_by_saying_what_happened(asking: Lab, word: str, phase: str):
+    said = asking("answer", REVIEW, word, "--evidence", "looked", "--by", "bea")
+    assert said.lines == [
+        f"{REVIEW} is answered: {word.lower()}, on the word of bea.", "Next: holdfast resume ticket-1",
+    ]  # fmt: skip
+    why = asking("why", REVIEW, "--json").json
+    assert why["phase"] == phase
+    assert "looked" in asking("why", REVIEW).out
+
+
+def test_a_review_is_sent_once_more_or_abandoned(asking: Lab):
+    assert words(asking, REVIEW) == ["happened", "did-not-happen", "retry", "give-up", "abandon"]
+    assert asking("answer", REVIEW, "retry", "--by", "bea").status == 0
+    assert asking("resume", "ticket-1").status == 3
+    assert asking.world.count("restock lost") == 2
+    said = asking("answer", REVIEW, "abandon", "--why", "too late", "--by", "bea")
+    assert (said.status, said.lines[-1]) == (0, "Next: holdfast show ticket-1")
+    assert asking("inbox").lines[0].startswith("Nothing needs you")
+
+
+def test_a_word_that_does_not_fit_names_those_that_do(asking: Lab):
+    said = asking("answer", REVIEW, "hapened")
+    assert said.status == 2
+    assert f"'hapened' does not answer {REVIEW}: did you mean happened?" in said.remarks
+    assert "the words that fit: happened, did-not-happen, retry, give-up, abandon" in said.remarks
+    said = asking("answer", REVIEW, "yes")
+    assert (said.status, "did you mean" in said.err) == (2, False)
+    refused = asking("answer", REVIEW, "same-key")
+    assert (refused.status, "its tool has no key" in refused.remarks) == (2, True)
+    assert asking("why", REVIEW, "--json").json["phase"] == "unknown"
+
+
+def test_the_result_of_what_happened_goes_with_the_word(holdfast: Lab):
+    target = holdfast.change("@tool(idempotency=Key(ttl=timedelta(hours=24)))\n", "@tool\n")
+    assert holdfast.apart("run", target, holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    refused = holdfast("answer", "ticket-1/refund#1", "give-up", "--result", "17")
+    assert (refused.status, "--result is what a call returned" in refused.err) == (2, True)
+    refused = holdfast("answer", "ticket-1/refund#1", "happened", "--result", "17")
+    assert (refused.status, "17 is not what refund returns" in refused.remarks) == (2, True)
+    assert holdfast("answer", "ticket-1/refund#1", "happened", "--result", '"r-7"').status == 0
+    assert holdfast("resume", "ticket-1").out == '"r-7"\n'
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "next_step"),
+    [("resume", "running", "resume"), ("take-over", "stopped", "show"), ("cancel", "stopped", "show")],
+)
+def test_a_run_that_stopped_is_answered(holdfast: Lab, word: str, status: str, next_step: str):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
+    assert words(holdfast, "ticket-1") == ["resume", "take-over", "cancel"]
+    refused = holdfast("answer", "ticket-1", "yes")
+    assert (refused.status, "the words that fit: resume, take-over, cancel" in refused.remarks) == (2, True)
+    said = holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea")
+    assert said.lines == [
+        f"ticket-1 is answered: {word}, on the word of bea.", f"Next: holdfast {next_step} ticket-1",
+    ]  # fmt: skip
+    assert holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea").status == 0
+    assert holdfast("inbox").lines[0].startswith("Nothing needs you")
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == status
+
+
+def test_a_run_that_was_handed_over_is_taken_over(holdfast: Lab):
+    holdfast.write("handed.py", HANDED)
+    assert holdfast("run", "handed.py:trip", '"17"').status == 3
+    assert words(holdfast, "trip-17/hand_off#1") == ["VALUE", "take-over"]
+    assert holdfast("answer", "trip-17/hand_off#1", "take-over", "--by", "bea").lines[0] == (
+        "trip-17/hand_off#1 is answered: take-over, on the word of bea."
+    )
+    assert "taken over" in holdfast("show", "trip-17").words
+
+
+def test_a_parked_transaction_is_tried_again_or_accepted(holdfast: Lab):
+    holdfast.write("trip.py", TRIP)
+    assert holdfast("run", "trip.py:trip", '"17"').status == 3
+    item = holdfast("inbox", "--json").json[0]["item"]
+    assert words(holdfast, item) == ["accept", "retry"]
+    assert "did you mean accept?" in holdfast("answer", item, "acept").err
+    assert holdfast("answer", item, "retry", "--by", "bea").status == 0
+    assert holdfast("resume", "trip-17").status == 3
+    assert holdfast("answer", item, "accept", "--why", "refunded by hand", "--by", "bea").status == 0
+    assert holdfast("resume", "trip-17").status == 1
+
+
+def test_approvals_list_their_words_and_name_a_wrong_one(holdfast: Lab):
+    target = holdfast.change("@tool\ndef restock", "@tool(gate=\"sku == 'mug'\")\ndef restock")
+    assert holdfast("run", target, holdfast.ticket("1")).status == 3
+    assert words(holdfast, REVIEW) == ["yes", "no"]
+    said = holdfast("answer", REVIEW, "yess")
+    assert (said.status, "did you mean yes?" in said.err) == (2, True)
+    unread = holdfast("answer", REVIEW, "yes")
+    assert (unread.status, "--shown" in unread.err) == (2, True)
