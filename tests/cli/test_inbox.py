@@ -49,7 +49,7 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert "a person approves it, where cents > 5000" in asked("tools", "desk.py").out
     assert "holdfast answer refund-9/refund#1 yes" in asked("why", "refund-9/refund#1").out
     unclear = asked("answer", "refund-9/refund#1", "maybe", "--by", "bea")
-    assert (unclear.status, "yes or no" in unclear.err) == (2, True)
+    assert (unclear.status, "the words that fit: yes, no" in unclear.err) == (2, True)
     around = asked("resolve", "refund-9/refund#1", "--did-not-happen", "--retry", "--by", "bea")
     assert (around.status, "waits for an approval" in around.err) == (2, True)
     seen = asked.seen("refund-9/refund#1")

@@ -102,7 +102,7 @@ def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
     assert '  knows seat: "7A" (book#1)' in whole
     refused = handed("answer", "trip-ann", "yes", "--by", "bea")
     assert refused.status == 2
-    assert "holdfast resume trip-ann | holdfast take-over trip-ann" in refused.err
+    assert "the words that fit: resume, take-over, cancel" in refused.err
     shown = handed("take-over", "trip-ann", "--why", "I call them", "--by", "bea").lines
     assert shown[0] == "trip-ann is yours, bea: nothing more is sent for it."
     assert handed("inbox").lines == ["Nothing needs you."]
