@@ -1,7 +1,11 @@
 """The command line as processes: killed, interrupted, worked through by a worker, read through a pipe."""
 
+import base64
+import os
 import signal
+import socket
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
@@ -111,3 +115,33 @@ def test_who_stops_reading_hears_no_complaint(asking: Lab, arguments: tuple[str,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
     reader.stdin.close()
+
+
+@pytest.mark.parametrize(
+    "command", [("serve", "--port", "0"), ("serve-hooks", "--port", "0", "--sender", "bank=BANK:tool=transfer")]
+)
+def test_servers_limit_the_connections_of_one_address(holdfast: Lab, command: tuple[str, ...]):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    numbered = tuple(str(port) if one == "0" else one for one in command)
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    secret = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    server = subprocess.Popen(
+        holdfast.command(*numbered, "--per-peer", "3"), cwd=holdfast.directory, stderr=subprocess.PIPE, text=True,
+        env=holdfast.surroundings({"BANK": secret}),
+    )  # fmt: skip
+    try:
+        assert server.stderr is not None
+        while "http://" not in server.stderr.readline():
+            assert server.poll() is None
+        with ExitStack() as held:
+            lines: list[socket.socket] = []
+            while len(lines) < 4:
+                try:
+                    lines.append(held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)))
+                except ConnectionRefusedError:  # it says where it will listen before it does
+                    assert server.poll() is None
+            assert lines[3].recv(100).startswith(b"HTTP/1.1 429 ")
+    finally:
+        server.kill()
+        server.communicate()

@@ -122,7 +122,10 @@ def _left(due: int | None, now: int) -> str:
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8900, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
-async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int) -> None:
+@click.option(
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+)
+async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int) -> None:
     """Take signed webhooks, until interrupted: the answers that runs wait for.
 
     A delivery is {"key", "status", "result" or "reason"}, signed by the Standard
@@ -134,13 +137,15 @@ async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
+    from holdfast.interfaces.connections import Limits, server_config  # noqa: PLC0415 - an extra, as above
     from holdfast.interfaces.hooks import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
 
     senders = [_sender(one) for one in spelled]
     async with call.serving() as service:
         app = Hooks(service, senders)
         call.screen.note(f"Taking webhooks on http://{host}:{port}/ until interrupted.")
-        await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()
+        config = server_config(app, Limits(per_peer=per_peer), host=host, port=port)
+        await uvicorn.Server(config).serve()
 
 
 def _sender(spelled: str) -> Sender:

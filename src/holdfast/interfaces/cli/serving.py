@@ -31,6 +31,9 @@ from holdfast.interfaces.cli.targets import load_agents
 @click.option("--proxy-peer", "proxy_peers", multiple=True, metavar="ADDRESS", help="That proxy, or its network.")
 @click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
 @click.option("--oidc-client", "client", default="holdfast", show_default=True, help="What that provider calls us.")
+@click.option(
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+)
 @by_option
 async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> None:
     """Show the inbox in a browser and serve the API, until interrupted.

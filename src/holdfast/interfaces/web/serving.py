@@ -12,10 +12,10 @@ import uvicorn
 
 from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.guard import SERVER
 from holdfast.interfaces.accounts.openid import OpenId, Provider
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.site import Site, checked_bind, is_loopback, loopback
+from holdfast.interfaces.connections import PER_PEER, Limits, server_config
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.web.app import web
 from holdfast.interfaces.web.elsewhere import Elsewhere
@@ -30,6 +30,7 @@ class Where(msgspec.Struct, frozen=True):
 
     `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is; empty where it
     only says from where they come. People may sign in at the OpenID provider `issuer`, which knows us as `client`.
+    `per_peer` is how many connections one address may have open; behind a proxy that is the proxy.
     """
 
     host: str = "127.0.0.1"
@@ -41,6 +42,7 @@ class Where(msgspec.Struct, frozen=True):
     proxy_peers: tuple[str, ...] = ()
     issuer: str = ""
     client: str = "holdfast"
+    per_peer: int = PER_PEER
 
     @property
     def proxy(self) -> TrustedProxy | None:
@@ -93,7 +95,7 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
         else:
             link.show()
         tls: dict[str, Any] = {"ssl_certfile": where.cert, "ssl_keyfile": where.key or None} if where.cert else {}
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", **tls, **SERVER)
+        config = server_config(app, Limits(per_peer=where.per_peer), lifespan="off", **tls)
         await uvicorn.Server(config).serve(sockets=[place])
 
 
