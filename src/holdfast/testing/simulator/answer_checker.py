@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.model.outcome import Outcome
+from holdfast.model.outcome import PENDING, Met, Outcome
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.offices import ANSWERED, Application, Message
@@ -28,7 +28,7 @@ ONCE: Final = 16
 class _Awaiting:
     """An operation whose answer comes later, and what the records say about it."""
 
-    __slots__ = ("accepted", "evidence", "key", "pending", "status", "tool")
+    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "status", "tool")
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
@@ -38,6 +38,8 @@ class _Awaiting:
         """Accepted, and nobody has said anything since."""
         self.status = ""
         self.evidence = ""
+        self.ended_ms = -1
+        """When its outcome became durable; negative while it has none."""
 
 
 class Answers:
@@ -49,6 +51,10 @@ class Answers:
         self._effects = effects
         self._known: dict[str, _Awaiting] = {}
         self._orders: Counter[str] = Counter()
+        self._about: dict[str, tuple[str, bytes]] = {}
+        self._met: dict[str, Met] = {}
+        self._called: dict[tuple[str, str], int] = {}
+        self._owners: dict[str, str] = {}
 
     def awaited(self, run: str) -> bool:
         """Whether an operation of this run has a deadline still to come."""
@@ -62,6 +68,10 @@ class Answers:
         """The records say less than they did, and what was acknowledged is lost with them: its senders are content."""
         self._known.clear()
         self._orders.clear()
+        self._about.clear()
+        self._met.clear()
+        self._called.clear()
+        self._owners.clear()
         for office in self._world.offices.values():
             for message in office.messages:
                 message.lost = message.heard
@@ -71,24 +81,35 @@ class Answers:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         match record:
+            case r.Claimed(worker=worker):
+                self._owners[run] = worker
             case r.CommandApplied(command="late", refused="", note=note) if " under " in note:
                 self._orders[f"{run}: {note}"] += 1
                 if self._orders[f"{run}: {note}"] > 1:
                     self._broken(ONCE, f"run {run} took the message {note} twice")
+            case _ if step := getattr(record, "step", ""):
+                self._of_operation(operation_id(run, step), record)
+            case _:
+                return
+
+    def _of_operation(self, name: str, record: r.Record) -> None:
+        match record:
             case r.OperationPlanned(intent=intent) if intent.tool in ASYNCHRONOUS:
-                self._known.setdefault(operation_id(run, record.step), _Awaiting(intent.tool))
+                self._planned(name, intent)
             case r.AttemptStarted(intent=intent):
-                self._started(operation_id(run, record.step), intent)
+                self._started(name, intent)
             case r.OperationDeferred():
-                self._deferred(operation_id(run, record.step), record)
+                self._deferred(name, record)
             case r.LateReport(end=end):
-                self._reported(operation_id(run, record.step), end)
-            case r.Verified(verdict="did_not_happen", believable=True) if operation_id(run, record.step) in self._known:
-                self._known[operation_id(run, record.step)].pending = False
-            case r.OperationSettled(status=status, reason=reason):
-                self._settled(operation_id(run, record.step), status, reason)
+                self._reported(name, end)
+            case r.Verified(verdict="did_not_happen", believable=True) if name in self._known:
+                self._known[name].pending = False
+            case r.OperationSettled(status=status, reason=reason, met=met):
+                self._meets(name, met)
+                self._settled(name, status, reason)
+                self._ended(name)
             case r.OperationParked() | r.Resolved():
-                self._by_people(operation_id(run, record.step), record)
+                self._by_people(name, record)
             case _:
                 return
 
@@ -97,21 +118,40 @@ class Answers:
         match record:
             case r.Resolved(word="happened" | "did_not_happen" as word, evidence=why):
                 self._settled(name, "succeeded" if word == "happened" else "failed", why)
+                self._ended(name)
             case r.OperationParked(why=why):
                 self._settled(name, "unknown", why)
             case _:
                 return
 
+    def _planned(self, name: str, intent: r.Intent) -> None:
+        self._known.setdefault(name, _Awaiting(intent.tool))
+        self._about.setdefault(name, (intent.tool, bytes(intent.arguments)))
+
+    def _meets(self, name: str, met: Met | None) -> None:
+        """A call was not sent since something is pending: that is so, and about the same thing."""
+        if met is None:
+            return
+        self._met[name] = met
+        source, run = self._known.get(met.source), name.partition("/")[0]
+        called = self._called.get((run, self._owners.get(run, "")), 0)
+        if source is None or not source.accepted:
+            self._broken(12, f"{name} is held back by {met.source}, and nobody has accepted that")
+        elif self._about.get(name) != self._about[met.source]:
+            self._broken(12, f"{name} is held back by {met.source}, which is about something else")
+        elif 0 <= source.ended_ms < called:
+            self._broken(12, f"{name} is held back by {met.source}, which had ended before it was called")
+
     def _started(self, name: str, intent: r.Intent | None) -> None:
         if intent is not None and intent.tool in ASYNCHRONOUS:
-            self._known.setdefault(name, _Awaiting(intent.tool))
+            self._planned(name, intent)
         known = self._known.get(name)
         if known is not None and known.pending:
             self._broken(5, f"{name} was accepted, and was sent again before anybody had answered")
 
     def _deferred(self, name: str, record: r.OperationDeferred) -> None:
         known = self._known[name]
-        known.accepted, known.pending, known.key = True, True, record.key
+        known.accepted, known.pending, known.key, known.ended_ms = True, True, record.key, -1
         strangers = [one.request.operation for one in self._of(record.key) if one.request.operation != name]
         if strangers:
             self._broken(ONCE, f"{name} waits under {record.key}, and that is the number of {strangers[0]}")
@@ -135,6 +175,10 @@ class Answers:
         if known is not None:
             known.pending, known.status, known.evidence = False, status, reason
 
+    def _ended(self, name: str) -> None:
+        if name in self._known:
+            self._known[name].ended_ms = self._world.now_ms()
+
     def happened(self, effect: Effect) -> None:
         """An office did something: for what a model asks for again and again, once at most."""
         if effect.service == "permit":
@@ -148,8 +192,18 @@ class Answers:
         if message.value == "forged" and not message.refused:
             self._broken(ONCE, f"other words under the id {message.id} were taken")
 
+    def calls(self, run: str, workers: list[str]) -> None:
+        """The model of a run, driven by one of these workers, is about to call something that is answered later."""
+        for worker in workers:
+            self._called[run, worker] = self._world.now_ms()
+
     def told_pending(self, outcome: Outcome[Any]) -> None:
-        """A model heard that something was accepted and is not finished."""
+        """A model heard that something was accepted and is not finished: its call, or one that holds it back."""
+        if outcome.code == PENDING:
+            met = self._met.get(outcome.operation)
+            if met is None or met.source != outcome.reused:
+                self._broken(12, f"a model heard that {outcome.reused} is pending, and that is not on record")
+            return
         if outcome.operation not in self._known or not self._known[outcome.operation].accepted:
             self._broken(12, f"a model heard that {outcome.operation} was accepted, and that is not on record")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -55,9 +55,10 @@ def answer_tools() -> Iterable[Tool[Any, Any]]:
     return rent, visa, permit
 
 
-async def nag(run: Run, step: Step) -> list[Outcome[Any]]:
+async def nag(run: Run, step: Step) -> AsyncIterator[Outcome[Any]]:
     """A model that asks for one thing, and asks again whatever it is told."""
-    return [await run.call("permit", {"thing": step.thing}) for _ in range(2)]
+    for _ in range(2):
+        yield await run.call("permit", {"thing": step.thing})
 
 
 def told(outcomes: Iterable[Outcome[Any]]) -> str:

@@ -128,6 +128,12 @@ TOGETHER: Final = (
         "engine.meetings:last_write",
         answer_twists.asked_twice,
     ),
+    Mutant(
+        "pending about anything",
+        "whatever is pending holds back every call of its tool",
+        "engine.pendings:thing_stream",
+        answer_twists.about_anything,
+    ),
     # Restored journals.
     Mutant(
         "restored and trusted",

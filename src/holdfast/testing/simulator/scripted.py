@@ -130,8 +130,7 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             checker.plans.told(run.id, step, done)
             return _called_off(text, gone, ears)
         case "nag":
-            heard = [_told(one, ears) for one in await answers.nag(run, step)]
-            return f"nag {step.thing}: {', '.join(heard)}"
+            return await _nag(run, step, ears)
         case "ask" | "hand_over":
             said = await asking.ask(run, step)
             checker.questions.told(LIFE.get().actor, run.id, asking.text_of(step), said)
@@ -145,6 +144,16 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             return f"rested {step.thing}"
         case _:
             return await _call(run, tools, step, ears)
+
+
+async def _nag(run: Run, step: Step, ears: Ears) -> str:
+    """Ask for one thing, and ask again."""
+    life, heard = LIFE.get(), list[str]()
+    life.world.checker.answers.calls(run.id, life.disk.workers)
+    async for outcome in answers.nag(run, step):
+        heard.append(_told(outcome, ears))
+        life.world.checker.answers.calls(run.id, life.disk.workers)
+    return f"nag {step.thing}: {', '.join(heard)}"
 
 
 async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
