@@ -77,7 +77,8 @@ async def operate(scope: Scope, call: Call) -> Told:
     if instance.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
-    instance.masks.redact(call.arguments, tool.redact)
+    if tool.redact:
+        instance.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.operations.get(step)
     if recorded is not None:
@@ -328,7 +329,8 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     if instance.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
-    instance.masks.redact(call.arguments, tool.redact)
+    if tool.redact:
+        instance.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
     recorded = instance.history.answers.get(step)
     if recorded is None:
