@@ -41,7 +41,9 @@ def answered(holdfast: Lab) -> Lab:
     holdfast.write("gated.py", DESK)
     for name, (word, by) in ANSWERS.items():
         assert holdfast("run", "gated.py:desk", f'"{name}"').status == 3
-        assert holdfast("answer", f"refund-{name}/refund#1", word, "--by", by).status == 0
+        item = f"refund-{name}/refund#1"
+        shown = holdfast.seen(item) if word == "yes" else []
+        assert holdfast("answer", item, word, *shown, "--by", by).status == 0
     return holdfast
 
 

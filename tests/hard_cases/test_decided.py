@@ -153,6 +153,6 @@ def test_a_cancelled_run_settles_what_is_in_flight_before_anything_else():
 
 def test_an_operation_that_kills_its_worker_is_quarantined():
     story = Story(changed(KEYED, retry=PATIENT))
-    for _ in range(3):
+    for _ in range(5):
         story.sent("lost").rebooted()
     assert story.waits(0, "retry").says() == "park: quarantined"

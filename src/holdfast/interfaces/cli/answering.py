@@ -78,7 +78,7 @@ class Said(msgspec.Struct, frozen=True):
     "answer",
     examples=(
         "holdfast answer 'trip-17/ask#1' Paris --by anna",
-        "holdfast answer 'refund-9/refund#1' yes --shown 3f9c2a1b04de --by anna --hours 4",
+        "holdfast answer 'refund-9/refund#1' yes --shown 3f9c2a1b04de --by anna",
         "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
         """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
         "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",

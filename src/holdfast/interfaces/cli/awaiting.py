@@ -109,7 +109,7 @@ def _left(due: int | None, now: int) -> str:
     "serve-hooks",
     examples=(
         "BANK=whsec_... holdfast serve-hooks --sender bank=BANK:tool=transfer",
-        "holdfast serve-hooks --sender bank=BANK:tool=transfer,key=INV- --sender shop=SHOP:key=order-",
+        "holdfast serve-hooks --sender bank=BANK:tool=transfer,key=INV-",
     ),
 )
 @click.option(
