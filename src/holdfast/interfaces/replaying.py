@@ -127,7 +127,7 @@ def _progress(engine: Engine, copy: _Copy) -> object:
     return copy.written, [(len(one.expected), len(one.history.deliveries)) for one in engine.instances.values()]
 
 
-STUCK_AFTER_S: Final = 2.0
+STUCK_AFTER_S: Final = 10.0
 """How long code under replay may do nothing that the record knows of before it is taken to wait for ever."""
 _SETTINGS: Final = Settings(hold_ms=0, claims_allowed=2**31, patience_ms=1000, grace_ms=1000)
 

@@ -254,7 +254,7 @@ def test_a_file_that_stays_locked_is_reported(tmp_path: Path) -> None:
         plan.before = always(sqlite3.SQLITE_BUSY, "insert into record")
         error = await error_of(log.append([body(1)]))
         assert isinstance(error, JournalUnavailable)
-        assert "locked by another process" in str(error)
+        assert "has been locked for" in str(error)
         plan.before = lambda _: None
         await (await start_log(journal, "other")).append([body(1)])
         await journal.close()
