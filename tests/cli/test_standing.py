@@ -16,7 +16,7 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     holdfast("run", "desk.py:desk", '"0"')
     given = holdfast(
         "standing", "add", "--tool", "refund", "--where", 'cents <= 9000 && customer == "1"', "--until", "7d",
-        "--times", "3", "--amount", "cents", "--total", "20000", "--by", "bea", "--note", "known", "--json",
+        "--times", "3", "--amount", "cents", "--total", "20000", "--by", "bea", "--why", "known", "--json",
     ).json  # fmt: skip
     assert (given["tool"], given["by"], given["times"]) == ("refund", "bea", 3)
     assert holdfast("run", "desk.py:desk", '"1"').out == '"paid 9000 under True"\n'

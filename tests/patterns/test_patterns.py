@@ -210,7 +210,7 @@ def test_what_only_a_person_can_put_right_is_parked_for_one(tmp_path: Path, offi
         async with Holdfast(tmp_path / "journal.db", agents=[called_off]) as app:
             with pytest.raises(RunSuspended, match="called back by telephone"):
                 await app.run(called_off, "wire")
-            await app.service.resolve_transaction("called-off-wire", "all", "accept", by="ann", note="the bank has it")
+            await app.service.resolve_transaction("called-off-wire", "all", "accept", by="ann", why="the bank has it")
             return await app.run(called_off, "wire")
 
     assert asyncio.run(parked_and_accepted()) == "[] ['wire#1']"

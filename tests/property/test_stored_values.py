@@ -166,7 +166,7 @@ def test_a_use_case_stores_only_what_can_be_read(name: str):
         ("resolve", {"operation": "lost/call#1", "word": "retry", "by": None}, "give text"),
         ("resolve", {"operation": "lost/call#1", "word": "retry", "by": "bea", "evidence": {}}, "evidence={}"),
         ("cancel", {"run": "gate", "by": "bea", "why": None}, "why=None"),
-        ("approve", {"operation": "gate/pay#1", "by": "bea", "note": 7}, "note=7"),
+        ("approve", {"operation": "gate/pay#1", "by": "bea", "why": 7}, "why=7"),
         ("tell", {"run": "gate", "text": "x", "by": "bea", "stop": "no"}, "true or false"),
         ("signal", {"run": "gate", "event": "e", "payload": {"x": math.nan}}, "not finite"),
         ("cancel", {"run": "gate", "by": "bea", "why": "x" * 1_000_001}, "1,000,001 characters"),

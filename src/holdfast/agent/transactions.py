@@ -104,9 +104,9 @@ class Transaction:
             raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")
         return await on_commit(scope, tool, tool.shape.bind(args, kwargs))
 
-    def abort(self, reason: str) -> NoReturn:
+    def abort(self, why: str) -> NoReturn:
         """Call it off from inside its body. The boundary raises `TransactionAborted` with what was undone."""
-        raise TransactionAborted(reason, run=self._outside.instance.run, reason=reason, transaction=self.name)
+        raise TransactionAborted(why, run=self._outside.instance.run, reason=why, transaction=self.name)
 
     async def __aenter__(self) -> Self:
         scope = SCOPE.get() or self._outside

@@ -25,7 +25,7 @@ class Granted(msgspec.Struct, frozen=True):
     """Whose yes it is, why, and until which wall clock it holds."""
 
     by: str
-    note: str = ""
+    why: str = ""
     until_ms: int = 0
 
 
@@ -107,19 +107,19 @@ def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
     return lasts
 
 
-def granted(engine: Engine, by: str, note: str, lasts: timedelta) -> Granted:
+def granted(engine: Engine, by: str, why: str, lasts: timedelta) -> Granted:
     """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
     ms = milliseconds(checked_lasts(lasts, engine.settings.clock_error_ms))
-    return Granted(by, note, engine.seams.clock.wall_ms() + ms)
+    return Granted(by, why, engine.seams.clock.wall_ms() + ms)
 
 
 def approval_of(operation: OperationState, granted: Granted) -> Command:
     """The order that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
     _checked_new(operation, granted.by)
     record = r.ApprovalGranted(
-        step=operation.step, approval=operation.asks, by=granted.by, note=granted.note, until=granted.until_ms
+        step=operation.step, approval=operation.asks, by=granted.by, note=granted.why, until=granted.until_ms
     )
-    return Command("approve", granted.by, granted.note, record)
+    return Command("approve", granted.by, granted.why, record)
 
 
 def _checked_new(operation: OperationState, by: str) -> None:
@@ -134,19 +134,17 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
     Where the tool's code is not here, they are judged where it is.
     """
     record = r.ArgumentsEdited(
-        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.note
+        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.why
     )
     _judged(operation, record, codes)
-    return Command("edit", granted.by, granted.note, record)
+    return Command("edit", granted.by, granted.why, record)
 
 
 def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: Codes) -> Command:
     """The order by which a person's answer stands for that of the tool. Raises `UsageError` where it does not fit."""
-    record = r.ResultGiven(
-        step=operation.step, approval=operation.asks, by=granted.by, result=result, note=granted.note
-    )
+    record = r.ResultGiven(step=operation.step, approval=operation.asks, by=granted.by, result=result, note=granted.why)
     _judged(operation, record, codes)
-    return Command("stand_in", granted.by, granted.note, record)
+    return Command("stand_in", granted.by, granted.why, record)
 
 
 def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: Codes) -> None:
@@ -154,7 +152,7 @@ def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven
         verdict_of(operation, record, codes)
 
 
-def refusal_of(operation: OperationState, *, by: str, reason: str, code: str = "") -> Command:
+def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
     """The order that ends it: nothing was sent, and nothing will be. `code` is what the agent is told."""
-    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=reason, code=code)
-    return Command("decline", by, reason, record)
+    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=why, code=code)
+    return Command("decline", by, why, record)

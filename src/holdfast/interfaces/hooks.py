@@ -4,7 +4,7 @@ A delivery is signed by the Standard Webhooks rules (`webhook-id`, `webhook-time
 raw bytes). It is acknowledged when it is durable in the ledger; the same `webhook-id` a second time changes nothing,
 however many days later. It may come before our own response knows its key, out of order, or for nobody. The body is:
 
-    {"key": "bank-A-17", "status": "succeeded", "result": {...}}     or "failed" with a "reason", or "pending"
+    {"key": "bank-A-17", "status": "succeeded", "result": {...}}     or "failed" with a "why", or "pending"
 
 A `Sender` has a name, a secret and a binding: the tools and the key prefixes that it may answer for. A delivery outside
 the binding is answered 403, recorded in the access log, and settles nothing.
@@ -40,7 +40,7 @@ class Hook(msgspec.Struct, frozen=True):
     key: str
     status: Literal["succeeded", "failed", "pending"]
     result: Raw = NOTHING
-    reason: str = ""
+    why: str = ""
 
 
 class Sender(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class Hooks:
             return 400, "this is no answer: it has no key"
         tools = tuple(sorted(set(sender.tools)))
         arrival = Arrival(
-            headers["webhook-id"], hook.status, hook.result, hook.reason, source=f"webhook {sender.name}",
+            headers["webhook-id"], hook.status, hook.result, hook.why, source=f"webhook {sender.name}",
             sender=sender.name, tools=tools,
         )  # fmt: skip
         try:

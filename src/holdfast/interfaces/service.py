@@ -145,7 +145,7 @@ class Service:
         return await self._apply(run)
 
     async def approve(
-        self, operation: str, *, by: str, note: str = "", lasts: timedelta = LASTS, shown: str = ""
+        self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
     ) -> Applied:
         """A person's yes to exactly what the operation asks about now. The first word is final; both are on record.
 
@@ -155,9 +155,9 @@ class Service:
         """
         history, state = await self._asked(operation, by, yes=True, shown=shown)
         checked_named(history, state, shown or self._shown)
-        return await self._decide(history, approval_of(state, granted(self._engine, by, note, lasts)), state)
+        return await self._decide(history, approval_of(state, granted(self._engine, by, why, lasts)), state)
 
-    async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, note: str = "") -> Applied:
+    async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
         """Propose other arguments for the operation: `changes` names those that are different.
 
         They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
@@ -166,18 +166,18 @@ class Service:
         history, state = await self._asked(operation, by)
         checked_in_time(history, state, self._engine.seams.clock.wall_ms())
         written = r.Raw(msgspec.json.encode(changes))
-        return await self._decide(history, edit_of(state, written, Granted(by, note), self._codes), state)
+        return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
 
-    async def stand_in(self, operation: str, result: Any, *, by: str, note: str = "") -> Applied:
+    async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
         """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
         history, state = await self._asked(operation, by, yes=True)
         written = r.Raw(msgspec.json.encode(result))
-        return await self._decide(history, stand_in_of(state, written, Granted(by, note), self._codes), state)
+        return await self._decide(history, stand_in_of(state, written, Granted(by, why), self._codes), state)
 
-    async def decline(self, operation: str, *, by: str, reason: str = "") -> Applied:
-        """A person's no: nothing is sent, and the agent is told `Declined` with the reason. Raises `UsageError`."""
+    async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
+        """A person's no: nothing is sent, and the agent is told `Declined` with `why`. Raises `UsageError`."""
         history, state = await self._asked(operation, by)
-        return await self._decide(history, refusal_of(state, by=by, reason=reason), state)
+        return await self._decide(history, refusal_of(state, by=by, why=why), state)
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
         """Neither yes nor no: nothing is sent, and the agent is asked, so that it can propose anew.
@@ -187,7 +187,7 @@ class Service:
         if not question.strip():
             raise UsageError("there is no question", next_step="say what you want to know")
         history, state = await self._asked(operation, by)
-        return await self._decide(history, refusal_of(state, by=by, reason=question, code=ASKED_BACK), state)
+        return await self._decide(history, refusal_of(state, by=by, why=question, code=ASKED_BACK), state)
 
     async def _asked(
         self, operation: str, by: str, *, yes: bool = False, shown: str = ""
@@ -259,15 +259,15 @@ class Service:
         return await self._order(run, "unpause", by, "")
 
     async def resolve_transaction(
-        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, note: str = ""
+        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""
     ) -> Applied:
         """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
         history = await self.history(run)
         parked = checked_parked(history, transaction)
         checked_shown(asked_in(history, transaction), self._shown)
-        record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=note)
+        record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
-        if (first := await self._first(run, Command("transaction", by, note, record), key)) is not None:
+        if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:
             raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
         return await self._apply(run, exit_of(transaction))
 
@@ -319,7 +319,7 @@ class Service:
         await self._apply(run, step)
         return answer
 
-    async def take_over(self, item: str, *, by: str, note: str = "") -> Applied:
+    async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
         """Go on in the place of a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
 
         Raises `UsageError` where it was not handed over there, or somebody has answered already.
@@ -328,8 +328,8 @@ class Service:
         asked = await self.looking.question(item)
         if asked.handoff is None:
             raise UsageError(f"{item} is a question", next_step=f"holdfast answer {item} VALUE --by NAME")
-        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=note, via=self.via))
-        await self._post(run, Command(TAKE_OVER, by, note), f"{TAKE_OVER}/{step}")
+        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=why, via=self.via))
+        await self._post(run, Command(TAKE_OVER, by, why), f"{TAKE_OVER}/{step}")
         return await self._apply(run, step)
 
     async def _first_answer(self, question: str, answer: Answered) -> None:

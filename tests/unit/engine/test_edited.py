@@ -61,7 +61,7 @@ async def test_what_the_person_wrote_is_sent_and_replay_still_calls_with_what_co
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, note="not more"), by="bea")
+        await a.answer(app.service, REFUND, a.Edit({"cents": 7000}, why="not more"), by="bea")
         await agreed(app, desk)
         assert await app.run(desk, "ann") == "paid 7000, sent: 7000"
     assert len(lab.sent) == 1

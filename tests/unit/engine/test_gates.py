@@ -43,7 +43,7 @@ async def test_it_waits_without_a_process_and_is_sent_once_it_is_approved(lab: L
         (item,) = await items(app.service.looking)
         assert (item.kind, item.item, item.agent) == ("approval", REFUND, "desk")
         assert 'may refund {"cents":9000} be sent? the contract asks for a person: cents > 5000' in item.asks
-        await app.service.approve(REFUND, by="bea", note="fair enough")
+        await app.service.approve(REFUND, by="bea", why="fair enough")
         assert await items(app.service.looking) == []
         assert await app.run(desk, "ann") == "paid 9000"
     (attempt,) = lab.of("r-ann", r.AttemptStarted)
@@ -57,7 +57,7 @@ async def test_a_no_reaches_the_agent_with_its_reason(lab: Lab):
     desk = refunds(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        await app.service.decline(REFUND, by="bea", reason="the customer kept it")
+        await app.service.decline(REFUND, by="bea", why="the customer kept it")
         assert await app.run(desk, "ann") == "declined: the customer kept it"
         with pytest.raises(UsageError, match="is failed: it waits for no approval"):
             await app.service.approve(REFUND, by="cid")
@@ -87,7 +87,7 @@ async def test_a_yes_whose_note_tells_of_a_refusal_is_a_yes(lab: Lab):
     desk = refunds(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        applied = await app.service.approve(REFUND, by="bea", note="refused by mistake the first time")
+        applied = await app.service.approve(REFUND, by="bea", why="refused by mistake the first time")
         assert (applied.alert, applied.note) == (False, "")
         assert await app.run(desk, "ann") == "paid 9000"
     labels = [note.label for one in timeline("r-ann", lab.records("r-ann")).entries for note in one.notes]
@@ -306,7 +306,7 @@ async def test_one_no_ends_what_two_were_asked(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk)
         await app.service.approve(REFUND, by="bea")
-        await app.service.decline(REFUND, by="cid", reason="no")
+        await app.service.decline(REFUND, by="cid", why="no")
         assert await app.run(desk, "ann") == "declined: no"
     assert lab.sent == []
 

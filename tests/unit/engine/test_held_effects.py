@@ -172,7 +172,7 @@ async def test_a_no_to_what_a_commit_would_send_turns_it_back(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "x")
-        await app.service.decline("r-x/t/pay#1", by="ann", reason="too much")
+        await app.service.decline("r-x/t/pay#1", by="ann", why="too much")
         with pytest.raises(TransactionAborted, match="too much"):
             await app.resume("r-x")
     assert lab.sent == []

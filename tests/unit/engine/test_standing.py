@@ -177,7 +177,7 @@ async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
         await app.service.pause_tool("refund", by="ops")
         with pytest.raises(RunSuspended, match="paused"):
             await app.run(desk, "ann")
-        assert await revoke_standing(app.engine, given.id, by="cid", note="enough") == Spent()
+        assert await revoke_standing(app.engine, given.id, by="cid", why="enough") == Spent()
         with pytest.raises(UsageError, match="was revoked by cid already"):
             await revoke_standing(app.engine, given.id, by="cid")
         await app.service.unpause_tool("refund", by="ops")

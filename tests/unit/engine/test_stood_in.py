@@ -19,7 +19,7 @@ async def test_a_person_answers_as_the_tool_would_and_nothing_is_sent(lab: Lab):
         await asked(app, desk)
         with pytest.raises(UsageError, match="is not what refund returns"):
             await a.answer(app.service, REFUND, a.StandIn(5), by="bea")
-        await a.answer(app.service, REFUND, a.StandIn("paid by hand", note="cash"), by="bea")
+        await a.answer(app.service, REFUND, a.StandIn("paid by hand", why="cash"), by="bea")
         assert await app.run(desk, "ann") == "paid by hand, sent: 9000"
     assert lab.sent == []
     async with lab.app(desk) as app:

@@ -123,7 +123,7 @@ async def test_a_person_may_let_it_stand(lab: Lab):
     async with lab.app(order) as app:
         with pytest.raises(RunSuspended):
             await app.run(order, "no")
-        await app.service.resolve_transaction("order-no", "order", "accept", by="ann", note="by hand")
+        await app.service.resolve_transaction("order-no", "order", "accept", by="ann", why="by hand")
         with pytest.raises(TransactionAborted) as gone:
             await app.resume("order-no")
         with pytest.raises(UsageError, match="only a parked transaction"):

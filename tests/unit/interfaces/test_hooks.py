@@ -107,7 +107,7 @@ def test_a_second_secret_is_taken_while_the_first_is_exchanged():
     asyncio.run(check())
 
 
-EVENTS = [("m1", said(result="R-1")), ("m2", said("failed", reason="no"))]
+EVENTS = [("m1", said(result="R-1")), ("m2", said("failed", why="no"))]
 
 
 @given(st.lists(st.sampled_from([0, 0, 1]), min_size=1, max_size=6), st.integers(0, 6))

@@ -33,7 +33,7 @@ async def test_every_verdict_goes_through_one_function(lab: Lab):
     async with lab.app(desk) as app:
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
-        await a.answer(app.service, REFUND, a.Approve(note="fine"), by="bea", shown=shown)
+        await a.answer(app.service, REFUND, a.Approve(why="fine"), by="bea", shown=shown)
         assert await app.run(desk, "ann") == "paid 9000"
     assert lab.sent == ["refund 9000"]
 
@@ -85,7 +85,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
             with pytest.raises(RunSuspended):
                 await app.run(desk, name)
         before = len(lab.records("r-ann"))
-        await a.answer(app.service, REFUND, a.Delegate(to="cid", note="yours"), by="bea")
+        await a.answer(app.service, REFUND, a.Delegate(to="cid", why="yours"), by="bea")
         await a.answer(app.service, "r-bob/refund#1", a.Delegate(queue="money"), by="bea")
         await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS + 3_600_000), by="cid")
         looking = app.service.looking
@@ -95,7 +95,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         assert (mine.item, mine.to, mine.rests_ms) == (REFUND, "cid", EPOCH_MS + 3_600_000)
         (queued,) = await items(looking, Wanted(queue="money"))
         assert queued.item == "r-bob/refund#1"
-        await a.answer(app.service, REFUND, a.Escalate(queue="leads", note="now"), by="cid")
+        await a.answer(app.service, REFUND, a.Escalate(queue="leads", why="now"), by="cid")
         first = (await items(looking))[0]
         assert (first.item, first.queue, first.to, first.rests_ms, first.escalated) == (REFUND, "leads", "", 0, 1)
         assert (await dossier(looking, REFUND)).handed.said == (
@@ -340,7 +340,7 @@ async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_ot
         commit = app.engine.journal.post_all
 
         async def after_a_click(posts: Any) -> Any:
-            await other.service.decline(names[1], by="cid", reason="no")
+            await other.service.decline(names[1], by="cid", why="no")
             return await commit(posts)
 
         vars(lab.processes[0])["post_all"] = after_a_click  # the other click falls just before the batch

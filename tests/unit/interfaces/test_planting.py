@@ -78,7 +78,7 @@ async def test_it_looks_like_a_real_question(lab: Lab):
 
 @pytest.mark.parametrize(
     ("given", "caught"),
-    [(a.Approve(note="fine"), False), (a.Decline("too much"), True), (a.AskBack("why so much?"), True)],
+    [(a.Approve(why="fine"), False), (a.Decline("too much"), True), (a.AskBack("why so much?"), True)],
 )
 @virtual
 async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab: Lab, given: Any, caught: bool):

@@ -303,7 +303,7 @@ def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
 @command(
     "hand",
     examples=(
-        "holdfast hand 'refund-9/refund#1' --to bea --note 'you know them'",
+        "holdfast hand 'refund-9/refund#1' --to bea --why 'you know them'",
         "holdfast hand 'refund-9/refund#1' --queue fraud --urgent",
         "holdfast hand 'refund-9/refund#1' --until 2h",
     ),
@@ -313,16 +313,16 @@ def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
 @click.option("--queue", default="", metavar="Q", help="Give it to whoever looks at this queue.")
 @click.option("--until", default="", metavar="TIME", help="Let it rest: 2h, 1d, or a time in UTC.")
 @click.option("--urgent", is_flag=True, help="Put it first.")
-@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def hand(call: Call, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
     """Give ITEM to somebody else, let it rest, or make it urgent. Its run is not touched."""
-    note, by = str(said["note"]), str(said["by"])
+    why, by = str(said["why"]), str(said["by"])
     if until and (to or queue or said["urgent"]):
         raise UsageError("what rests is neither urgent nor given away", next_step="leave out --until")
-    given: a.Answer = a.Escalate(to, queue, note) if said["urgent"] else a.Delegate(to, queue, note)
+    given: a.Answer = a.Escalate(to, queue, why) if said["urgent"] else a.Delegate(to, queue, why)
     if until:
-        given = a.Snooze(read_moment(until, SystemClock().wall_ms()), note)
+        given = a.Snooze(read_moment(until, SystemClock().wall_ms()), why)
     async with call.serving() as service:
         await a.answer(service, item, given, by=by)
         now = (await dossier(service, item)).handed

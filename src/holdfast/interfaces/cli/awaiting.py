@@ -128,7 +128,7 @@ def _left(due: int | None, now: int) -> str:
 async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int) -> None:
     """Take signed webhooks, until interrupted: the answers that runs wait for.
 
-    A delivery is {"key", "status", "result" or "reason"}, signed by the Standard
+    A delivery is {"key", "status", "result" or "why"}, signed by the Standard
     Webhooks rules with the secret in the variable VARIABLE. A sender settles only
     what it is bound to: operations that call one of its tools, under keys with one
     of its prefixes. Workers go on with the runs.

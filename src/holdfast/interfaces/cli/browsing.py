@@ -127,7 +127,7 @@ def _meant(about: Dossier, key: str) -> a.Answer | None:
         case "z":
             return a.Snooze(read_moment(_text("Until (2h, 1d)"), SystemClock().wall_ms()))
         case "u":
-            return a.Escalate(note=_text("Why"))
+            return a.Escalate(why=_text("Why"))
         case _ if about.kind == "approval":
             return _verdict(key)
         case _ if about.kind == "question":

@@ -32,7 +32,7 @@ def standing() -> None:
 @click.option("--times", default=0, type=click.IntRange(min=0), metavar="N", help="How often it may be used.")
 @click.option("--amount", default="", metavar="NAME", help="The parameter that --total adds up.")
 @click.option("--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="What all uses may come to.")
-@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def add(call: Call, tool: str, until: str, times: int, total: float, **said: str) -> None:
     """Allow calls of a tool beforehand: where its gate would ask a person, they leave.
@@ -42,7 +42,7 @@ async def add(call: Call, tool: str, until: str, times: int, total: float, **sai
     """
     now_ms = SystemClock().wall_ms()
     wanted = Standing(
-        "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["note"]
+        "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["why"]
     )
     tools = await all_tools_at_hand(call)
     async with call.serving(tools) as service:
@@ -80,14 +80,14 @@ def _show(call: Call, one: Listed) -> None:
     call.screen.line(f"  by {safe(given.by)} until {moment(given.until_ms)}, used {times} times{total}{note}")
 
 
-@command("revoke", examples=("holdfast standing revoke s-1a2b3c4d --by anna --note 'enough'",))
+@command("revoke", examples=("holdfast standing revoke s-1a2b3c4d --by anna --why 'enough'",))
 @click.argument("permission")
-@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def revoke(call: Call, permission: str, note: str, by: str) -> None:
+async def revoke(call: Call, permission: str, why: str, by: str) -> None:
     """End PERMISSION: no call begins on it from now on."""
     async with call.serving() as service:
-        spent = await revoke_standing(service.engine, permission, by=by, note=note)
+        spent = await revoke_standing(service.engine, permission, by=by, why=why)
     if call.screen.as_json:
         call.screen.document(spent)
         return

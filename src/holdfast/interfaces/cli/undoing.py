@@ -29,17 +29,17 @@ _CAN: Final = {
     "transaction",
     examples=(
         "holdfast transaction trip-17/book-trip --retry",
-        "holdfast transaction trip-17/book-trip --accept --note 'refunded by hand'",
-        "holdfast transaction trip-17/book-trip --abort --note 'customer called'",
+        "holdfast transaction trip-17/book-trip --accept --why 'refunded by hand'",
+        "holdfast transaction trip-17/book-trip --abort --why 'customer called'",
     ),
 )
 @click.argument("transaction")
 @click.option("--retry", is_flag=True, help="Try again what is stuck.")
 @click.option("--accept", is_flag=True, help="Let what is stuck stand, and finish without it.")
 @click.option("--abort", is_flag=True, help="Call off a transaction that has not committed.")
-@click.option("--note", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def transaction(call: Call, transaction: str, note: str, by: str, **flags: bool) -> None:
+async def transaction(call: Call, transaction: str, why: str, by: str, **flags: bool) -> None:
     """Decide about TRANSACTION (RUN/NAME): one that is parked, or one to call off.
 
     Your word is recorded with your name. The run goes on with it when it is driven
@@ -51,10 +51,10 @@ async def transaction(call: Call, transaction: str, note: str, by: str, **flags:
         raise UsageError("say one of --retry, --accept, --abort")
     async with call.serving() as service:
         if flags["abort"]:
-            applied = await service.call_off(run, name, by=by, why=note)
+            applied = await service.call_off(run, name, by=by, why=why)
         else:
             word: Literal["retry", "accept"] = "retry" if flags["retry"] else "accept"
-            applied = await service.resolve_transaction(run, name, word, by=by, note=note)
+            applied = await service.resolve_transaction(run, name, word, by=by, why=why)
         found = (await service.history(run)).transactions[name]
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})

@@ -37,7 +37,7 @@ Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000)]
 class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
     """Yes, to exactly what is asked. It ends after `hours` if nothing was sent by then."""
 
-    note: str = ""
+    why: str = ""
     hours: Hours = HOURS
 
 
@@ -45,20 +45,20 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
     """Not this, but other `arguments`: those that are different, by name. Another person has to approve them."""
 
     arguments: dict[str, Any]
-    note: str = ""
+    why: str = ""
 
 
 class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
     """The answer of the tool, given by a person: nothing is sent. It has to be what the tool returns, as JSON."""
 
     result: Any
-    note: str = ""
+    why: str = ""
 
 
 class Decline(msgspec.Struct, frozen=True, tag="decline", omit_defaults=True):
-    """No: nothing is sent, and the agent is told the `reason`."""
+    """No: nothing is sent, and the agent is told `why`."""
 
-    reason: str = ""
+    why: str = ""
 
 
 class AskBack(msgspec.Struct, frozen=True, tag="ask_back", omit_defaults=True):
@@ -76,13 +76,13 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
 class TakeOver(msgspec.Struct, frozen=True, tag="take_over", omit_defaults=True):
     """Whoever says so goes on in the place of the run, which ends: nothing more is sent for it."""
 
-    note: str = ""
+    why: str = ""
 
 
 class Resume(msgspec.Struct, frozen=True, tag="resume", omit_defaults=True):
     """What was in the way is mended: the run that stopped goes on from its record, where its code is."""
 
-    note: str = ""
+    why: str = ""
 
 
 class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
@@ -115,19 +115,19 @@ class Compensate(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=Tr
 class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
     """Nobody is asked any more. A run is called off with what is unknown left unknown; a transaction stays as it is."""
 
-    reason: str = ""
+    why: str = ""
 
 
 class Right(msgspec.Struct, frozen=True, tag="right", omit_defaults=True):
     """Afterwards: it was right that this left without a person."""
 
-    note: str = ""
+    why: str = ""
 
 
 class Wrong(msgspec.Struct, frozen=True, tag="wrong", omit_defaults=True):
     """Afterwards: it was wrong. It stands until its run is undone."""
 
-    note: str = ""
+    why: str = ""
 
 
 class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
@@ -135,14 +135,14 @@ class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
 
     to: str = ""
     queue: str = ""
-    note: str = ""
+    why: str = ""
 
 
 class Snooze(msgspec.Struct, frozen=True, tag="snooze", omit_defaults=True):
     """Not now. `until_ms` is a wall clock; its deadline stays where it is."""
 
     until_ms: Moment
-    note: str = ""
+    why: str = ""
 
 
 class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
@@ -150,7 +150,7 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
 
     to: str = ""
     queue: str = ""
-    note: str = ""
+    why: str = ""
 
 
 Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
@@ -219,9 +219,9 @@ async def answer(service: Service, item: str, given: Answer, *, by: str, shown: 
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
     if isinstance(given, TakeOver):
-        return await service.take_over(now.item, by=by, note=given.note)
+        return await service.take_over(now.item, by=by, why=given.why)
     if isinstance(given, Right | Wrong):
-        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.note, service.via)
+        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.why, service.via)
         next_step = await judge_afterwards(service.sink, now.run, now.step, judged)
         return Applied(now.run, at_once=True, note=next_step)
     if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
@@ -234,24 +234,24 @@ async def _go_on(service: Service, now: Asked, given: Answer, by: str) -> Applie
     """Whether a run that stopped goes on, and with whom. Raises `UsageError` where somebody has said so already."""
     match given:
         case TakeOver():
-            return await decide_halted(service, now, "take_over", by=by, note=given.note)
+            return await decide_halted(service, now, "take_over", by=by, why=given.why)
         case Abandon():
-            return await decide_halted(service, now, "cancel", by=by, note=given.reason)
+            return await decide_halted(service, now, "cancel", by=by, why=given.why)
         case _:
             assert isinstance(given, Resume), given
-            return await decide_halted(service, now, "reopen", by=by, note=given.note)
+            return await decide_halted(service, now, "reopen", by=by, why=given.why)
 
 
 async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:
     match given:
         case Approve():
-            return await service.approve(now.item, by=by, note=given.note, lasts=timedelta(hours=given.hours))
+            return await service.approve(now.item, by=by, why=given.why, lasts=timedelta(hours=given.hours))
         case Edit():
-            return await service.edit(now.item, given.arguments, by=by, note=given.note)
+            return await service.edit(now.item, given.arguments, by=by, why=given.why)
         case StandIn():
-            return await service.stand_in(now.item, given.result, by=by, note=given.note)
+            return await service.stand_in(now.item, given.result, by=by, why=given.why)
         case Decline():
-            return await service.decline(now.item, by=by, reason=given.reason)
+            return await service.decline(now.item, by=by, why=given.why)
         case AskBack():
             return await service.ask_back(now.item, by=by, question=given.question)
 
@@ -276,7 +276,7 @@ async def _review(service: Service, now: Asked, given: Review, by: str) -> Appli
         case Compensate():
             return await _compensate(service, now, given, by)
         case Abandon():
-            return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.reason}".rstrip(": "))
+            return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.why}".rstrip(": "))
 
 
 async def _review_contradicted(service: Service, now: Asked, given: Review, by: str) -> Applied:
@@ -298,11 +298,11 @@ async def _review_transaction(service: Service, now: Asked, given: Review, by: s
     assert isinstance(transaction, Transaction), now
     match given:
         case Abandon():
-            return await service.resolve_transaction(now.run, now.step, "accept", by=by, note=given.reason)
+            return await service.resolve_transaction(now.run, now.step, "accept", by=by, why=given.why)
         case Compensate() if not transaction.backward:
             return await service.call_off(now.run, now.step, by=by, why=given.evidence)
         case Compensate() | RetrySameKey() | DidNotHappen(then="retry"):
-            return await service.resolve_transaction(now.run, now.step, "retry", by=by, note=given.evidence)
+            return await service.resolve_transaction(now.run, now.step, "retry", by=by, why=given.evidence)
         case Happened() | DidNotHappen():
             raise UsageError(
                 f"{now.item} is a transaction: what happened is said about its operations",
@@ -368,13 +368,13 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
         raise UsageError(f"{now.item} is answered: nobody is asked any more", next_step=f"holdfast show {now.run}")
     match given:
         case Delegate():
-            one = Handing("delegate", by, given.to, given.queue, note=given.note)
+            one = Handing("delegate", by, given.to, given.queue, note=given.why)
         case Snooze():
             if given.until_ms <= service.engine.seams.clock.wall_ms():
                 raise UsageError("that time is over", next_step="let it rest until a moment that is still to come")
-            one = Handing("snooze", by, until_ms=given.until_ms, note=given.note)
+            one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case Escalate():
-            one = Handing("escalate", by, given.to, given.queue, note=given.note)
+            one = Handing("escalate", by, given.to, given.queue, note=given.why)
     said = msgspec.structs.replace(one, via=service.via)
     await service.sink.post(handing_post(now.run, _stream_step(now), said))
     return Applied(now.run, at_once=True)

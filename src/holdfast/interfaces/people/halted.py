@@ -59,12 +59,12 @@ def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
     return tuple(f"{one.step or one.name}: {one.status} {one.text}".rstrip() for one in steps[-LAST:])
 
 
-async def decide_halted(service: Service, now: Asked, way: Way, *, by: str, note: str) -> Applied:
+async def decide_halted(service: Service, now: Asked, way: Way, *, by: str, why: str) -> Applied:
     """A person's word on such a run. The first one is final, and a later one is on record too: `UsageError`."""
     run, history = now.run, await service.history(now.run)
     if not now.open or history.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=f"holdfast show {run}")
-    word, key = Command(way, checked_by(by), note, via=service.via), f"halted/{history.entry_seen}"
+    word, key = Command(way, checked_by(by), why, via=service.via), f"halted/{history.entry_seen}"
     entry = await service.sink.post(Post(command_stream(run), key, written(word)))
     first = word if entry.fresh else read(entry, Command)
     if not entry.fresh:

@@ -50,8 +50,8 @@ def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
     orders = [one for one in records if isinstance(one, r.CommandApplied) and not one.refused]
     if not orders or not same_person(orders[-1].by, by):
         return False
-    note = getattr(given, "note", "") or getattr(given, "reason", "")
-    return (orders[-1].command, orders[-1].note) == (_ENDS.get(_name(given)), note)
+    why = getattr(given, "why", "")
+    return (orders[-1].command, orders[-1].note) == (_ENDS.get(_name(given)), why)
 
 
 def _says(record: r.Record, given: Any) -> bool:
@@ -62,7 +62,7 @@ def _says(record: r.Record, given: Any) -> bool:
         case r.ApprovalRefused() if record.code == ASKED_BACK:
             return _name(given) == "ask_back" and record.reason == given.question
         case r.ApprovalRefused():
-            return _name(given) == "decline" and record.reason == given.reason
+            return _name(given) == "decline" and record.reason == given.why
         case r.Resolved() if _name(given) in _WORDS:
             word = "retry" if getattr(given, "then", "") == "retry" else _WORDS[_name(given)]
             result = getattr(given, "result", r.NOTHING)
@@ -76,7 +76,7 @@ def _replies(question: r.QuestionAsked, said: Answered, given: Any, by: str) -> 
     if not said.by or not same_person(said.by, by):
         return False
     if _name(given) == "take_over" or said.over:
-        return _name(given) == "take_over" and said.over and said.note == given.note
+        return _name(given) == "take_over" and said.over and said.note == given.why
     if _name(given) != "reply":
         return False
     try:

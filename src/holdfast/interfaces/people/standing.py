@@ -101,7 +101,7 @@ async def list_standing(looking: Looking, now_ms: int, tool: str = "") -> list[L
     return found
 
 
-async def revoke_standing(engine: Engine, permission: str, *, by: str, note: str = "") -> Spent:
+async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str = "") -> Spent:
     """End a permission: what has not left by now does not leave on it. Gives how it stood. Raises `UsageError`.
 
     The end takes the next number of its uses, so nothing is sent on it after this returned.
@@ -114,7 +114,7 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, note: str
         spent = await spent_of(engine.journal, permission)
         if spent.revoked_by:
             raise UsageError(f"{permission} was revoked by {spent.revoked_by} already")
-        end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=note))
+        end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=why))
         if (await engine.journal.post(end)).fresh:
             return spent
     raise UsageError(f"{permission} is used too fast to be revoked", next_step="pause its tool: holdfast pause --tool")

@@ -46,22 +46,22 @@ _EVIDENCE: Final = Field("evidence", "How do you know?", "text", hint="It is rec
 _RESULT: Final = Field("result", "What it returned, as JSON", "json", hint="Leave it empty where nobody needs it.")
 _TO: Final = Field("to", "To whom", hint="A name, or empty.")
 _QUEUE: Final = Field("queue", "To which queue", hint="Or empty.")
-_NOTE: Final = Field("note", "Note", hint="It is recorded with your name.")
+_WHY: Final = Field("why", "Why", hint="It is recorded with your name.")
 _THEN: Final = (("give_up", "Give it up"), ("retry", "Send it once more"))
 _HOURS: Final = Field("hours", "Good for how many hours", "number", required=True, value="24")
 
 FORMS: Final = {
     one.tag: one
     for one in (
-        Form("approve", "Approve", "Approve", "Exactly this is sent, once.", "yes", (_NOTE, _HOURS)),
+        Form("approve", "Approve", "Approve", "Exactly this is sent, once.", "yes", (_WHY, _HOURS)),
         Form(
             "edit", "Propose changes", "Propose this instead",
             "Nothing is sent yet: another person has to approve these arguments.",
-            fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _NOTE),
+            fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _WHY),
         ),
         Form(
             "decline", "Decline", "Decline", "Nothing is sent, and the agent is told why.", "no",
-            (Field("reason", "Why not?", "text", hint="The agent reads it."),),
+            (Field("why", "Why not?", "text", hint="The agent reads it."),),
         ),
         Form(
             "ask_back", "Ask back", "Ask", "Nothing is sent. The agent reads your question and may propose anew.",
@@ -70,13 +70,13 @@ FORMS: Final = {
         Form(
             "stand_in", "Answer in its place", "Answer in its place",
             "Nothing is sent. The agent gets this as the result.",
-            fields=(Field("result", "What it returns, as JSON", "json", required=True), _NOTE),
+            fields=(Field("result", "What it returns, as JSON", "json", required=True), _WHY),
         ),
         Form("reply", "Answer", "Answer", "The agent goes on with it. The first answer is final.", "yes"),
         Form(
             "resume", "Let it go on", "Let it go on",
             "A worker takes the run up from its record. Mend what was in the way first: else it stops again.", "yes",
-            (_NOTE,),
+            (_WHY,),
         ),
         Form("happened", "It happened", "It happened", "The call counts as done.", "yes", (_EVIDENCE, _RESULT)),
         Form(
@@ -97,26 +97,26 @@ FORMS: Final = {
         ),
         Form(
             "abandon", "Leave it open", "Leave it open", "Nobody is asked any more. A run is called off.",
-            fields=(Field("reason", "Why?", "text"),),
+            fields=(Field("why", "Why?", "text"),),
         ),
-        Form("right", "It was right", "It was right", "Nothing changes: it has left already.", "yes", (_NOTE,)),
+        Form("right", "It was right", "It was right", "Nothing changes: it has left already.", "yes", (_WHY,)),
         Form(
             "wrong", "It was wrong", "It was wrong", "It is counted. What it did stands until its run is undone.", "no",
-            (_NOTE,),
+            (_WHY,),
         ),
         Form(
             "take_over", "Take it over", "Take it over",
-            "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_NOTE,),
+            "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_WHY,),
         ),
         Form(
             "delegate", "Give it to somebody", "Give it away", "The item moves, nothing else.",
-            fields=(_TO, _QUEUE, _NOTE),
+            fields=(_TO, _QUEUE, _WHY),
         ),
         Form(
             "snooze", "Not now", "Let it rest", "It comes back at that time. Its deadline stays where it is.",
-            fields=(Field("until_ms", "Until when (UTC)", "moment", True), _NOTE),
+            fields=(Field("until_ms", "Until when (UTC)", "moment", True), _WHY),
         ),
-        Form("escalate", "It is urgent", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _NOTE)),
+        Form("escalate", "It is urgent", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _WHY)),
     )
 }  # fmt: skip
 _ABOUT_CONTRADICTED: Final = {

@@ -66,9 +66,9 @@ def by_default_and_not_said(original: Any) -> Any:
 def taken_for_an_answer(_original: Any) -> Any:
     """Who takes a run over is heard as if they had answered."""
 
-    async def take_over(self: Any, item: str, *, by: str, note: str = "") -> Any:
+    async def take_over(self: Any, item: str, *, by: str, why: str = "") -> Any:
         await self.answer(item, 0, by=by)
-        return await self.cancel(item.partition("/")[0], by=by, why=note)
+        return await self.cancel(item.partition("/")[0], by=by, why=why)
 
     return take_over
 

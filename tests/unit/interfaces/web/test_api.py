@@ -66,7 +66,7 @@ async def test_what_is_shown_is_what_is_dispatched(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
         dossier = (await client.get(path_of(REFUND))).json()
         assert (dossier["arguments"], dossier["open"]) == ({"cents": 9000, "note": "broken\non arrival"}, True)
-        taken = await give(client, REFUND, a.Approve(note="seen the photos"), dossier["digest"])
+        taken = await give(client, REFUND, a.Approve(why="seen the photos"), dossier["digest"])
         assert (taken.status_code, taken.json()) == (
             200, {"item": REFUND, "run": "refund-ann", "at_once": True},
         )  # fmt: skip

@@ -82,7 +82,7 @@ async def test_a_token_is_no_person_and_a_no_takes_no_sign_in(lab: Lab):
             assert (refused.status_code, "no token" in refused.json()["detail"]) == (403, True)
         bulk = {"items": [{"item": PAY, "shown": await shown(stand)}], "answer": {"type": "approve"}}
         assert (await token.post("/api/v1/answers/bulk", json=bulk)).status_code == 403
-        assert (await by_api(stand, token, "decline", reason="no")).status_code == 200
+        assert (await by_api(stand, token, "decline", why="no")).status_code == 200
     assert lab.sent == []
 
 

@@ -138,7 +138,7 @@ async def test_or_it_is_called_off_there(lab: Lab):
         with pytest.raises(ReplayDiverged):
             await stand.app.resume("lost-ann")
         assert "Call it off" in (await client.get("/inbox/lost-ann")).text
-        assert (await fill(client, "/inbox/lost-ann", "abandon", reason="too late")).status_code == 303
+        assert (await fill(client, "/inbox/lost-ann", "abandon", why="too late")).status_code == 303
         (row,) = await lab.journal.runs(run="lost-ann")
         assert (row.status, row.reason) == ("stopped", "cancelled: too late")
 
@@ -161,5 +161,5 @@ async def test_a_run_that_raised_shows_on_the_page_and_in_the_api_where(lab: Lab
         assert "<script>alert" not in page
         (frame,) = (await client.get("/api/v1/items/broken-ann")).json()["frames"]
         assert frame.startswith(__file__)
-        assert (await fill(client, "/inbox/broken-ann", "abandon", reason="no use")).status_code == 303
+        assert (await fill(client, "/inbox/broken-ann", "abandon", why="no use")).status_code == 303
         assert (await stand.app.service.row("broken-ann")).reason == "cancelled: no use"

@@ -66,7 +66,7 @@ async def test_pages_lists_and_answers_stay_small(lab: Lab, kind: str):
         assert kept.content.isascii()
         assert json.loads(kept.content)["what"] == HOSTILE[kind]
         shown = (await dossier(stand.app.service, ITEM)).digest
-        taken = await client.post(PAGE, data={"type": "decline", "shown": shown, "reason": "no"})
+        taken = await client.post(PAGE, data={"type": "decline", "shown": shown, "why": "no"})
         assert taken.status_code == 303
 
 

@@ -89,7 +89,7 @@ async def test_what_anybody_wrote_is_text_on_every_page(lab: Lab):
     async with standing(lab, agents=[stocks, trips, far]) as stand, await stand.client("bea") as client:
         paths = ["stock-ann/restock%231", "trip-ann/ask%231", "far-ann/hand_off%231"]
         for path in paths:
-            given = await fill(client, f"/inbox/{path}", "delegate", to=markup, note=markup)
+            given = await fill(client, f"/inbox/{path}", "delegate", to=markup, why=markup)
             assert given.status_code == 303, given.text
         runs = [f"/runs/{path.partition('/')[0]}" for path in paths]
         for path in ["/inbox", *(f"/inbox/{path}" for path in paths), *runs]:
@@ -102,7 +102,7 @@ async def test_what_anybody_wrote_is_text_on_every_page(lab: Lab):
 @virtual
 async def test_approving_with_a_form_sends_what_was_shown(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
-        taken = await fill(client, REFUND, "approve", hours="4", note="fine")
+        taken = await fill(client, REFUND, "approve", hours="4", why="fine")
         assert (taken.status_code, taken.headers["location"]) == (303, REFUND)
         assert "It is answered" in (await client.get(REFUND)).text
         await stand.app.resume("refund-ann")
@@ -159,9 +159,9 @@ async def test_several_items_are_read_before_they_are_answered(lab: Lab):
         page = await client.get("/bulk", params={"item": names})
         assert page.text.count("<pre>9000</pre>") == 2
         digests = re.findall(r'name="shown" value="(\w+)"', page.text)[:2]
-        taken = await client.post("/bulk", data={"type": "decline", "reason": "no", "item": names, "shown": digests})
+        taken = await client.post("/bulk", data={"type": "decline", "why": "no", "item": names, "shown": digests})
         assert taken.status_code == 303
-        again = await client.post("/bulk", data={"type": "decline", "reason": "no", "item": names, "shown": digests})
+        again = await client.post("/bulk", data={"type": "decline", "why": "no", "item": names, "shown": digests})
         assert again.status_code == 409
         many = await client.get("/bulk", params={"item": [f"refund-{number}/refund#1" for number in range(21)]})
         assert "too many to read" in many.text
@@ -206,7 +206,7 @@ def test_every_answer_has_a_form_and_every_form_an_answer():
 @pytest.mark.parametrize(
     ("fields", "answer"),
     [
-        ({"type": "approve", "hours": "2.5", "note": " fine "}, a.Approve("fine", 2.5)),
+        ({"type": "approve", "hours": "2.5", "why": " fine "}, a.Approve("fine", 2.5)),
         ({"type": "happened", "result": '{"id": 7}'}, a.Happened(result={"id": 7})),
         ({"type": "snooze", "until_ms": "2026-12-01T08:00"}, a.Snooze(1_796_112_000_000)),
         ({"type": "did_not_happen", "then": "retry"}, a.DidNotHappen("retry")),
@@ -252,7 +252,7 @@ async def test_who_answers_what_was_planted_is_told_on_the_page_also_of_one_amon
         names = [other, "refund-ann/refund#1"]
         digests = [shown_in(await client.get(f"/inbox/{quote(name)}")) for name in names]
         several = await client.post(
-            "/bulk", data={"type": "approve", "note": "", "hours": "24", "item": names, "shown": digests}
+            "/bulk", data={"type": "approve", "why": "", "hours": "24", "item": names, "shown": digests}
         )
         assert "you let it through" in several.text
         assert several.text.count('role="alert"') == 1, "only that one"

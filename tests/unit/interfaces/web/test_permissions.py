@@ -15,7 +15,7 @@ REFUND, MAIL, TRIP, STOCK = "refund-ann/refund#1", "mail-ann/send_mail#1", "trip
 LOOKS = ("/api/v1/items", f"/api/v1/items/{REFUND.replace('#', '%23')}", "/api/v1/runs", "/api/v1/runs/refund-ann",
          "/api/v1/runs/refund-ann/timeline", "/inbox", "/runs", "/runs/refund-ann", "/health", "/api/v1/health", "/bulk?item=trip-ann%2Fask%231")  # fmt: skip
 ANSWERS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "decline": (REFUND, {"type": "decline", "reason": "no"}, "answerer"),
+    "decline": (REFUND, {"type": "decline", "why": "no"}, "answerer"),
     "approve": (MAIL, {"type": "approve"}, "answerer"),
     "reply": (TRIP, {"type": "reply", "value": "Rome"}, "answerer"),
     "snooze": (MAIL, {"type": "snooze", "until_ms": 4_000_000_000_000}, "answerer"),
