@@ -19,6 +19,13 @@ def test_uses_of_a_permission_are_counted_in_any_order_after_a_restore():
     assert not report.violations, report.violations[0]
 
 
+@pytest.mark.parametrize("seed", [397, 442, 664])
+def test_a_call_whose_owner_changed_is_sent_once_and_no_late_owner_counts(seed: int):
+    """397: code begins in a process that has lost its run. 442, 664: a task is cancelled while it notes a thing."""
+    report = simulate(draw(seed))
+    assert not report.violations, report.violations[0]
+
+
 @pytest.mark.parametrize("seed", [4, 7])
 def test_the_same_seed_does_the_same_to_the_last_byte(seed: int):
     first, second = (simulate(draw(seed), story=True) for _ in range(2))

@@ -105,7 +105,9 @@ def _said(outcome: Outcome[Any]) -> str:
         case "unknown":
             return f"It is not known whether this happened: {reason}. Do not repeat it; a person was asked."
         case _ if outcome.code == PENDING:
-            return f"Not sent: {reason}. Do not repeat it: what becomes of it comes by itself."
+            run, other = outcome.operation.partition("/")[0], outcome.reused.partition("/")[0]
+            where = "by itself" if run == other else f"to run {other}, and not here"
+            return f"Not sent: {reason}. Do not repeat it: what becomes of it comes {where}."
         case _:
             said = f" ({outcome.reason})" if outcome.reason else ""
             return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."

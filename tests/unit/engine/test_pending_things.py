@@ -96,12 +96,13 @@ async def test_within_a_run_one_is_sent_and_the_others_are_told_that_it_is_pendi
 @spelled
 @virtual
 async def test_across_runs_and_processes_it_is_not_sent_either(lab: Lab, spelling: str):
-    sell, _ = sellers(lab, spelling, times=1)
+    sell, told = sellers(lab, spelling, times=1)
     async with lab.app(sell) as app:
         with pytest.raises(RunSuspended):
             await app.run(sell, "a")
     async with lab.app(sell) as app:
         assert await app.run(sell, "b") == "pending"
+        assert "comes to run sell-a, and not here" in told[-1].as_text()  # no answer ever reaches this run
     assert len(lab.sent) == 1
 
 

@@ -35,9 +35,12 @@ class Replays:
         self._executions += 1
         return self._executions
 
-    def told(self, actor: Actor, execution: int, place: tuple[str, int], news: list[str]) -> None:
-        """Agent code has done what stands at one place of its script. Who is late may hear what nobody will know."""
-        if not actor.alive:
+    def told(self, actor: Actor, execution: int, place: tuple[str, int], news: list[str], *, owned: bool) -> None:
+        """Agent code has done what stands at one place of its script. Who is late may hear what nobody will know.
+
+        So may a process that another one has taken the run from (not `owned`), also where its code begins only then.
+        """
+        if not actor.alive or not owned:
             return
         since, before = self._firm.get(place, (execution, news))
         if since < execution and before != news:

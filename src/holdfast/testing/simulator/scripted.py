@@ -67,7 +67,9 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
     async def scripted(run: Run, script: Script) -> list[str]:
         """Perform the script. What it is told about each step is noted, and returned."""
         told: list[str] = []
-        ears, replays = Ears(run.id), LIFE.get().world.checker.replays
+        ears, life = Ears(run.id), LIFE.get()
+        checker = life.world.checker
+        replays = checker.replays
         execution = replays.begin()
         for number, group in enumerate(_groups(script.steps)):
             PLACE.set((run.id, number))
@@ -78,7 +80,8 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
                 steps = zip(group, branches, strict=True)
                 news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
                 ears.join(branches)
-            replays.told(LIFE.get().actor, execution, (run.id, number), news)
+            owned = checker.owned(run.id, life.disk.workers)
+            replays.told(life.actor, execution, (run.id, number), news, owned=owned)
             told += news
         return told
 
