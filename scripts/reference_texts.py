@@ -167,6 +167,8 @@ SETTINGS: Final[dict[str, str]] = {
     "deaths_allowed": "How many processes may die during attempts of one operation before it is parked for a person.",
     "claims_allowed": "How many processes may take a run without any progress before it is stopped as quarantined.",
     "slow_verify_ms": "How often the world is read back once a person has been asked: between this and twice this.",
+    "hung_owner_ms": "How long a call that was given up may still run in a process that is seen to live, before a"
+    " person is asked to end that process.",
     "answer_within_ms": "How long people have for an answer where nothing else says so. Then an approval is refused as"
     " expired, a question has its default or raises `TimeoutError`, and a review waits on. 0: as long as the run has.",
     "watch_stopped_ms": "How long after a run stopped a worker reads back the effects that it left in doubt, ever less"

@@ -42,6 +42,7 @@ def _first_calm(instance: Instance, tool: ToolCode) -> Calm | None:
         deaths_allowed=settings.deaths_allowed,
         clock_error_ms=settings.clock_error_ms,
         slow_verify_ms=settings.slow_verify_ms,
+        hung_owner_ms=settings.hung_owner_ms,
     )
     calm = instance.calm[tool.digest] = Calm(situation)
     return calm

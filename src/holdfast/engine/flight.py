@@ -1,4 +1,7 @@
-"""One operation on its way: what the executor holds in memory beside the records."""
+"""One operation on its way: what the executor holds in memory beside the records.
+
+The file is long because it gathers all that may influence a decision into one `Situation`.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,7 @@ class Flight(msgspec.Struct, eq=False):
     started: r.AttemptStarted | None = None  # the attempt that is under way
     answer: Answer | None = None  # what came of its call, until that is filed
     current: CurrentOperation | None = None
+    hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
     reading: Reading = "unread"
     observed: r.Raw = r.NOTHING
     elsewhere: Elsewhere | None = None
@@ -172,6 +176,8 @@ class Flight(msgspec.Struct, eq=False):
             deaths_allowed=settings.deaths_allowed,
             clock_error_ms=settings.clock_error_ms,
             slow_verify_ms=_slow_verify_ms(instance),
+            hung=self.hung,
+            hung_owner_ms=settings.hung_owner_ms,
         )
 
     def _rests(self) -> str:
@@ -182,7 +188,7 @@ class Flight(msgspec.Struct, eq=False):
 
     def _plain(self, tool: ToolCode, operation: OperationState) -> bool:
         """Whether nothing but the run as a whole could stand in its way."""
-        if self.calls or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
+        if self.calls or self.hung or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
             return False
         history = self.instance.history
         if operation.intent.serves or operation.edits or history.transactions or history.given_up:

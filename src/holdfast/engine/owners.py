@@ -1,44 +1,80 @@
-"""Attempts of earlier owners: whether their calls still run, and how they ended as far as anybody can know."""
+"""Attempts whose call was given up: whether it still runs, in which process, and how it ended as far as is known."""
 
 from __future__ import annotations
+
+from typing import Final
+
+import msgspec
 
 from holdfast.engine.flight import Flight
 from holdfast.engine.left_behind import still_runs
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt
 
+_HUNG: Final = (
+    "process {pid} on this machine still lives and has not reported how its call ended:"
+    " end that process (kill -9 {pid}), or wait for its report"
+)
+
+
+class _Fate(msgspec.Struct, frozen=True):
+    """Whether the call is known to be over, its end where nothing else is known, and the process that may run it."""
+
+    over: bool
+    end: r.End
+    pid: int | None = None  # None: no process is seen to live
+
 
 async def account_for_owners(flight: Flight) -> None:
     """Attempts of earlier owners may have no end on record: find out whether their processes still live.
 
     A call is over when its process is proven dead, or when a process that cannot be observed has been
-    silent for longer than the declared bound. Until then absence is never believed.
+    silent for longer than the declared bound. Until then absence is never believed. A process that is seen
+    to live may hang for ever, so it is named for the person who is asked in the end.
     """
-    instance = flight.instance
+    instance, hung = flight.instance, ""
     if not flight.journaled:
         return
     for attempt in flight.operation.attempts:
-        if attempt.over_up is not None or attempt.token == instance.lease.token:
+        if attempt.over_up is not None:
             continue
-        over, end = await _fate(flight, attempt)
-        if over or attempt.end is None:
+        if attempt.token == instance.lease.token:
+            if _runs_here(flight, attempt):
+                hung = _named(instance.engine.worker.pid)
+            continue
+        fate = await _fate(flight, attempt)
+        if fate.pid is not None:
+            hung = _named(fate.pid)
+        if fate.over or attempt.end is None:
+            end = fate.end
             if attempt.end is not None and not (end.died and attempt.end.kind == "lost"):
                 end = attempt.end
-            ended = r.AttemptEnded(step=flight.step, number=attempt.number, end=end, over=over, **instance.stamp())
+            stamp = instance.stamp()
+            ended = r.AttemptEnded(step=flight.step, number=attempt.number, end=end, over=fate.over, **stamp)
             await flight.note(ended, ride=True)
+    flight.hung = hung
 
 
-async def _fate(flight: Flight, last: Attempt) -> tuple[bool, r.End]:
-    """Whether the call of an earlier owner is known to be over, and its end where nothing else is known."""
+async def _fate(flight: Flight, last: Attempt) -> _Fate:
+    """What is known of the call of an earlier owner."""
     instance, engine = flight.instance, flight.instance.engine
-    owner = instance.history.owners[last.token].worker
+    owner, pid = instance.history.owners[last.token].worker, engine.worker.pid
     if owner == engine.worker.id:
-        call = flight.calls.get(last.number)
-        return call is None or call.done(), r.End("lost", why="this process let go of the run")
-    if (runs := still_runs(engine.worker, owner)) is not None:
-        return not runs, r.End("lost", why="the app that made it is closed")
+        runs = _runs_here(flight, last)
+        return _Fate(not runs, r.End("lost", why="this process let go of the run"), pid if runs else None)
+    if (still := still_runs(engine.worker, owner)) is not None:
+        return _Fate(not still, r.End("lost", why="the app that made it is closed"), pid if still else None)
     state = await engine.journal.fate(owner)
-    over = state.fate == "dead" or (state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms)
     if state.fate == "dead":
-        return over, r.End("lost", why="its process died", died=True)
-    return over, r.End("lost", why="its owner lost the lease")
+        return _Fate(over=True, end=r.End("lost", why="its process died", died=True))
+    over = state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms
+    return _Fate(over, r.End("lost", why="its owner lost the lease"), state.pid if state.fate == "alive" else None)
+
+
+def _runs_here(flight: Flight, attempt: Attempt) -> bool:
+    call = flight.calls.get(attempt.number)
+    return call is not None and not call.done()
+
+
+def _named(pid: int) -> str:
+    return _HUNG.format(pid=pid)

@@ -27,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True):
     cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
+    `hung_owner_ms`: how long a call that was given up may still run before a person is asked to end its process.
     `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
     `recover_every_ms`: how often to look for abandoned runs and those that are due. `heads_every_ms`: how
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     deaths_allowed: int = 5
     claims_allowed: int = 5
     slow_verify_ms: int = 15 * 60_000
+    hung_owner_ms: int = 10 * 60_000
     watch_stopped_ms: int = 30 * 86_400_000
     answer_within_ms: int = 7 * 86_400_000
     claim_wait_ms: int = 10 * 60_000

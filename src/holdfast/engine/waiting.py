@@ -37,7 +37,9 @@ async def wait(flight: Flight, move: m.Wait) -> None:
         operation = flight.operation
         kind = "approval" if operation.wants_approval else "person"
         ends = operation.wants_approval and operation.on_expiry != "hold"
-        due = (operation.asks_until if ends else 0) or (operation.wait.until if operation.wait else due)
+        if due is None and operation.wait is not None:
+            due = operation.wait.until
+        due = (operation.asks_until if ends else 0) or due
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
         queue = operation.asks_queue if operation.wants_approval else ""
         pause = Pause(

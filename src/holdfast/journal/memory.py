@@ -408,8 +408,8 @@ class MemoryJournal:
     def _fate(self, worker: str) -> WorkerState:
         if worker not in self._workers:
             return WorkerState("unknown", FOREVER_MS)
-        silent = max(0, self._now() - self._workers[worker][1])
-        return WorkerState("dead" if worker in self._dead else "alive", silent)
+        known, until = self._workers[worker]
+        return WorkerState("dead" if worker in self._dead else "alive", max(0, self._now() - until), known.pid)
 
     def _gone(self, worker: str) -> bool:
         state = self._fate(worker)

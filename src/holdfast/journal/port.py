@@ -60,6 +60,7 @@ class WorkerState(msgspec.Struct, frozen=True):
 
     fate: Fate
     silent_ms: int
+    pid: int = 0
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):

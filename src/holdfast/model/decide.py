@@ -26,6 +26,7 @@ from holdfast.model.proving import (
     recorded,
     returned_after_all,
     slow_reading,
+    until_over,
     verification_over,
     verify_or_unknown,
 )
@@ -34,9 +35,6 @@ from holdfast.model.sending import after_ambiguity, clear_to_send, ruled
 from holdfast.model.situation import Now, Situation
 from holdfast.model.weigh import answer_left_ms, elapsed_ms, in_progress_ms, landing_ms
 from holdfast.policies import milliseconds
-
-LOOK_AGAIN_MS: Final = 60_000
-"""How often to ask whether the process of an attempt that may still run is dead. The run is suspended in between."""
 
 
 def proven_by(end: End, number: int, contract: Contract) -> Settle | None:
@@ -82,11 +80,9 @@ def _once_landed(case: Case, success: Settle) -> Move:
     left = landing_ms(case.weight.ambiguous, window, case.situation, case.now)
     if left == 0:
         return success
-    asked = case.operation.phase == "unknown"
-    why: Literal["end", "person"] = "person" if asked else "end"
-    if left is None:  # its process may be proven dead meanwhile, which wakes nothing
-        again = max(1, case.situation.slow_verify_ms) if asked else LOOK_AGAIN_MS
-        return Wait("an attempt without an answer may still run", again, again, why)
+    if left is None:
+        return until_over(case, "an earlier attempt may still land on top of later writes")
+    why: Literal["end", "person"] = "person" if case.operation.phase == "unknown" else "end"
     return Wait("an attempt without an answer may still land", left, left, why)
 
 

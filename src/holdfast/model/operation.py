@@ -26,7 +26,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
     `up` is when it started on the clock of `boot`. `over_up` is when its call is known to have
     ended (on `over_boot`); None while that is not known. `over_at` is the wall clock of that moment
-    where it lay ahead: the answer is promised until then, and the effect may land until then.
+    where it lay ahead: the answer is promised until then, and the effect may land until then. While the
+    call may still run, `given_up` is when that was recorded, on `over_boot`.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     over_boot: str = ""
     over_up: int | None = None
     over_at: int = 0
+    given_up: int = 0
     late: bool = False  # the end was reported after the attempt had been given up
 
     @property

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from holdfast.model.case import EVIDENCE, RULE, Case
 from holdfast.model.moves import Move, Park, Settle, Verify, Wait
 from holdfast.model.outcome import RETURNED
-from holdfast.model.weigh import checking_ms, quiet_ms, until_believable_ms, wait_left_ms
+from holdfast.model.weigh import checking_ms, hung_ms, quiet_ms, until_believable_ms, wait_left_ms
+
+LOOK_AGAIN_MS: Final = 60_000
+"""How often to ask whether the process of an attempt that may still run is dead. The run is suspended in between."""
+_HUNG_AT_LEAST_MS: Final = 120_000
+_HUNG_PART: Final = 8  # while a process hangs, the next look comes after this part of the time that it has hung
 
 
 def verify_or_unknown(case: Case, reason: str) -> Move:
     """Only proof can settle it: read back until that is hopeless, then ask a person."""
-    if not case.can_verify:
-        return Settle("nothing can prove it", "unknown", RULE, reason)
-    if verification_over(case):
-        return Settle("could not be proven in time", "unknown", RULE, reason)
-    return next_reading(case)
+    if case.can_verify and not verification_over(case):
+        return next_reading(case)
+    if hung_too_long(case):
+        reason = f"{reason}; {case.situation.hung}"
+    return Settle("could not be proven in time" if case.can_verify else "nothing can prove it", "unknown", RULE, reason)
+
+
+def hung_too_long(case: Case) -> bool:
+    """Whether a process that lives may still run a call, and has for so long that a person has to look at it."""
+    situation = case.situation
+    return situation.hung != "" and hung_ms(case.operation.attempts, case.now) >= situation.hung_owner_ms
+
+
+def until_over(case: Case, reason: str) -> Move:
+    """Wait until no call can run any more. Once its process has hung too long, a person is asked, and looks go on."""
+    waits = "an attempt without an answer may still run"
+    if case.operation.phase == "unknown":
+        again = _looks_apart_ms(case)
+        return Wait(waits, again, again, "person")
+    # Not until something wakes it: the death of that process wakes nothing.
+    return ask_about_hung(case, reason) or Wait(waits, LOOK_AGAIN_MS, LOOK_AGAIN_MS, "end")
+
+
+def ask_about_hung(case: Case, reason: str) -> Settle | None:
+    """Ask a person to look at the process, where it has hung too long."""
+    if not hung_too_long(case):
+        return None
+    return Settle("its process hangs", "unknown", RULE, f"{reason}; {case.situation.hung}")
 
 
 def next_reading(case: Case) -> Move:
@@ -39,7 +67,8 @@ def verification_over(case: Case) -> bool:
 
     It never ends without a reading after that moment. Where that moment cannot come (the window is
     unknown, or a call hangs in this process), or nothing was sent yet, it counts from the first
-    reading. A call whose process is not proven dead yet is waited for: that proof is on its way.
+    reading. A call whose process is not proven dead yet is waited for: that proof is on its way, unless the
+    process hangs for too long.
     """
     operation, situation, now = case.operation, case.situation, case.now
     limit, settle = case.contract.verify_deadline_ms, case.contract.settle_ms
@@ -48,7 +77,9 @@ def verification_over(case: Case) -> bool:
     quiet = quiet_ms(operation, situation, now)
     if settle is None or case.weight.live:
         return checking_ms(operation, situation, now) >= limit
-    if quiet is None or operation.believable_checks == 0:
+    if quiet is None:
+        return hung_too_long(case)
+    if operation.believable_checks == 0:
         return False
     return (quiet - settle if operation.unproven else checking_ms(operation, situation, now)) >= limit
 
@@ -96,5 +127,14 @@ def slow_reading(case: Case) -> Move:
         return Wait("a person is asked", why="person", until_woken=True)
     if (pause := recorded(case, "verify")) is not None:
         return pause if pause.high_ms > 0 else Verify("slow schedule")
-    slow = max(1, case.situation.slow_verify_ms)
+    slow = _looks_apart_ms(case)
     return Wait("slow schedule", slow, slow * 2, "verify")
+
+
+def _looks_apart_ms(case: Case) -> int:
+    """The pause between two looks after a person was asked. A process that hangs may end at any time."""
+    slow = max(1, case.situation.slow_verify_ms)
+    if case.situation.hung:
+        return min(slow, max(_HUNG_AT_LEAST_MS, hung_ms(case.operation.attempts, case.now) // _HUNG_PART))
+    # Where a call was proven over only now, its absence can soon be believed.
+    return min(slow, until_believable_ms(case.operation, case.situation, case.now) or slow)

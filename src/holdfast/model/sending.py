@@ -10,7 +10,15 @@ from msgspec.structs import replace
 from holdfast.model.case import RULE, Case, Rule
 from holdfast.model.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
 from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
-from holdfast.model.proving import look_for_forgotten, next_reading, recorded, verification_over, verify_or_unknown
+from holdfast.model.proving import (
+    ask_about_hung,
+    look_for_forgotten,
+    next_reading,
+    recorded,
+    until_over,
+    verification_over,
+    verify_or_unknown,
+)
 from holdfast.model.situation import Elsewhere
 from holdfast.model.weigh import until_believable_ms
 from holdfast.policies import Retry, milliseconds
@@ -166,7 +174,8 @@ def _meanwhile(case: Case, otherwise: Move) -> Move:
 
 def _earlier_call(case: Case) -> Move | None:
     if case.weight.live:
-        return Wait("an earlier call still runs", why="call", until_woken=True)
+        asked = ask_about_hung(case, "an earlier call still runs") if case.weight.column != "read" else None
+        return asked or Wait("an earlier call still runs", why="call", until_woken=True)
     if case.weight.open:
         return Wait("the end of an earlier call is not on record yet", why="end", until_woken=True)
     return None
@@ -286,13 +295,12 @@ def _runs_twice(case: Case, until: int | None) -> Move:
     if case.contract.settle_ms is None:
         return verify_or_unknown(case, "the system may run the key twice, and its window is unknown")
     if until is None:
-        return _meanwhile(case, _earlier_call(case) or _END)
+        return _meanwhile(case, _earlier_call(case) or until_over(case, "the system may run the key twice"))
     pause = recorded(case, "retry")
     left = pause if pause is not None and pause.high_ms > 0 else None
     return _meanwhile(case, left or Wait("the system runs a key twice while in progress", until, until, "retry"))
 
 
-_END: Final = Wait("the end of an earlier call is not known yet", why="end", until_woken=True)
 _BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold, _check_again)
 _BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, ruled, _gate, _hold, _check_first)
 _OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)

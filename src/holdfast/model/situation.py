@@ -49,7 +49,8 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
     digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
     is to be judged; empty where none is. `permitted`: somebody allowed it beforehand, so nobody is asked. `at_hand`:
-    the agent's code came with the arguments; without it only what the intent stores can be sent.
+    the agent's code came with the arguments; without it only what the intent stores can be sent. `hung` names a
+    process that is seen to live and may still run a call that was given up; after `hung_owner_ms` a person is asked.
     """
 
     contract: Contract
@@ -73,3 +74,5 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     deaths_allowed: int = 5
     clock_error_ms: int = 60_000
     slow_verify_ms: int = 15 * 60_000
+    hung: str = ""
+    hung_owner_ms: int = 10 * 60_000

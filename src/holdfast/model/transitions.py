@@ -87,14 +87,15 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
 
 
 class _Over(Struct, frozen=True, gc=False):
-    """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too."""
+    """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too.
+
+    `up` is None where the call may still run, and was `given_up` at that moment.
+    """
 
     boot: str = ""
     up: int | None = None
     at: int = 0
-
-
-_STILL_RUNS: Final = _Over()
+    given_up: int = 0
 
 
 def _planned(_: None, record: r.OperationPlanned, boot: str) -> OperationState:
@@ -145,7 +146,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
-    over = _Over(boot, record.up) if record.over else _STILL_RUNS
+    over = _Over(boot, record.up) if record.over else _Over(boot, given_up=record.up)
     return _off_the_air(operation, record, boot, _with_end(operation, record, record.end, over))
 
 
@@ -345,7 +346,9 @@ def _with_end(
         end = known
     if end.facts != facts:
         end = replace(end, facts=facts)
-    ended = replace(attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, late=late)
+    ended = replace(
+        attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, given_up=over.given_up, late=late
+    )
     return (ended,) if len(attempts) == 1 else (*attempts[: number - 1], ended, *attempts[number:])
 
 

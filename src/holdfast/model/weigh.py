@@ -157,6 +157,12 @@ def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
     return span if attempt.over_boot == now.boot else max(0, min(span, now.wall - attempt.over_at))
 
 
+def hung_ms(attempts: tuple[Attempt, ...], now: Now) -> int:
+    """How long the call that was given up first may have run on since; 0 where none can. A reboot ends every call."""
+    spans = (now.up - one.given_up for one in attempts if one.end and one.over_up is None and one.over_boot == now.boot)
+    return max(spans, default=0)
+
+
 def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situation, now: Now) -> int | None:
     """Milliseconds until none of these attempts can land any more; 0: now; None: a call may still run."""
     left = 0

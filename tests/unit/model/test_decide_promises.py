@@ -250,7 +250,7 @@ def test_a_key_that_runs_twice_is_read_back_meanwhile():
 def test_a_key_that_runs_twice_waits_for_a_call_that_may_still_run():
     contract = changed(KEYED, idempotency=RUNS_TWICE, settle_ms=SETTLE)
     gone = Story(contract).sent("lost", over=False)
-    assert gone.says() == "wait for end: the end of an earlier call is not known yet"
+    assert gone.says() == "wait for end: an attempt without an answer may still run"
     alive = Story(contract).sent("ambiguous", over=False)
     assert alive.says(live=frozenset({1})) == "wait for call: an earlier call still runs"
 

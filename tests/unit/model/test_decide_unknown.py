@@ -16,7 +16,7 @@ EXPECTS = changed(VERIFIABLE, expects=True)
 
 
 def test_unknown_is_read_back_on_a_slow_schedule():
-    story = Story(VERIFIABLE).sent("ambiguous").settled("unknown")
+    story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).settled("unknown")
     move = story.decide(slow_verify_ms=HOUR)
     assert isinstance(move, m.Wait)
     assert (move.low_ms, move.high_ms, move.drawn) == (HOUR, 2 * HOUR, False)

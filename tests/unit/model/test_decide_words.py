@@ -22,7 +22,6 @@ TWICE = changed(KEYED, idempotency=Key(ttl=timedelta(hours=24), in_progress="run
         (Story().starts(), LIVE, "a call is still open", "call"),
         (Story(KEYED).sent("ambiguous", over=False), LIVE, "an earlier call still runs", "call"),
         (Story(KEYED).starts(), {}, "the end of an earlier call is not on record yet", "end"),
-        (Story(TWICE).sent("lost", over=False), {}, "the end of an earlier call is not known yet", "end"),
         (Story().planned().parked(), {}, "a person is asked", "person"),
         (Story().planned().held(), {}, "held until its transaction commits", "commit"),
         (Story().planned(), {"distrusted": "copied"}, "the journal is not trusted", "trust"),

@@ -205,7 +205,7 @@ def test_an_end_says_when_its_call_was_over():
     over = Story().starts().later(3).ends("ambiguous")
     assert (over.state.attempts[0].over_boot, over.state.attempts[0].over_up) == (over.boot, over.up)
     runs = Story().sent("ambiguous", over=False)
-    assert (runs.state.attempts[0].over_boot, runs.state.attempts[0].over_up) == ("", None)
+    assert (runs.state.attempts[0].over_up, runs.state.attempts[0].given_up) == (None, runs.up)
     runs.later(9).ends("ambiguous")
     assert runs.state.attempts[0].over_up == runs.up
 

@@ -186,11 +186,11 @@ class Roll:
         known = Worker(str(name), str(machine), str(boot), str(pids), pid, started)
         fate: Fate = self._here.fate(known)
         if lease_boot == self._here.boot:
-            return known, WorkerState(fate, max(0, self._here.uptime_ms() - lease_end))
+            return known, WorkerState(fate, max(0, self._here.uptime_ms() - lease_end), pid)
         # Another boot's clock cannot be read here. On this machine that boot is over. Elsewhere only a
         # person can know, and did, if the journal was confirmed (a new incarnation) since.
         over = machine == self._here.machine or incarnation != self._incarnation()
-        return known, WorkerState(fate, FOREVER_MS if over else 0)
+        return known, WorkerState(fate, FOREVER_MS if over else 0, pid)
 
 
 def find(database: Database, run: str) -> RunRow | None:
