@@ -29,7 +29,7 @@ def test_approving_on_a_phone(desk: Served, enter: Enter):
     expect(page.get_by_role("heading", level=1)).to_have_text("Send refund?")
     expect(page.get_by_label("Exact arguments")).to_contain_text("9000")
     assert page.evaluate("document.documentElement.scrollWidth") == 390, "nothing is wider than the phone"
-    answer(page, "Approve", Note="seen the photos")
+    answer(page, "Approve", Why="seen the photos")
     expect(page.get_by_text("It is answered")).to_be_visible()
     assert desk.go_on("refund-anna") == "paid 9000"
     assert SENT == ["refund anna 9000"]
@@ -189,7 +189,7 @@ def test_what_people_write_is_text_too(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     page = enter()
     page.goto("/inbox/refund-anna/refund%231")
-    answer(page, "Give it to somebody", To_whom=hostile, To_which_queue=hostile, Note=hostile)
+    answer(page, "Give it to somebody", To_whom=hostile, To_which_queue=hostile, Why=hostile)
     expect(page.get_by_text("gives it to")).to_contain_text("<img src=")
     answer(page, "Ask back", **{"What do you want to know?": hostile})
     expect(page.get_by_text("It is answered")).to_be_visible()
