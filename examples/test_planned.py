@@ -26,10 +26,10 @@ def test_both_are_booked_and_the_mail_leaves_last(world: World, city: str) -> No
     assert sorted(ran.effects[:-1]) == ["book_flight", "book_hotel"]
 
 
-def test_a_plan_that_calls_itself_off_gives_everything_back(world: World) -> None:
+def test_a_plan_that_is_called_off_books_no_flight_and_gives_the_hotel_back(world: World) -> None:
     ran = world.run(planned_trip, Trip("17", "SFO", "Lisbon", 0))
     assert ran.result == "Not booked: PlanAborted: step flight: input.nights < 1."
-    assert sorted(ran.effects) == ["book_flight", "book_hotel", "cancel_flight", "cancel_hotel"]
+    assert ran.effects == ["book_hotel", "cancel_hotel"]
 
 
 @pytest.mark.parametrize("trip", [Trip("1", "SFO", "Full Lisbon", 3), Trip("2", "SFO", "Lisbon", 0)])
