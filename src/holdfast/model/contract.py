@@ -231,6 +231,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
         gate=old.gate.with_other(new.gate) if old.gate and new.gate else new.gate or old.gate,
         **_amends(old, new),
+        **_confirms(old, new),
     )
 
 
@@ -244,6 +245,14 @@ def _amends(old: Contract, new: Contract) -> dict[str, bool | str]:
         "restores": old.restores,
         "absent_safe": old.absent_safe and (new.absent_safe or new.amends != old.amends),
     }
+
+
+def _confirms(old: Contract, new: Contract) -> dict[str, str | int | None]:
+    """A reservation stays one, for no longer than either contract says."""
+    if not old.confirms:
+        return {}
+    lives = [lapses_ms for lapses_ms in (old.lapses_ms, new.lapses_ms) if lapses_ms is not None]
+    return {"confirms": old.confirms, "lapses_ms": min(lives, default=None)}
 
 
 def _weaker(old: Key | Natural | None, new: Key | Natural | None) -> Key | Natural | None:

@@ -150,6 +150,10 @@ class Lab:
     def of(self, run: str, kind: type[Any]) -> list[Any]:
         return [record for record in self.records(run) if isinstance(record, kind)]
 
+    def durable(self, run: str) -> list[r.Record]:
+        """What would be left of one run if the process died now."""
+        return [decode(row.body) for row in self.journal._runs[run].rows]
+
     def everything(self) -> bytes:
         """Every byte that the journal stores."""
         self.journal._settle()

@@ -175,6 +175,12 @@ def test_how_long_an_attempt_may_undo_a_later_write(contract: Contract, expected
         ({"settle_ms": 0}, {"settle_ms": 90_000}, {"settle_ms": 90_000}),
         ({"settle_ms": None}, {"settle_ms": 0}, {"settle_ms": None}),
         ({"settle_ms": 0}, {"settle_ms": None}, {"settle_ms": None}),
+        ({"confirms": "take"}, {}, {"confirms": "take"}),
+        ({"confirms": "take"}, {"confirms": "keep"}, {"confirms": "take"}),
+        ({}, {"confirms": "keep", "lapses_ms": 5}, {"confirms": "keep", "lapses_ms": 5}),
+        ({"confirms": "take", "lapses_ms": 5}, {"confirms": "take"}, {"lapses_ms": 5}),
+        ({"confirms": "take", "lapses_ms": 5}, {"confirms": "take", "lapses_ms": 9}, {"lapses_ms": 5}),
+        ({"confirms": "take", "lapses_ms": 9}, {"confirms": "take", "lapses_ms": 5}, {"lapses_ms": 5}),
         ({"gate": Gate("manager")}, {}, {"gate": Gate("manager")}),
         (
             {"gate": Gate("manager", people=2, within=timedelta(days=2))},

@@ -1,0 +1,438 @@
+"""The edges of a transaction: what begins in one that is not open any more, how it is left, and what replay gives."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Key, Natural, NotSent, Operation, Run, TransactionAborted, agent, current_operation, tool
+from holdfast.engine.scopes import SCOPE
+from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended
+from holdfast.model import records as r
+from holdfast.policies import Retry
+from tests.unit.engine.lab import Lab, virtual
+
+STEADY = Key.forever(stores="all")
+HOUR = timedelta(hours=1)
+
+
+class Desk:
+    """A tool that takes and puts back, one that reads, and one that cannot leave yet."""
+
+    def __init__(self, lab: Lab) -> None:
+        @tool(idempotency=STEADY)
+        async def take(item: str) -> str:
+            _ = current_operation().key
+            lab.sent.append(f"take {item}")
+            return item
+
+        @take.compensate(restores=True)
+        @tool(idempotency=Natural(within=HOUR))
+        async def put_back(operation: Operation[str]) -> None:
+            lab.sent.append(f"put back {operation.result}")
+
+        @tool(effect="read")
+        async def look(item: str) -> str:
+            lab.sent.append(f"look {item}")
+            return item
+
+        @tool(idempotency=STEADY, retry=Retry(attempts=5, elapsed=10 * HOUR, base=HOUR, cap=HOUR))
+        async def ship(item: str) -> str:
+            raise NotSent("the office is closed")
+
+        self.take, self.put_back, self.look, self.ship = take, put_back, look, ship
+        self.tools = [take, look, ship]
+
+    async def begin(self, run: Run, what: str) -> None:
+        """Begin something new at this point."""
+        match what:
+            case "a read":
+                await self.look("pen")
+            case "a write":
+                await self.take("pen")
+            case _:
+                async with run.transaction("new"):
+                    pass
+
+
+NEW = ["a read", "a write", "a transaction"]
+
+
+@pytest.mark.parametrize("what", NEW)
+@virtual
+async def test_nothing_new_begins_in_a_transaction_that_was_called_off(lab: Lab, what: str):
+    desk, reached = Desk(lab), list[str]()
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("t"):
+                await desk.take("book")
+                await run.sleep(HOUR)
+                await desk.begin(run, what)
+                reached.append(what)
+        except TransactionAborted as gone:
+            return gone.reason
+        return "done"
+
+    async with lab.app(order) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(order, "ann")
+        await app.service.call_off("r-ann", "t", by="eve", why="enough")
+        await lab.pass_time(hours=1)
+        assert await app.run(order, "ann") == "enough"
+    assert (reached, lab.sent) == ([], ["take book", "put back book"])
+    assert [one.transaction for one in lab.of("r-ann", r.TransactionOpened)] == ["t"]
+
+
+@pytest.mark.parametrize("swallowed", [False, True], ids=["raised", "swallowed"])
+@pytest.mark.parametrize("phase", ["committing", "committed"])
+@pytest.mark.parametrize("what", [*NEW, "an error"])
+@virtual
+async def test_the_body_of_a_committed_transaction_only_replays(lab: Lab, what: str, phase: str, swallowed: bool):
+    desk = Desk(lab)
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                await desk.take("book")
+                if phase == "committing":
+                    await boundary.on_commit(desk.ship, "book")
+                if lab.changed and what == "an error":
+                    raise ValueError("only now")
+                if lab.changed:
+                    await desk.begin(run, what)
+        except ReplayDiverged:
+            if not swallowed:
+                raise
+            return "as if nothing had been"
+        raise KeyError("a bug")
+
+    async with lab.app(order) as app:
+        with pytest.raises(RunSuspended if phase == "committing" else KeyError):
+            await app.run(order, "ann")
+        lab.changed = True
+        says = "its body raised ValueError" if what == "an error" else "begins in the transaction t"
+        with pytest.raises((ReplayDiverged, RunStopped)) as error:
+            await app.resume("r-ann", by="eve")
+        assert swallowed or says in str(error.value)
+    assert lab.sent == ["take book"]
+    assert [one.transaction for one in lab.of("r-ann", r.TransactionOpened)] == ["t"]
+    assert lab.of("r-ann", r.RunStopped)[-1].reason == "diverged"
+
+
+@virtual
+async def test_code_that_cleans_up_after_a_suspension_enters_no_transaction(lab: Lab):
+    desk = Desk(lab)
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        try:
+            await run.sleep(HOUR)
+        finally:
+            async with run.transaction("t"):
+                lab.sent.append("inside")
+        return "done"
+
+    async with lab.app(order) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(order, "ann")
+        assert (lab.sent, lab.of("r-ann", r.TransactionOpened)) == ([], [])
+        await lab.pass_time(hours=1)
+        assert await app.run(order, "ann") == "done"
+    assert lab.sent == ["inside"]
+
+
+@pytest.mark.parametrize("waits_in", ["inner", "outer"])
+@pytest.mark.parametrize("called_off", ["outer", "outer/inner"])
+@virtual
+async def test_an_inner_transaction_ends_with_the_outer_one(lab: Lab, waits_in: str, called_off: str):
+    """The inner one raises what called it off, once; one that had ended before ends on replay as it did."""
+    desk, passes = Desk(lab), list[list[str]]()
+    if (waits_in, called_off) == ("outer", "outer/inner"):
+        return  # it has committed by then
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        told: list[str] = []
+        passes.append(told)
+        try:
+            async with run.transaction("outer"):
+                try:
+                    async with run.transaction("inner"):
+                        await desk.take("book")
+                        if waits_in == "inner":
+                            await run.sleep(HOUR)
+                    told.append("inner ended")
+                except TransactionAborted as gone:
+                    told.append(gone.transaction)
+                    raise
+                if waits_in == "outer":
+                    await run.sleep(HOUR)
+                told.append("outer goes on")
+        except TransactionAborted as gone:
+            told.append(gone.transaction)
+            await desk.take("pen")
+        return "done"
+
+    async with lab.app(order) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(order, "ann")
+        await app.service.call_off("r-ann", called_off, by="eve", why="enough")
+        await lab.pass_time(hours=1)
+        assert await app.run(order, "ann") == "done"
+    committed = [one.transaction for one in lab.of("r-ann", r.TransactionCommitted)]
+    assert committed == (["outer/inner"] if waits_in == "outer" else [])
+    assert lab.sent == ["take book", "put back book", "take pen"]
+    expected = {
+        ("inner", "outer"): ["outer", "outer"],
+        ("inner", "outer/inner"): ["outer/inner", "outer"],
+        ("outer", "outer"): ["inner ended", "outer"],
+    }
+    assert passes[-1] == expected[waits_in, called_off]
+
+
+@virtual
+async def test_a_new_transaction_does_not_commit_before_recorded_writes_came_back(lab: Lab):
+    desk = Desk(lab)
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        if lab.changed:
+            async with run.transaction("t"):
+                pass
+        await desk.take("book")
+        raise KeyError("a bug")
+
+    async with lab.app(order) as app:
+        with pytest.raises(KeyError):
+            await app.run(order, "ann")
+        lab.changed = True
+        with pytest.raises(ReplayDiverged):
+            await app.resume("r-ann", by="eve")
+    assert lab.of("r-ann", r.TransactionCommitted) == []
+
+
+@pytest.mark.parametrize("way", ["plain", "held", "called off"])
+@virtual
+async def test_the_end_of_a_transaction_is_durable_when_code_receives_it(lab: Lab, way: str):
+    desk, stored = Desk(lab), list[str]()
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                if way == "held":
+                    await boundary.on_commit(desk.take, "book")
+                else:
+                    await desk.take("book")
+                if way == "called off":
+                    boundary.abort("no")
+        except TransactionAborted:
+            pass
+        stored.extend(type(one).__name__ for one in lab.durable("r-ann") if isinstance(one, r.TransactionRecord))
+        return "done"
+
+    async with lab.app(order) as app:
+        assert await app.run(order, "ann") == "done"
+    assert stored[-1] == ("TransactionAborted" if way == "called off" else "TransactionCommitted")
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["outermost", "inner"])
+@virtual
+async def test_what_ended_in_a_transaction_is_forgotten_with_the_outermost(lab: Lab, nested: bool):
+    """A long run does not grow with its transactions; an outer one may still have to undo what an inner one did."""
+    desk, kept = Desk(lab), list[set[str]]()
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        async def inner() -> None:
+            async with run.transaction("t"):
+                await desk.take("book")
+
+        scope = SCOPE.get()
+        assert scope is not None
+        operations = scope.instance.history.operations
+        if nested:
+            async with run.transaction("outer"):
+                await inner()
+                kept.append(set(operations))
+        else:
+            await inner()
+        kept.append(set(operations))
+        return "done"
+
+    async with lab.app(order) as app:
+        assert await app.run(order, "ann") == "done"
+    assert kept == ([{"outer/t/take#1"}, set()] if nested else [set()])
+
+
+@virtual
+async def test_code_inside_receives_the_end_in_the_order_of_the_first_pass(lab: Lab):
+    """A step of the body raises what called the transaction off, after all that was told before, on replay too."""
+    desk, passes = Desk(lab), list[list[str]]()
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        told: list[str] = []
+        passes.append(told)
+
+        async def inside() -> None:
+            try:
+                async with run.transaction("t"):
+                    await desk.take("book")
+                    try:
+                        await run.sleep(2 * HOUR)
+                    except TransactionAborted:
+                        told.append("inside")
+                        raise
+            except TransactionAborted:
+                told.append("ended")
+
+        async def beside() -> None:
+            await run.sleep(HOUR)
+            await desk.take("cup")
+            told.append("beside")
+            await run.sleep(2 * HOUR)
+            await desk.take("jar")
+            told.append("beside again")
+
+        await run.gather(inside(), beside())
+        if len(passes) == 2:
+            raise KeyError("a bug")
+        return "done"
+
+    async with lab.app(order, hold_ms=10**9) as app:
+        handle = app.start(order, "ann")
+        await lab.pass_time(minutes=90)
+        await app.service.call_off("r-ann", "~1/t", by="eve", why="enough")
+        with pytest.raises(RunSuspended):
+            await handle.result()
+        with pytest.raises(KeyError):
+            await app.run(order, "ann")
+        assert await app.resume("r-ann", by="eve") == "done"
+    assert passes[1:] == [["beside", "inside", "ended", "beside again"]] * 2
+
+
+def seats(lab: Lab, version: str) -> Any:
+    """A reservation whose confirmation and release may be missing from a later version, or have other names."""
+
+    @tool(idempotency=STEADY)
+    async def reserve(seat: str) -> str:
+        _ = current_operation().key
+        return seat
+
+    def companion(name: str) -> Any:
+        @tool(name=name, idempotency=Natural(within=HOUR))
+        async def serves(operation: Operation[str]) -> None:
+            lab.sent.append(name)
+
+        return serves
+
+    number = "two" if version in {"two", "both"} else "one"
+    if version != "no confirmation":
+        reserve.confirm(expires=HOUR)(companion(f"confirm_{number}"))
+    if version != "no release":
+        reserve.compensate(restores=True)(companion(f"release_{number}"))
+    extra = [companion("confirm_one"), companion("release_one")] if version == "both" else []
+
+    @agent(run_id="r-{name}", tools=[reserve, *extra])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                await reserve("12A")
+                await run.sleep(timedelta(minutes=1))
+                if name == "no":
+                    boundary.abort("no")
+        except TransactionAborted as gone:
+            return f"{gone.reason}: {gone.undone}"
+        return "done"
+
+    return desk
+
+
+UNDONE = "('t/reserve#1',)"
+
+
+@pytest.mark.parametrize(
+    ("later", "name", "comes", "sent"),
+    [
+        ("one", "go", "done", ["confirm_one"]),
+        ("one", "no", f"no: {UNDONE}", ["release_one"]),
+        ("both", "no", f"no: {UNDONE}", ["release_one"]),
+        ("two", "no", f"no: {UNDONE}", ["release_two"]),
+        ("two", "go", "done", ["confirm_two"]),
+        ("both", "go", "done", ["confirm_one"]),
+        ("no confirmation", "go", f"its confirmation is not here any more: {UNDONE}", ["release_one"]),
+        ("no release", "go", "done", ["confirm_one"]),
+        ("no release", "no", "the compensation of t/reserve#1 is not here any more", []),
+    ],
+)
+@virtual
+async def test_what_confirms_and_releases_is_what_was_declared_and_is_here(
+    lab: Lab, later: str, name: str, comes: str, sent: list[str]
+):
+    first, desk = seats(lab, "one"), seats(lab, later)
+    async with lab.app(first) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(first, name)
+    await lab.pass_time(minutes=1)
+    async with lab.app(desk) as app:
+        if sent:
+            assert comes in await app.run(desk, name)
+        else:
+            with pytest.raises(RunSuspended, match=f"partly undone: {comes}"):
+                await app.run(desk, name)
+    assert lab.sent == sent
+
+
+MINUTES = 60_000
+
+
+@pytest.mark.parametrize(
+    ("expires", "error", "waits", "confirmed"),
+    [
+        (15 * MINUTES, MINUTES, 14 * MINUTES - 1, True),
+        (15 * MINUTES, MINUTES, 14 * MINUTES, False),
+        (5 * MINUTES, MINUTES, 4.5 * MINUTES - 1, True),
+        (5 * MINUTES, MINUTES, 4.5 * MINUTES, False),
+        (15 * MINUTES, MINUTES, -MINUTES, True),
+        (15 * MINUTES, MINUTES, -MINUTES - 1, False),
+    ],
+)
+@virtual
+async def test_a_reservation_lapses_early_by_the_error_of_the_clocks(
+    lab: Lab, expires: float, error: int, waits: float, confirmed: bool
+):
+    """A clock that went back by more than that error proves nothing about its age."""
+
+    @tool(idempotency=STEADY)
+    async def reserve(seat: str) -> str:
+        _ = current_operation().key
+        return seat
+
+    @reserve.confirm(expires=timedelta(milliseconds=expires))
+    @tool(idempotency=Natural(within=HOUR))
+    async def confirm(operation: Operation[str]) -> None:
+        lab.sent.append("confirm")
+
+    @reserve.compensate(restores=True)
+    @tool(idempotency=Natural(within=HOUR))
+    async def release(operation: Operation[str]) -> None:
+        lab.sent.append("release")
+
+    @agent(run_id="r-{name}", tools=[reserve])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("t"):
+            await reserve("12A")
+            lab.clock.skew_ms = int(waits)
+        return "done"
+
+    async with lab.app(desk, clock_error_ms=error) as app:
+        with contextlib.suppress(TransactionAborted):
+            assert await app.run(desk, "ann") == "done"
+    assert lab.sent == ["confirm" if confirmed else "release"]
