@@ -18,7 +18,7 @@ from holdfast.engine.rest import Ending, Pause, how_to_rest
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
 from holdfast.engine.turns import Turns, release
-from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, ReplayDiverged, Sealed
+from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, LedgerTaken, ReplayDiverged, Sealed
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
@@ -150,7 +150,11 @@ class Instance:
         self, records: tuple[r.Record, ...], change: RunChange | None, posts: tuple[Post, ...]
     ) -> None:
         self.history.check(records)
-        await self.log.append(list(map(encode, records)), change, posts)
+        try:
+            await self.log.append(list(map(encode, records)), change, posts)
+        except LedgerTaken:
+            self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
+            raise
         self._add(records)
 
     def withdraw(self, step: str, before: OperationState | None) -> None:

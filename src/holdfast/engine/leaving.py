@@ -7,12 +7,16 @@ on record as over, and the step is not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from holdfast.engine.rest import Pause
 from holdfast.engine.tooling import ring
+from holdfast.model import records as r
 
 if TYPE_CHECKING:
+    from holdfast.engine.flight import Flight
+    from holdfast.engine.instance import Instance
     from holdfast.engine.scopes import Scope
     from holdfast.engine.timers import TimeLimit
 
@@ -55,3 +59,22 @@ async def left_again(scope: Scope, step: str) -> None:
     finally:
         timer.cancel()
     raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
+
+
+async def keep_for_replay(flight: Flight) -> None:
+    """Record what is left here: replay leaves it at the same point. The ledger may still refuse its first record."""
+    instance = flight.instance
+    if instance.checking:  # else the record that follows would not say that its caller left, or be the first
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(instance.checking)
+    if instance.sealed is None and not (flight.recorded or instance.checking):
+        flight.started = None  # it was not sent yet, or refused
+        assert flight.tool is not None, flight.step
+        instance.ride(*instance.contract_record(flight.tool), flight.planned())
+
+
+def leave(instance: Instance, step: str) -> None:
+    """The caller was cancelled while the operation was in flight: it goes on without it."""
+    if instance.sealed is None and step in instance.history.operations:
+        instance.ride(r.CallerLeft(step=step, **instance.stamp()))
+        instance.forgo(step)

@@ -69,7 +69,8 @@ async def _look_at_claim(flight: Flight) -> None:
         flight.elsewhere = replace(_standing(flight, "claim", holder), mismatch=mismatch)
         return
     if holder is not None and holder.stands:
-        return  # it is ours: taken when the effect was held
+        flight.taking = None
+        return  # it is ours: taken when the effect was held, and taking it again would be refused for ever
     flight.taking = next_claim(holder)
     first = first_use_ms(entries, flight.taking[1])
     flight.key_age_ms = 0 if first is None else max(0, flight.instance.engine.seams.clock.wall_ms() - first)

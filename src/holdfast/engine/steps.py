@@ -18,7 +18,7 @@ from holdfast.engine.closing import resume_closing, start_flight
 from holdfast.engine.executor import drive
 from holdfast.engine.flight import Flight, flight_of, kept, news_for
 from holdfast.engine.instance import Instance
-from holdfast.engine.leaving import cut_off_again, left_again, limit_over
+from holdfast.engine.leaving import cut_off_again, keep_for_replay, leave, left_again, limit_over
 from holdfast.engine.members import parts_met
 from holdfast.engine.pendings import thing_of
 from holdfast.engine.refusing import refuse
@@ -129,10 +129,10 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         operation = await drive(flight)
     except asyncio.CancelledError:
         flight.scope = None
-        if flight.instance.sealed is None and not flight.recorded and flight.started is None:
-            flight.instance.ride(flight.planned())  # it waited to be sent: replay has to know what was left there
+        if flight.instance.sealed is None:
+            await keep_for_replay(flight)
         start_flight(flight.instance, flight)
-        _leave(flight.instance, flight.step)
+        leave(flight.instance, flight.step)
         raise
     except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
         raise flight.instance.fail(error) from error
@@ -280,7 +280,7 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
             await instance.wait(scope, watchers, Pause("operation", step))
         delivery = await instance.take_turn(scope, step)
     except asyncio.CancelledError:
-        _leave(instance, step)
+        leave(instance, step)
         raise
     if delivery.told == "left":
         await left_again(scope, step)
@@ -311,13 +311,6 @@ def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
 async def _tell_unknown(instance: Instance, step: str) -> None:
     if step not in instance.history.told_unknown:
         await instance.append(r.Delivered(step=step, told="unknown", **instance.stamp()))
-
-
-def _leave(instance: Instance, step: str) -> None:
-    """The caller was cancelled while the operation was in flight: it goes on without it."""
-    if instance.sealed is None and step in instance.history.operations:
-        instance.ride(r.CallerLeft(step=step, **instance.stamp()))
-        instance.forgo(step)
 
 
 # --- reads ---------------------------------------------------------------------------------------------

@@ -1,0 +1,215 @@
+"""The edges of a driver: what it waits for before it goes on, whom it wakes, and who receives what it cannot handle."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import (
+    Ambiguous,
+    Happened,
+    Key,
+    Natural,
+    Operation,
+    Rejected,
+    Run,
+    TransactionAborted,
+    Verdict,
+    agent,
+    current_operation,
+    tool,
+)
+from holdfast.errors import RunSuspended
+from holdfast.interfaces.forking import fork
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+STEADY = Key.forever(stores="all")
+
+
+@pytest.mark.parametrize("tenths", range(5, 60, 5))
+@virtual
+async def test_a_caller_that_leaves_while_the_ledger_is_asked_leaves_one_record(lab: Lab, tenths: int):
+    """The record of a held effect, with its business key, is on its way when another task goes on with the effect."""
+
+    @tool(idempotency=STEADY, claim="to")
+    async def mail(to: str) -> str:
+        lab.sent.append(current_operation().key)
+        return to
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("t") as boundary:
+            call = asyncio.create_task(boundary.on_commit(mail, name))
+            await asyncio.sleep(tenths / 10)
+            call.cancel()
+            await asyncio.wait({call})
+        return "done"
+
+    lab.lag_s = 1.0
+    async with lab.app(desk, hold_ms=10**9) as app:
+        assert await app.run(desk, "ann") == "done"
+    planned = lab.of("r-ann", r.OperationPlanned)
+    assert len(lab.of("r-ann", r.OperationHeld)) == len(lab.sent) == len(planned)
+
+
+@pytest.mark.parametrize("tenths", range(5, 40, 5))
+@virtual
+async def test_what_was_left_and_then_refused_by_the_ledger_stands_in_no_way(lab: Lab, tenths: int):
+    """Two runs take one business key; in the second one the caller leaves, and then makes another write."""
+    lab.lag_s = 1.0
+
+    @tool(idempotency=STEADY, claim="order")
+    async def charge(order: str) -> str:
+        lab.sent.append(current_operation().key)
+        return order
+
+    @agent(run_id="{name}", tools=[charge])
+    async def desk(run: Run, name: str) -> str:
+        task = asyncio.create_task(charge("17"))
+        if name == "b":
+            await asyncio.sleep(tenths / 10)
+            task.cancel()
+        await asyncio.wait({task})
+        return await charge(f"of {name}")
+
+    async with lab.app(desk, hold_ms=10**9) as app:
+        answers = await asyncio.gather(app.run(desk, "a"), app.run(desk, "b"))
+    assert answers == ["of a", "of b"]
+    assert len(lab.sent) == len(set(lab.sent)) == 3
+    assert [len(lab.of(run, r.ContractStored)) for run in ("a", "b")] == [1, 1], "recovery judges by what was promised"
+    assert [one.step for one in lab.of("b", r.CallerLeft)] == ["~1/charge#1"]
+
+
+@virtual
+async def test_a_fork_asks_before_it_does_again_what_was_done(lab: Lab):
+    @tool(idempotency=STEADY)
+    async def send(to: str) -> str:
+        lab.sent.append(current_operation().key)
+        return to
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "ann"
+        await fork(app.engine, "r-ann", "send#1", "r-again", "eve")
+        with pytest.raises(RunSuspended, match="send#1"):
+            await app.resume("r-again")
+    assert len(lab.sent) == 1
+
+
+class Breaks:
+    """A bug of the runtime itself, at a place of its own and as long as it is there."""
+
+    def __init__(self, point: str) -> None:
+        self.point, self.here = point, False
+
+    def reached(self, point: str) -> None:
+        if self.here and point == self.point:
+            raise RuntimeError(f"a bug at {point}")
+
+
+@pytest.mark.parametrize(
+    ("what", "point"),
+    [
+        ("an unknown write", "before_verify"),
+        ("an unknown write", "before_outcome"),
+        ("a compensation", "before_intent"),
+        ("a compensation", "before_outcome"),
+        ("the end of a transaction", "before_closing"),
+    ],
+)
+@virtual
+async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(lab: Lab, what: str, point: str):
+    """It ends the run in the open, and nothing is sent twice for it."""
+    breaks = Breaks(point)
+
+    @tool
+    async def send(to: str) -> str:
+        lab.sent.append(f"send {to}")
+        if what == "an unknown write":
+            raise Ambiguous("no answer")
+        return to
+
+    @send.verify(settle_window=SECOND)
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return Happened("found")
+
+    @send.compensate(restores=True)
+    @tool(idempotency=Natural(within=HOUR))
+    async def take_back(operation: Operation[str]) -> None:
+        lab.sent.append("take back")
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        if what == "an unknown write":
+            breaks.here = True
+            return await send(name)
+        try:
+            async with run.transaction("t") as boundary:
+                await send(name)
+                await asyncio.sleep(0)
+                asyncio.get_running_loop().call_soon(arm)
+                boundary.abort("no")
+        except TransactionAborted as gone:
+            return str(gone.undone)
+        return "never"
+
+    def arm() -> None:
+        breaks.here = True
+
+    async with lab.app(desk, crash=breaks, hold_ms=10**9) as app:
+        with pytest.raises(RuntimeError, match=f"a bug at {point}"):
+            await app.run(desk, "ann")
+    assert lab.sent.count("send ann") == 1
+
+
+@virtual
+async def test_a_parked_transaction_is_asked_about_once_for_each_reason(lab: Lab):
+    """Looking again asks nothing new; what fails for another reason after a retry is another question."""
+    answers: list[Exception] = [Rejected("the shelf is full"), Rejected("the shelf is gone")]
+
+    @tool(idempotency=STEADY)
+    async def take(item: str) -> str:
+        _ = current_operation().key
+        return item
+
+    @take.compensate(restores=True)
+    @tool(idempotency=Natural(within=HOUR))
+    async def put_back(operation: Operation[str]) -> None:
+        if answers:
+            raise answers.pop(0)
+        lab.sent.append("put back")
+
+    @agent(run_id="r-{name}", tools=[take])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("t") as boundary:
+            await take("pen")
+            await take("book")
+            boundary.abort("no")
+        return "never"
+
+    async with lab.app(desk) as app:
+        for _ in range(3):
+            with pytest.raises(RunSuspended, match=r"partly undone: t/take#2/undo is failed: .*the shelf is full"):
+                await app.run(desk, "ann")
+        await app.service.resolve_transaction("r-ann", "t", "retry", by="eve")
+        for _ in range(2):
+            with pytest.raises(RunSuspended, match=r"partly undone: t/take#2/undo#2 is failed: .*the shelf is gone"):
+                await app.run(desk, "ann")
+        parked = lab.of("r-ann", r.TransactionParked)
+        await app.service.resolve_transaction("r-ann", "t", "accept", by="eve")
+        with pytest.raises(TransactionAborted) as gone:
+            await app.run(desk, "ann")
+    assert [(one.stuck, one.undone, one.still_standing) for one in parked] == [
+        (("t/take#2",), (), ("t/take#1", "t/take#2"))
+    ] * 2
+    assert len({one.until for one in parked} | {0}) == 2
+    assert (gone.value.undone, gone.value.still_standing) == (("t/take#1",), ("t/take#2",))
+    assert lab.sent == ["put back"]
