@@ -124,7 +124,7 @@ class Instance:
                 # In a task of its own: a cancelled caller must not lose track of what the ledger said.
                 checked = asyncio.ensure_future(self._append_checked(records, change, posts))
                 self.checking.add(checked)
-                checked.add_done_callback(self.checking.discard)
+                checked.add_done_callback(self._checked)
                 await asyncio.shield(checked)
             else:
                 bodies = list(map(encode, records))
@@ -156,6 +156,12 @@ class Instance:
             self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
             raise
         self._add(records)
+
+    def _checked(self, future: asyncio.Future[None]) -> None:
+        """The ledger answered. A caller that left does not ask how: asyncio would log a refusal as forgotten."""
+        self.checking.discard(future)
+        if not future.cancelled():
+            future.exception()
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """The journal refused an attempt of `step`, so there is none: the history is as it was before."""

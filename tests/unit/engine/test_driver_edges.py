@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
@@ -59,7 +60,9 @@ async def test_a_caller_that_leaves_while_the_ledger_is_asked_leaves_one_record(
 
 @pytest.mark.parametrize("tenths", range(5, 40, 5))
 @virtual
-async def test_what_was_left_and_then_refused_by_the_ledger_stands_in_no_way(lab: Lab, tenths: int):
+async def test_what_was_left_and_then_refused_by_the_ledger_stands_in_no_way(
+    lab: Lab, tenths: int, caplog: pytest.LogCaptureFixture
+):
     """Two runs take one business key; in the second one the caller leaves, and then makes another write."""
     lab.lag_s = 1.0
 
@@ -81,6 +84,8 @@ async def test_what_was_left_and_then_refused_by_the_ledger_stands_in_no_way(lab
         answers = await asyncio.gather(app.run(desk, "a"), app.run(desk, "b"))
     assert answers == ["of a", "of b"]
     assert len(lab.sent) == len(set(lab.sent)) == 3
+    gc.collect()
+    assert "never retrieved" not in caplog.text
     assert [len(lab.of(run, r.ContractStored)) for run in ("a", "b")] == [1, 1], "recovery judges by what was promised"
     assert [one.step for one in lab.of("b", r.CallerLeft)] == ["~1/charge#1"]
 
