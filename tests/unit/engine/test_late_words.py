@@ -1,0 +1,52 @@
+"""What a call says after it was given up: its run goes on at once, and a contradiction opens a review."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Any
+
+from holdfast import Run, agent, tool
+from holdfast.interfaces.people.contradicted import open_contradictions
+from tests.unit.engine.lab import Lab, virtual
+
+
+def slow(lab: Lab) -> Any:
+    """An agent whose call is given up after 5 seconds, and returns 10 seconds later."""
+
+    @tool(timeout=timedelta(seconds=5))
+    async def send(to: str) -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await lab.pass_time(seconds=60)
+        await lab.pass_time(seconds=10)
+        return "sent"
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        pause = asyncio.create_task(run.sleep(timedelta(seconds=25)))
+        outcome = await send.outcome(name)
+        at = lab.loop.time()
+        await pause
+        return f"{outcome.status} at {at:.0f}"
+
+    return desk
+
+
+@virtual
+async def test_a_late_return_lets_its_run_go_on_at_once(lab: Lab):
+    desk = slow(lab)
+    async with lab.app(desk, slice_ms=10**8, poll_ms=10**8) as app:
+        assert await app.run(desk, "ann") == "succeeded at 15"
+
+
+@virtual
+async def test_a_late_return_against_a_persons_word_opens_a_review(lab: Lab):
+    desk = slow(lab)
+    async with lab.app(desk) as app:
+        handle = app.start(desk, "ann")
+        await lab.pass_time(seconds=8)
+        await app.service.resolve("r-ann/send#1", "did_not_happen", by="eve")
+        assert (await handle.result()).startswith("failed")
+        await lab.pass_time(seconds=20)
+        assert len(await open_contradictions(app.engine.journal)) == 1
