@@ -12,7 +12,8 @@ from holdfast.testing.simulator.planting import hunt
 QUICK = (
     "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
     "answers mixed up", "an answer counted each time", "failed by time alone",
-    "fallback on unknown", "steps do not wait",
+    "fallback on unknown", "steps do not wait", "gaps count as attempts", "busy costs an attempt",
+    "an outage is an answer", "contradictions unheard",
 )  # fmt: skip
 
 

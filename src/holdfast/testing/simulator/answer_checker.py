@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.model import records as r
+from holdfast.model.contradiction import contradiction_stream
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import PENDING, Met, Outcome
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
@@ -28,12 +29,13 @@ ONCE: Final = 16
 class _Awaiting:
     """An operation whose answer comes later, and what the records say about it."""
 
-    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "status", "tool")
+    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "person", "status", "tool")
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
         self.accepted = False
         self.key = ""
+        self.person = False
         self.pending = False
         """Accepted, and nobody has said anything since."""
         self.status = ""
@@ -119,6 +121,8 @@ class Answers:
             case r.Resolved(word="happened" | "did_not_happen" as word, evidence=why):
                 self._settled(name, "succeeded" if word == "happened" else "failed", why)
                 self._ended(name)
+                if name in self._known:
+                    self._known[name].person = True
             case r.OperationParked(why=why):
                 self._settled(name, "unknown", why)
             case _:
@@ -163,7 +167,7 @@ class Answers:
             return
         known.pending = False
         applications = self._applications(known.tool, name)
-        if end.kind == "rejected" and not any(one.status == "failed" for one in applications):
+        if end.kind == "rejected" and not any(one.status == "failed" or one.recalled for one in applications):
             self._broken(ONCE, f"{name} was told of a refusal, and nobody has refused it")
         if end.kind == "returned":
             said = msgspec.json.decode(end.result)
@@ -185,6 +189,12 @@ class Answers:
             others = [one for one in self._world.services["permit"].effects if one.thing == effect.thing]
             if len(others) > 1:
                 self._broken(2, f"{effect.thing} was permitted {len(others)} times: {[o.operation for o in others]}")
+
+    def comes(self, message: Message) -> None:
+        """A message is at a process: note what is on record by then."""
+        known = self._known.get(message.application.request.operation)
+        if message.found is None:
+            message.found = known.status if known is not None else ""
 
     def acknowledged(self, actor: Actor, message: Message) -> None:
         """Somebody told the sender that this message need not be sent again."""
@@ -221,6 +231,8 @@ class Answers:
                     continue
                 if message.heard and not (message.refused or message.lost) and message.status != "pending":
                     self._counted(message)
+            for application in office.applications:
+                await self._contradicted(application, set_aside)
         for name, known in self._known.items():
             run = name.partition("/")[0]
             if known.pending:
@@ -229,6 +241,17 @@ class Answers:
                 self._broken(19, f"a person is to look at {name}, and is not told why")
             if known.accepted:
                 self._world.reach.endings[f"answer to {known.tool} {known.status}"] += 1
+
+    async def _contradicted(self, application: Application, set_aside: set[str]) -> None:
+        """A recorded success that was taken back: it stands as recorded, and a person is asked about both."""
+        name, recall = application.request.operation, application.recalled
+        known, (run, _, step) = self._known.get(name), name.partition("/")
+        if recall is None or known is None or not recall.heard or recall.lost or run in set_aside:
+            return
+        if recall.found == known.status == "succeeded" and known.key == recall.key and not known.person:
+            self._world.reach.endings["answer contradicted"] += 1
+            if not await self._world.journal.entries(contradiction_stream(run, step)):
+                self._broken(ONCE, f"{recall.id} took {name} back, it is recorded as succeeded, and nobody is asked")
 
     def _counted(self, message: Message) -> None:
         """The operation that waits under the key of this message has ended as the message says."""

@@ -32,12 +32,13 @@ from holdfast.testing.simulator.reviews import Reviews
 from holdfast.testing.simulator.rulings import Rulings
 from holdfast.testing.simulator.services import Effect, Request
 from holdfast.testing.simulator.standing import Standing
+from holdfast.testing.simulator.timing_checker import Timing
 from holdfast.testing.simulator.trip_checker import Trips
 
 if TYPE_CHECKING:
     from holdfast.testing.simulator.world import World
 
-NATURAL: Final = frozenset({"switch", "note", "unseat", "leave"})
+NATURAL: Final = frozenset({"switch", "note", "unseat", "leave", "label"})
 PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant", "guide", "unguide"})
 LIMIT_ATTEMPTS: Final = 5
 
@@ -70,6 +71,7 @@ class Checker:
         self.replays: Final = Replays(self.broken)
         self.amends: Final = Amends(world, self.broken, self._effects)
         self.reviews: Final = Reviews(world, self.broken, self._effects, self.amends)
+        self.timing: Final = Timing(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -120,7 +122,7 @@ class Checker:
         self._decided.clear()
         self._claims.clear()
         people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends, self.questions
-        for part in (self.trips, self.answers, self.plans, *people, self.replays):
+        for part in (self.trips, self.answers, self.plans, *people, self.replays, self.timing):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -141,6 +143,10 @@ class Checker:
     def paused_before_the_first_byte(self, request: Request) -> None:
         """Between the last check and the first byte nothing but a key can help: the documented limit of any runtime."""
         self._residue.add((request.operation, request.attempt))
+
+    def stood_still(self, operation: str, attempt: int) -> bool:
+        """Whether that attempt was paused before its first byte."""
+        return (operation, attempt) in self._residue
 
     def arrived(self, request: Request) -> None:
         """A write is at its service."""
@@ -187,7 +193,7 @@ class Checker:
             others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
-        for part in (self.answers, self.plans, self.reviews, self.questions):
+        for part in (self.answers, self.plans, self.reviews, self.questions, self.timing):
             part.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
@@ -224,6 +230,7 @@ class Checker:
         self.plans.heard(run, record)
         self.approvals.heard(run, record)
         self.rulings.heard(run, record)
+        self.timing.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:

@@ -22,6 +22,7 @@ from holdfast.testing.simulator.draw_people import (
     with_questions,
     with_rests,
 )
+from holdfast.testing.simulator.draw_timing import of_timing, with_timing
 from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
@@ -94,13 +95,15 @@ def draw(seed: int) -> Plan:
     hotels = dice("rooms", seed)
     rooms = hotels.random() < 0.2
     scripts = _with_rooms(scripts, hotels) if rooms else scripts
+    scripts = with_timing(scripts, seed)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
         + of_amends(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
-        + (_of_rooms(hotels) if rooms else ()) + _restore(dice("restores", seed)),
+        + (_of_rooms(hotels) if rooms else ()) + _restore(dice("restores", seed))
+        + of_timing(scripts, seed) + _of_recalls(dice("recalls", seed), scripts),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
@@ -234,6 +237,17 @@ def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fau
         faults.extend(of_calls(chance, f"{service} case", CASE_FAULTS))
         faults.extend(of_calls(chance, f"{service} hook", HOOK_FAULTS))
     return tuple(faults)
+
+
+def _of_recalls(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
+    """Which successes of offices are taken back after they were heard of."""
+    used = sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in LATER})
+    return tuple(
+        Fault("recalled", call, f"{service} recall", chance.choice((0, 500, 60_000, 10 * 60_000)))
+        for service in used
+        for call in (1, 2)
+        if chance.random() < 0.3
+    )
 
 
 def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:

@@ -136,6 +136,7 @@ class Life:
             return
         world = self.world
         world.tell(self.actor, f"gets the webhook {message.id} for {message.key}: {message.status}")
+        world.checker.answers.comes(message)
         result = Raw(msgspec.json.encode(message.value)) if message.status == "succeeded" else NOTHING
         arrival = Arrival(message.id, message.status, result, ANSWERED, source=message.application.request.service)
         try:

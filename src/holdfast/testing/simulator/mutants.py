@@ -14,6 +14,7 @@ from holdfast.testing.simulator import twists
 from holdfast.testing.simulator.mutant import Mutant
 from holdfast.testing.simulator.mutants_people import PEOPLE
 from holdfast.testing.simulator.mutants_policy import POLICY
+from holdfast.testing.simulator.mutants_timing import TIMING
 from holdfast.testing.simulator.mutants_together import TOGETHER
 
 MUTANTS: Final = (
@@ -244,5 +245,6 @@ MUTANTS: Final = (
     *TOGETHER,
     *PEOPLE,
     *POLICY,
+    *TIMING,
 )
 """The planted bugs, by the promise that they break."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -45,12 +46,43 @@ class Nemesis:
         if fault is not None:
             self.struck.append(fault)
             self._world.reach.fault(fault.kind, service)
-            if fault.kind == "outage":
-                self._world.outages[service] = self._world.now_ms() + fault.ms
+            match fault.kind:
+                case "outage":
+                    self._world.outages[service] = self._world.now_ms() + fault.ms
+                case "blackout" | "asleep":
+                    self._world.later(SOON_MS, functools.partial(_DARK[fault.kind], self._world, fault.ms))
+                case _:
+                    pass
         return fault
 
     def _strike(self, life: Life, fault: Fault) -> None:
         _STRIKES[fault.kind](self._world, life, fault.ms)
+
+
+SOON_MS: Final = 3_000
+"""After so long it gets dark: by then the call that it is counted by has gone wrong, and the next is waited for."""
+
+
+def _blackout(world: World, ms: int) -> None:
+    """The machine is off: no process is there, and none is started."""
+    if not world.closing:
+        world.dark_until = world.now_ms() + ms
+        world.checker.timing.dark(ms)
+        world.tell(None, f"the power is cut for {ms} ms")
+        _cut(world)
+
+
+def _asleep(world: World, ms: int) -> None:
+    """The machine sleeps, as laptops do: its clocks go on, and its processes do not."""
+    if not world.closing:
+        world.checker.timing.dark(ms)
+        world.tell(None, f"the machine sleeps for {ms} ms")
+        for life in world.lives.values():
+            if life.actor.alive and not life.actor.paused:
+                _pause(world, life, ms)
+
+
+_DARK: Final[Mapping[str, Callable[[World, int], None]]] = {"blackout": _blackout, "asleep": _asleep}
 
 
 def _kill(_world: World, life: Life, _ms: int) -> None:
@@ -60,11 +92,15 @@ def _kill(_world: World, life: Life, _ms: int) -> None:
 
 def _power(world: World, _life: Life, _ms: int) -> None:
     """All processes at once, and the machine starts again."""
+    _cut(world)
+    raise Died
+
+
+def _cut(world: World) -> None:
     world.boot += "'"
     for other in list(world.lives.values()):
         if other.actor.alive:
             other.kill()
-    raise Died
 
 
 def _shutdown(_world: World, life: Life, _ms: int) -> None:

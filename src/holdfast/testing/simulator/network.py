@@ -40,7 +40,7 @@ class Traffic:
             await asyncio.sleep(0)
         fault = world.nemesis.of_call(request.service)
         kind = fault.kind if fault else ""
-        if kind == "refused" or world.outage(request.service):
+        if kind in {"refused", "blackout", "asleep"} or world.outage(request.service):
             raise ConnectionRefusedError(f"{request.service} is down")
         left_ms = world.now_ms()
         await world.travel()
@@ -59,6 +59,8 @@ class Traffic:
         await world.travel()
         if world.point(actor, f"receive {request.service}"):
             await asyncio.sleep(0)
+        if reply.status == 409:
+            world.checker.timing.in_progress(request.operation)
         if kind == "garbage":
             raise ValueError("the answer cannot be read")
         return reply

@@ -43,6 +43,8 @@ class Application(msgspec.Struct):
     status: Word = "pending"
     value: str = ""
     announced: bool = True
+    recalled: Message | None = None
+    """The message that took its success back."""
 
 
 class Message(msgspec.Struct):
@@ -56,6 +58,8 @@ class Message(msgspec.Struct):
     heard: bool = False
     refused: bool = False
     lost: bool = False
+    found: str | None = None
+    """What was on record about its operation when it came for the first time."""
 
 
 class Office:
@@ -123,6 +127,7 @@ class Office:
         kind, ms = (fault.kind, fault.ms) if fault else ("", 0)
         key, number = application.key, application.number
         first = Message(application, key, f"{number}/1", "pending")
+        recalled = self._world.nemesis.of_call(f"{self._service.able.name} recall")
         last = Message(application, key, f"{number}/2", application.status, application.value)
         match kind:
             case "never":
@@ -147,6 +152,19 @@ class Office:
                 self._world.later(1_000, lambda: self._contradict(last))
             case _:
                 self._send(last, 0)
+        if recalled is not None:
+            self._world.later(recalled.ms, lambda: self._recall(last, recalled.ms))
+
+    def _recall(self, message: Message, ms: int) -> None:
+        """Take a success back that was acknowledged: it bounced, under an id of its own."""
+        if message.status != "succeeded":
+            return
+        if not message.heard:
+            self._world.later(10_000, lambda: self._recall(message, ms))
+            return
+        recall = Message(message.application, message.key, f"{message.application.number}/5", "failed")
+        message.application.recalled = recall
+        self._send(recall, 0)
 
     def _contradict(self, message: Message) -> None:
         """Whoever sends other words under an id that was heard before has to be refused."""

@@ -41,6 +41,10 @@ ASKING: Final = ("ask", "hand_over", "pass")
 """Steps at which somebody else decides, or goes on: people, or another agent. See `asking.py`."""
 
 
+TIMING: Final = ("relabel", "build", "dispatch", "consult")
+"""Steps that are about time: see `timing.py`."""
+
+
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a plan: `tools` are what is tried, in order.
 

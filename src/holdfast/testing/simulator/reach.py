@@ -17,6 +17,7 @@ from holdfast.testing.simulator.draw_people import (
     QUESTION_FAULTS,
     REVIEW_FAULTS,
 )
+from holdfast.testing.simulator.draw_timing import DARK
 from holdfast.testing.simulator.gates import GATED
 from holdfast.testing.simulator.pasts import RULES
 
@@ -32,6 +33,8 @@ _ANSWERS: Final = {
         AMENDS_FAULTS,
         QUESTION_FAULTS,
         RESTORE_FAULTS,
+        DARK,
+        ("recalled",),
     )
     for fault in faults
 }
@@ -52,6 +55,7 @@ EXPECTED_RECORDS: Final = (
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
     "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
     "ResultGiven", "MessageReceived", "MessageHeard", "Ruled", "Resolved", "QuestionAsked", "HandedOff",
+    "Contradicted",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
@@ -86,6 +90,8 @@ EXPECTED_ENDINGS: Final = (
         f"review: {what}"
         for what in ("asked for", "happened", "did_not_happen", "retry", "same_key", "a word taken down")
     ),
+    "time: a key in progress was waited for",
+    "answer contradicted",
     *(f"past: {rule.name}" for rule in RULES[False]),
     *(
         f"question: {what}"

@@ -13,7 +13,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from holdfast.testing.simulator import answers, asking, proposals
+from holdfast.testing.simulator import answers, asking, proposals, timing
 from holdfast.testing.simulator.plan import Script, Step
 from holdfast.testing.simulator.replay_checker import PLACE
 from holdfast.testing.simulator.tools import standard_tools
@@ -160,7 +160,11 @@ async def _nag(run: Run, step: Step, ears: Ears) -> str:
 
 
 async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
-    """Call one tool."""
+    """Call one tool, or what is about time."""
+    if step.kind == "relabel":
+        return f"relabel {step.thing}: {', '.join([_told(one, ears) for one in await timing.relabel(tools, step)])}"
+    if step.kind == "consult":
+        return await timing.consult(run, step)
     if step.kind == "sign":
         outcome = await tools["sign"].outcome(step.thing, Secret("vault"))
     elif step.by_model:

@@ -75,6 +75,9 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("adjust", key=True, read_back="key", lag_ms=5_000, late_ms=5_000),
         Capabilities("spend", key=True, late_ms=5_000),
         Capabilities("buy", key=True, late_ms=5_000),
+        Capabilities("label", natural=True, late_ms=15_000),
+        Capabilities("build", key=True, late_ms=3 * MINUTE),
+        Capabilities("dispatch", key=True, late_ms=5_000),
     )
 }
 

@@ -75,10 +75,10 @@ class Standing:
                 self.deferred = number
             case r.AttemptEnded(number=number, over=True, end=end):
                 self.ended.add(number)
-                self.unsent += end.kind == "not_sent"
+                self.unsent += end.kind in {"not_sent", "key_in_progress"}
                 self.deaths += end.died
             case r.LateReport(end=end):
-                self.unsent += end.kind == "not_sent"
+                self.unsent += end.kind in {"not_sent", "key_in_progress"}
                 self.proved = self.proved or end.kind in {"not_sent", "rejected"}
             case _:
                 return

@@ -87,6 +87,8 @@ class World:
         self.contained: dict[str, bool] = {}
         self.outages: dict[str, int] = {}
         self.lost_until: dict[Actor, int] = {}
+        self.dark_until = 0
+        """Until then the machine is off."""
         self.full_until = 0
         self.slow_until = 0
         self.restored_ms = -1
@@ -180,7 +182,8 @@ class World:
                 self._start(life.plan)
 
         patience = 2 ** min(life.number - 1, 6)  # as supervisors do with what keeps falling over
-        self.later(min(30_000, life.plan.restart_ms * patience), again)
+        dark = max(0, self.dark_until - self.now_ms())
+        self.later(dark + min(30_000, life.plan.restart_ms * patience), again)
 
     def back_up(self) -> None:
         """Copy the journal. Real files are copied and restored by a story of their own."""
