@@ -13,7 +13,7 @@ QUICK = (
     "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
     "answers mixed up", "an answer counted each time", "failed by time alone",
     "fallback on unknown", "steps do not wait", "gaps count as attempts", "busy costs an attempt",
-    "an outage is an answer", "contradictions unheard",
+    "an outage is an answer", "contradictions unheard", "strangers take places",
 )  # fmt: skip
 
 

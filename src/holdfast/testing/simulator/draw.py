@@ -108,6 +108,7 @@ def draw(seed: int) -> Plan:
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
         permits=permits, tellings=tellings, policy=policy, reviews=reviews,
+        strangers=30 if dice("strangers", seed).random() < 0.04 else 0,
     )  # fmt: skip
 
 

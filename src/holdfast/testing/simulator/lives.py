@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ANSWER_MS: Final = 30 * 60_000
 
 
-class _Clock:
+class WallClock:
     """The machine's wall clock, as wrong as the plan says."""
 
     def __init__(self, world: World) -> None:
@@ -81,7 +81,7 @@ class Life:
         LIFE.set(self)
         NETWORK.set(Traffic(world, self.actor))
         chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
-        seams = Seams(_Clock(world), chance, InlineThreads(), _Points(world, self.actor))
+        seams = Seams(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
         app = Holdfast(
             self.disk, agents=[agent_of(self.newer)], seams=seams, settings=world.settings, worker=self._worker,
             policy=POLICIES[self.newer] if world.plan.policy else None,

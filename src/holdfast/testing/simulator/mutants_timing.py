@@ -39,6 +39,12 @@ TIMING: Final = (
         twists.always(False),
     ),
     Mutant(
+        "strangers take places",
+        "runs of other programs are counted among those to recover",
+        "testing.simulator.disk:Disk.due",
+        timing_twists.strangers_take_places,
+    ),
+    Mutant(
         "contradictions unheard",
         "evidence against an outcome opens no review",
         "engine.commands:by_report",

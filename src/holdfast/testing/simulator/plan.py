@@ -137,3 +137,5 @@ class Plan(msgspec.Struct, frozen=True):
     """Whether a policy says what is asked about: see `rulings.py`."""
     reviews: bool = False
     """Whether people look at what no rule could decide: see `reviews.py`."""
+    strangers: int = 0
+    """How many runs of another program are due for ever: see `strangers.py`."""

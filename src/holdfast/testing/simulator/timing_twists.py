@@ -34,6 +34,16 @@ def window_from_the_start(original: Any) -> Any:
     return landing_ms
 
 
+def strangers_take_places(original: Any) -> Any:
+    """What is due of other programs takes places among the first, and is left out afterwards."""
+
+    async def due(self: Any, agents: Any, limit: int, skip: Any = frozenset()) -> Any:
+        everybody = {row.agent for row in await self.runs(limit=10_000)} | {*agents}
+        return [row for row in await original(self, everybody, limit, skip) if row.agent in agents]
+
+    return due
+
+
 def busy_costs_an_attempt(original: Any) -> Any:
     """An attempt at whose end the system was working on the key counts as any other."""
 

@@ -30,6 +30,7 @@ from holdfast.testing.simulator.people import People
 from holdfast.testing.simulator.plan import Plan, WorkerPlan
 from holdfast.testing.simulator.reach import Reach
 from holdfast.testing.simulator.services import CATALOGUE, Effect, Service
+from holdfast.testing.simulator.strangers import Strangers
 
 Journal = Literal["memory", "sqlite"]
 QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
@@ -124,6 +125,8 @@ class World:
         await self.journal.open()
         for worker in self.plan.workers:
             self._start(worker)
+        if self.plan.strangers:
+            Strangers(self, self.plan.strangers)
         self.checker.permits.begin()
         self.checker.messages.begin()
         while not await self._at_rest():
