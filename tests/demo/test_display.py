@@ -5,12 +5,13 @@ import io
 from rich.console import Console
 
 from holdfast.demo.contest import Progress
-from holdfast.demo.display import LEGEND, Scoreboard, final_table
+from holdfast.demo.display import LEGEND, Scoreboard, final_table, money_line
 from holdfast.demo.referee import Counts
 from holdfast.demo.schedule import make_schedule
 from holdfast.demo.witness import Happened, KillNow
 
 COUNTS = Counts(requested=96, once=69, twice=22, never=0, waiting=0, refused=5, misreported=3)
+PRICES = dict.fromkeys(range(1, 25), 123_450)
 
 
 def drawn(*renderables):
@@ -21,12 +22,14 @@ def drawn(*renderables):
 
 def test_the_scoreboard_follows_the_news():
     schedule = make_schedule(7)
-    scoreboard = Scoreboard(7, schedule)
+    scoreboard = Scoreboard(7, schedule, PRICES)
     point = schedule.kills[0]
     for news in (
         Happened("without", "mail", 3),
         Happened("without", "mail", 3),
         Happened("holdfast", "mail", 3),
+        Happened("without", "payments", 4),
+        Happened("without", "payments", 4),
         KillNow("holdfast", point.event, point.request),
         Progress("holdfast", 3),
         Progress("holdfast", 3),
@@ -36,12 +39,13 @@ def test_the_scoreboard_follows_the_news():
 
     assert max(map(len, lines)) <= 80
     assert any(
-        line.split()[:2] == ["without", "Holdfast"] and line.split()[-4:] == ["0/24", "2", "1", "0"] for line in lines
+        line.split()[:2] == ["without", "Holdfast"] and line.split()[-4:] == ["0/24", "4", "2", "0"] for line in lines
     )
     assert any(
         line.split()[:2] == ["with", "Holdfast"] and line.split()[-4:] == ["1/24", "1", "0", "1"] for line in lines
     )
     assert any("twice" in line and "a mail for request-3 happened again" in line for line in lines)
+    assert any("a refund for request-4 happened again: $1,234.50" in line for line in lines)
     assert any(
         "SIGKILL" in line and f"{point.service}" in line and f"request-{point.request}" in line for line in lines
     )
@@ -54,3 +58,8 @@ def test_the_final_table_has_every_count_in_80_columns():
     assert row.split() == ["without", "Holdfast", "96", "69", "22", "0", "0", "5", "3", "9"]
     for name in (*Counts.__struct_fields__, "kills"):
         assert name in text
+
+
+def test_money_is_counted_in_one_sentence():
+    text = drawn(money_line({"without": 123_456, "holdfast": 0}))
+    assert text == "$1,234.56 refunded twice without Holdfast, $0.00 with Holdfast.\n"

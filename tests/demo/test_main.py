@@ -1,14 +1,17 @@
 """`run_demo` as the command line calls it: real services, real workers, real kills."""
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from holdfast.demo.main import run_demo
 from tests.demo.processes import running
 
-COUNTS = {"requested", "once", "twice", "never", "waiting", "refused", "misreported", "kills"}
+COUNTS = {"requested", "once", "twice", "never", "waiting", "refused", "misreported", "kills", "refunded_twice_cents"}
 
 
 def test_the_demo_holds_its_promise(capsys):
@@ -28,6 +31,7 @@ def test_the_demo_holds_its_promise(capsys):
     assert ours["waiting"] > 0
     assert ours["refused"] == theirs["refused"] == 5
     assert theirs["twice"] >= 10
+    assert (ours["refunded_twice_cents"], theirs["refunded_twice_cents"] > 0) == (0, True)
     assert status == 0
 
 
@@ -53,3 +57,26 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
     _, errors = demo.communicate(timeout=20)
     assert errors.decode().strip().endswith("KeyboardInterrupt")
     assert not any(running(tmp_path, module) for module in ("witness", "worker", "without"))
+
+
+def test_the_commands_that_the_demo_prints_work_where_they_are_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    assert run_demo(7, keep=tmp_path / "a demo", ask=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.endswith("$0.00 with Holdfast.") and line.startswith("$") for line in lines)
+    printed = [line.strip() for line in lines if line.startswith("  holdfast ")]
+    assert printed[-1].endswith("a demo/holdfast.db' serve"), printed
+    for command in printed[:-1]:
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    server = subprocess.Popen(
+        [*shlex.split(printed[-1]), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert server.stdout is not None
+        assert any("http://127.0.0.1:" in line for line in server.stdout)
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo.referee import count, fate, misreported
+from holdfast.demo.referee import count, fate, misreported, refunded_twice
 from holdfast.demo.schedule import SERVICES
 
 REPORTS = st.sampled_from([None, "done", "failed", "waiting"])
@@ -44,3 +44,8 @@ def test_fate_and_report(times, reported, counted_as, differs):
 
 def test_nothing_that_was_not_asked_for_is_counted():
     assert count([1], Counter({("mail", 2): 5}), {("mail", 2): "done"}).requested == 4
+
+
+def test_money_counts_as_refunded_twice_beyond_the_first_refund():
+    effects = Counter({("payments", 1): 1, ("payments", 2): 2, ("payments", 3): 3, ("mail", 1): 5})
+    assert refunded_twice({1: 100, 2: 20, 3: 5, 4: 7}, effects) == 20 + 2 * 5

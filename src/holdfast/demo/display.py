@@ -30,8 +30,9 @@ LAST_EVENTS: Final = 8
 class Scoreboard:
     """Counts the news of each side and draws them."""
 
-    def __init__(self, seed: int, schedule: Schedule) -> None:
+    def __init__(self, seed: int, schedule: Schedule, prices: Mapping[int, int]) -> None:
         self._seed = seed
+        self._prices = prices
         self._kill_points = {kill.event: kill for kill in schedule.kills}
         self._handled: dict[str, set[int]] = {side: set() for side in TITLES}
         self._effects: dict[str, Counter[Spot]] = {side: Counter() for side in TITLES}
@@ -50,6 +51,7 @@ class Scoreboard:
                 effects[news.service, news.request] += 1
                 if effects[news.service, news.request] > 1:
                     what = f"{DONE[news.service]} for request-{news.request} happened again"
+                    what += f": {dollars(self._prices[news.request])}" if news.service == "payments" else ""
                     self._tell(news.side, "twice", what, "yellow")
 
     def __rich__(self) -> RenderableType:
@@ -86,6 +88,20 @@ class Scoreboard:
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{label:<8}", colour).append(f"{TITLES[side]:<18}", "dim").append(what)
         self._events.append(line)
+
+
+def dollars(cents: int) -> str:
+    """An amount of money, as a person writes it."""
+    return f"${cents / 100:,.2f}"
+
+
+def money_line(lost: Mapping[str, int]) -> Text:
+    """What each side refunded twice, in one sentence."""
+    line = Text()
+    for number, (side, cents) in enumerate(lost.items()):
+        line.append(", " if number else "").append(dollars(cents), "bold red" if cents else "bold green")
+        line.append(f" refunded twice {TITLES[side]}" if not number else f" {TITLES[side]}")
+    return line.append(".")
 
 
 def live(console: Console, scoreboard: Scoreboard) -> Live:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,8 +19,8 @@ from rich.console import Console
 from rich.prompt import Prompt
 
 from holdfast.demo.contest import PYTHON, Contest, DemoError, News, Result
-from holdfast.demo.display import LEGEND, Scoreboard, final_table, live
-from holdfast.demo.referee import Counts, count
+from holdfast.demo.display import LEGEND, Scoreboard, final_table, live, money_line
+from holdfast.demo.referee import Counts, count, refunded_twice
 from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
 from holdfast.demo.side_holdfast import WithHoldfast, place_of
@@ -51,22 +52,26 @@ class _Demo:
         self._console = console
         self._folder = folder
         self._requests = folder / "requests.jsonl"
-        write_requests(self._requests, make_requests(seed, REQUESTS))
+        requests = make_requests(seed, REQUESTS)
+        self._prices = {request.id: request.cents for request in requests}
+        write_requests(self._requests, requests)
         self._holdfast = WithHoldfast(self._requests, folder)
         self._sides = (WithoutHoldfast(self._requests, folder), self._holdfast)
 
     def run(self, *, as_json: bool, ask: bool) -> int:
         results = self._contest(show=not as_json)
         rows = {side: count(range(1, REQUESTS + 1), result.effects, result.report) for side, result in results.items()}
+        lost = {side: refunded_twice(self._prices, result.effects) for side, result in results.items()}
         if as_json:
-            print(_as_json(self._seed, rows, results))
+            print(_as_json(self._seed, rows, results, lost))
         else:
-            self._show(rows, results, ask=ask)
+            self._show(rows, results, lost)
+            self._lead_on(results[self._holdfast.name], ask=ask)
         ours = rows[self._holdfast.name]
         return 1 if ours.twice or ours.never or ours.misreported else 0
 
     def _contest(self, *, show: bool) -> dict[str, Result]:
-        scoreboard = Scoreboard(self._seed, make_schedule(self._seed))
+        scoreboard = Scoreboard(self._seed, make_schedule(self._seed), self._prices)
 
         def watch(news: News) -> None:
             scoreboard.hear(news)
@@ -75,23 +80,29 @@ class _Demo:
         with live(self._console, scoreboard) if show else contextlib.nullcontext():
             return asyncio.run(contest.run())
 
-    def _show(self, rows: dict[str, Counts], results: dict[str, Result], *, ask: bool) -> None:
+    def _show(self, rows: dict[str, Counts], results: dict[str, Result], lost: dict[str, int]) -> None:
         say = self._console.print
         say()
         say(final_table(rows, {side: result.kills for side, result in results.items()}))
         say(LEGEND, style="dim")
-        self._commands("The journal", f"export HOLDFAST_JOURNAL={self._holdfast.journal}")
-        waiting = self._holdfast.waiting
-        program = _program()
+        say()
+        say(money_line(lost))
+
+    def _lead_on(self, result: Result, *, ask: bool) -> None:
+        """What the viewer can do now: each command names the journal, so that it works as it is printed."""
+        waiting, program = self._holdfast.waiting, _program()
+        here = f"{program} --journal {shlex.quote(str(self._holdfast.journal))}"
         if waiting:
-            resolve = [f"{program} resolve {operation} --happened" for operation in waiting]
+            resolve = [f"{here} resolve {operation} --happened" for operation in waiting]
             self._commands("What waits for you: did it happen? Look, then say so", *resolve)
-            say("  or, if it is not there: --did-not-happen --give-up", style="dim")
+            self._console.print("  or, if it is not there: --did-not-happen --give-up", style="dim")
             if ask and sys.stdin.isatty() and self._console.is_terminal:
-                self._resolve_one(waiting[0], results[self._holdfast.name])
+                self._resolve_one(waiting[0], result)
         one = waiting[0] if waiting else "request-7/refund#1"
-        look = (f"show {one.partition('/')[0]}", f"why {one}", "ps", "verify", "tools holdfast.demo.with_holdfast:desk")
-        self._commands("Where to look next", *(f"{program} {command}" for command in look))
+        look = (f"show {one.partition('/')[0]}", f"why {one}", "ps", "verify")
+        tools = f"{program} tools holdfast.demo.with_holdfast:desk"
+        self._commands("Where to look next", *(f"{here} {command}" for command in look), tools)
+        self._commands("The inbox in your browser", f"{here} serve")
 
     def _commands(self, title: str, *commands: str) -> None:
         """Lines to copy: never wrapped, never read as markup."""
@@ -111,8 +122,11 @@ class _Demo:
             subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own command line
 
 
-def _as_json(seed: int, rows: dict[str, Counts], results: dict[str, Result]) -> str:
-    sides = {side: msgspec.structs.asdict(rows[side]) | {"kills": results[side].kills} for side in sorted(rows)}
+def _as_json(seed: int, rows: dict[str, Counts], results: dict[str, Result], lost: dict[str, int]) -> str:
+    sides = {
+        side: msgspec.structs.asdict(rows[side]) | {"kills": results[side].kills, "refunded_twice_cents": lost[side]}
+        for side in sorted(rows)
+    }
     return msgspec.json.encode({"seed": seed, **sides}).decode()
 
 

@@ -51,6 +51,11 @@ def count(requests: Iterable[int], effects: Counter[Spot], report: Mapping[Spot,
     )
 
 
+def refunded_twice(prices: Mapping[int, int], effects: Counter[Spot]) -> int:
+    """The cents that customers got beyond their refund. `prices` has what each request is to be refunded."""
+    return sum(cents * max(0, effects["payments", request] - 1) for request, cents in prices.items())
+
+
 def fate(times: int, reported: Reported | None) -> Fate:
     """Where one effect is counted. The first line that fits decides."""
     if times > 1:

@@ -38,7 +38,12 @@ PATIENCE = timedelta(seconds=2)
 HTTP_CONFLICT = 409
 
 
-@tool(idempotency=Key(ttl=KEY_LIFE, in_progress="rejects"), claim="order_id", timeout=PATIENCE)
+@tool(
+    idempotency=Key(ttl=KEY_LIFE, in_progress="rejects"),
+    claim="order_id",
+    timeout=PATIENCE,
+    title="refund ${cents / 100:,.2f} for {order_id}",
+)
 async def refund(order_id: str, cents: int) -> Refund:
     operation = current_operation()
     with answers():
@@ -74,7 +79,9 @@ async def in_the_tracker(operation: Operation[str]) -> Verdict[str]:
     return Happened(found) if found else DidNotHappen()
 
 
-@tool(timeout=PATIENCE)  # a plain write: attempted once; if its answer is lost, a person is asked
+@tool(
+    title="restock {count} x {sku} of {order_id}", timeout=PATIENCE
+)  # a plain write: attempted once; if its answer is lost, a person is asked
 async def restock(order_id: str, sku: str, count: int) -> None:
     with answers():
         await shop().restock(order_id, sku, count)
