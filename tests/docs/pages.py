@@ -1,7 +1,7 @@
 """What the pages of the documentation ask to be run: fenced blocks, and the remarks that stand before them.
 
 ```python           runs, in page order, all in one module
-```console          lines `$ holdfast ...`, `$ pytest ...` and `$ python FILE` run; other commands and the output shown are for the reader
+```console          lines `$ holdfast ...`, `$ pytest ...` and `$ python FILE` run, unless they end with &; the rest is for the reader
 
 <!-- not run: reason -->    before a block: it is only shown
 <!-- exit: 3 -->            before a console block: its last command ends with this status instead of 0
@@ -38,7 +38,7 @@ class Block:
     def commands(self) -> list[tuple[str, int]]:
         """The lines of a console block that are run, continued lines joined, and how each of them must end."""
         typed = self.text.replace("\\\n", " ").splitlines()
-        ours = [line.removeprefix("$ ") for line in typed if line.startswith(OURS)]
+        ours = [line.removeprefix("$ ") for line in typed if line.startswith(OURS) and not line.endswith("&")]
         stated = int(self.remarks.get("exit", "0"))
         return [*((command, 0) for command in ours[:-1]), *((command, stated) for command in ours[-1:])]
 
