@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench examples sim mutants soak mutation year docs fmt
+.PHONY: help demo test check e2e bench examples sim mutants soak mutation year docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -27,6 +27,18 @@ check: ## format, lint, types, the house rules and the unit tests
 	$(IN) dev mypy
 	$(IN) dev pyright
 	$(IN) dev pytest -q tests/tidy tests/unit
+	$(IN) audit python scripts/audit.py
+
+audit: ## compare the locked dependencies with known vulnerabilities; skipped without a network
+	$(IN) audit python scripts/audit.py
+
+sbom: ## list what the environment for development holds, as CycloneDX JSON, in dist/sbom.json
+	@mkdir -p dist
+	$(IN) dev true
+	$(IN) audit cyclonedx-py environment --output-format JSON --output-file dist/sbom.json .venv/bin/python $(ARGS)
+
+lock: ## write scripts/dev.lock anew, with hashes; ARGS=--upgrade takes newer versions; needs uv
+	@sh scripts/python scripts/lock.py $(ARGS)
 
 e2e: ## the inbox in a real browser; a part of `make test`
 	@sh scripts/python scripts/system_packages.py

@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PYPROJECT: Final = ROOT / "pyproject.toml"
+LOCK: Final = ROOT / "scripts" / "dev.lock"
+BACKEND: Final = ("hatchling>=1.27", "editables>=0.5")  # what an editable install needs, without isolation
 OLDEST: Final = (3, 11)
 ASK_VERSION: Final = "import sys; print(*sys.version_info[:2])"
 
@@ -28,11 +31,13 @@ class Environment(NamedTuple):
     directory: str
     extras: str
     groups: tuple[str, ...]
+    locked: bool = False
 
 
 ENVIRONMENTS: Final = {
     "demo": Environment(".venv", "demo", ()),
-    "dev": Environment(".venv", "apsw,demo", ("lint", "test")),
+    "dev": Environment(".venv", "apsw,demo", ("lint", "test"), locked=True),
+    "audit": Environment(".venv-audit", "", ("audit",)),
     # The peers that are measured and the site generator bring large trees (and pytest plugins) of their own.
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
@@ -50,7 +55,7 @@ def main() -> NoReturn:
     digest = _digest(environment)
     if not (_usable(place) and stamp.is_file() and stamp.read_text() == digest):
         _say(f"preparing {environment.directory} for '{name}' (once; a minute or so)")
-        _install(place, _requirements(environment))
+        _install(place, environment)
         stamp.write_text(digest)
     binaries = place / "bin"
     os.environ["PATH"] = f"{binaries}{os.pathsep}{os.environ['PATH']}"
@@ -59,7 +64,8 @@ def main() -> NoReturn:
 
 
 def _digest(environment: Environment) -> str:
-    return hashlib.sha256(PYPROJECT.read_bytes() + repr(environment).encode()).hexdigest()
+    locked = LOCK.read_bytes() if environment.locked and LOCK.is_file() else b""
+    return hashlib.sha256(PYPROJECT.read_bytes() + locked + repr(environment).encode()).hexdigest()
 
 
 def _usable(place: Path) -> bool:
@@ -76,35 +82,61 @@ def _requirements(environment: Environment) -> list[str]:
     """The package itself, editable, and its groups, spelled out because older pips cannot read groups."""
     groups = tomllib.loads(PYPROJECT.read_text())["dependency-groups"]
     listed = [requirement for group in environment.groups for requirement in groups[group]]
-    return ["--editable", f"{ROOT}[{environment.extras}]", *listed]
+    extras = f"[{environment.extras}]" if environment.extras else ""
+    return ["--editable", f"{ROOT}{extras}", *listed]
 
 
-def _install(place: Path, requirements: list[str]) -> None:
+def locked_requirements(pyproject: Path) -> list[str]:
+    """What the lock has to hold: the dependencies, extras and groups of `dev`, and the build backend."""
+    said, environment = tomllib.loads(pyproject.read_text()), ENVIRONMENTS["dev"]
+    extras = [one for extra in environment.extras.split(",") for one in said["project"]["optional-dependencies"][extra]]
+    groups = [one for group in environment.groups for one in said["dependency-groups"][group]]
+    return [*said["project"]["dependencies"], *extras, *groups, *BACKEND]
+
+
+def install_with(pip: Callable[..., bool], environment: Environment) -> bool:
+    """Install by the lock where there is one for this environment; by the ranges where the lock does not fit here.
+
+    With the variable LOCKED nothing but the lock is installed.
+    """
+    if environment.locked and LOCK.is_file():
+        itself = ("--no-build-isolation", "--no-deps", "--editable", str(ROOT))
+        if pip("--require-hashes", "--requirement", str(LOCK)) and pip(*itself):
+            return True
+        if os.environ.get("LOCKED"):
+            return False
+        _say("the lock cannot be used here (the reason is above); installing by the ranges of pyproject.toml, unlocked")
+    return pip(*_requirements(environment))
+
+
+def _install(place: Path, environment: Environment) -> None:
     uv = shutil.which("uv")
-    if uv and _with_uv(uv, place, requirements):
+    if uv and _with_uv(uv, place, environment):
         return
     if uv:
         _say("uv could not; trying venv and pip")
-    if not _with_pip(place, requirements):
+    if not _with_pip(place, environment):
         sys.exit(
             f"holdfast: {place.name} could not be made; the reason is above, and the next call starts again. "
             "On Debian, python3 makes environments only with the package python3-venv."
         )
 
 
-def _with_uv(uv: str, place: Path, requirements: list[str]) -> bool:
+def _with_uv(uv: str, place: Path, environment: Environment) -> bool:
     made = _usable(place) or _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place))
-    return made and _run(uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), *requirements)
+    command = (uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"))
+    return made and install_with(lambda *given: _run(*command, *given), environment)
 
 
-def _with_pip(place: Path, requirements: list[str]) -> bool:
+def _with_pip(place: Path, environment: Environment) -> bool:
     made = _usable(place) or _run(sys.executable, "-m", "venv", "--clear", str(place))
     if not made:
         return False
     python = str(place / "bin" / "python")
     has_pip = _run(python, "-c", "import pip") or _run(python, "-m", "ensurepip")
     quietly = ["--quiet", "--disable-pip-version-check"]
-    return has_pip and _run(python, "-m", "pip", "install", *quietly, *requirements)
+    command = (python, "-m", "pip", "install", *quietly)
+    return has_pip and install_with(lambda *given: _run(*command, *given), environment)
 
 
 def _run(*command: str) -> bool:

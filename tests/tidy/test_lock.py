@@ -1,0 +1,81 @@
+"""The lock of the environment for development: whole, hashed, current, and without an address."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.tidy.tree import ROOT
+
+LOCK = ROOT / "scripts" / "dev.lock"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def locked() -> list[tuple[str, str, int]]:
+    """Name, version and number of hashes of each entry."""
+    entries = re.split(r"\n(?=\S)", LOCK.read_text(encoding="utf-8").strip())
+    found = [(re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", entry), entry) for entry in entries]
+    assert all(match for match, _ in found), [entry for match, entry in found if not match]
+    return [(canonicalize_name(match[1]), match[2], entry.count("--hash=sha256:")) for match, entry in found if match]
+
+
+def test_every_requirement_is_locked_at_a_version_that_it_allows():
+    environment = script("environment")
+    wanted = [Requirement(one) for one in environment.locked_requirements(ROOT / "pyproject.toml")]
+    versions: dict[str, list[str]] = {}
+    for name, version, _ in locked():
+        versions.setdefault(name, []).append(version)
+    missing = [
+        str(one)
+        for one in wanted
+        if not any(one.specifier.contains(version) for version in versions.get(canonicalize_name(one.name), []))
+    ]
+    assert not missing, f"make lock: {missing}"
+
+
+def test_every_entry_has_hashes_and_none_an_address():
+    assert [name for name, _, hashes in locked() if not hashes] == []
+    assert "://" not in LOCK.read_text(encoding="utf-8")
+    assert not re.search(r"^\s*-(?!-hash)", LOCK.read_text(encoding="utf-8"), flags=re.MULTILINE), "no options"
+
+
+def test_an_audit_without_a_database_is_skipped_with_a_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    audit = script("audit")
+    monkeypatch.setattr(audit, "DATABASE", "http://127.0.0.1:9/")
+    assert audit.main() == 0
+    assert "dependency audit skipped" in capsys.readouterr().out
+
+
+def test_a_lock_that_does_not_fit_is_named_before_the_ranges_are_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    environment = script("environment")
+    tried: list[tuple[str, ...]] = []
+
+    def install(*arguments: str) -> bool:
+        tried.append(arguments)
+        return "--require-hashes" not in arguments
+
+    monkeypatch.delenv("LOCKED", raising=False)
+    assert environment.install_with(install, environment.ENVIRONMENTS["dev"])
+    assert "--require-hashes" in tried[0]
+    assert "--require-hashes" not in tried[-1]
+    assert "the lock cannot be used here" in capsys.readouterr().err
+    monkeypatch.setenv("LOCKED", "1")
+    assert not environment.install_with(install, environment.ENVIRONMENTS["dev"])
