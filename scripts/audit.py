@@ -8,7 +8,6 @@ Without a network there is no database: the audit is skipped with a message, and
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Final

@@ -401,6 +401,8 @@ def _answer(conclusion: Conclusion) -> str:
     if asked is not None:
         answer = answer_with(conclusion.run, asked.kind, asked.step, sent=asked.sent, shown=asked.shown)
         return f"{answer}, then holdfast resume {conclusion.run}"
+    if tool := next((wait.tool for wait in conclusion.waits if wait.kind == "paused"), ""):
+        return f"holdfast unpause --tool {tool}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
     return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"

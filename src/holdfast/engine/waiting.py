@@ -58,7 +58,8 @@ async def wait(flight: Flight, move: m.Wait) -> None:
     elif move.why == "answer":
         pause = Pause(move.why, flight.step, due, how_to_answer(flight))
     else:
-        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}")
+        tool = flight.operation.intent.tool if move.why == "paused" and not instance.history.paused else ""
+        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}", tool=tool)
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
     await instance.rest(flight.step, pause, seconds, flight.scope)
