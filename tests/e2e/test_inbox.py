@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from tests.e2e.conftest import PHONE, Enter
 from tests.e2e.desk import SENT, mails, refunds, stocks, trips
@@ -52,15 +53,21 @@ def test_what_is_shown_is_what_is_dispatched(desk: Served, enter: Enter):
     assert (granted.by, granted.approval, sent.approval) == ("bea", shown, shown)
 
 
-def test_editing_and_approving(desk: Served, enter: Enter):
+def test_proposing_changes_that_another_person_approves(desk: Served, enter: Enter):
     desk.begin(refunds, "anna")
     page = enter(expected=CONFLICT)
     page.get_by_role("link", name="refund-anna/refund#1").click()
     changed = '{"customer": "anna", "cents": %s, "note": ""}'
-    answer(page, "Approve with changes", **{"Arguments, as JSON": changed % '"many"'})
+    answer(page, "Propose changes", **{"Arguments, as JSON": changed % '"many"'})
     expect(page.get_by_role("alert")).to_contain_text("cents")
-    answer(page, "Approve with changes", **{"Arguments, as JSON": changed % 700})
-    expect(page.get_by_text("It is answered")).to_be_visible()
+    answer(page, "Propose changes", **{"Arguments, as JSON": changed % 700})
+    with pytest.raises(RunSuspended, match="700"):
+        desk.go_on("refund-anna")
+    assert SENT == []
+    other = enter("cleo")
+    other.goto("/inbox/refund-anna/refund%231")
+    answer(other, "Approve")
+    expect(other.get_by_text("It is answered")).to_be_visible()
     assert desk.go_on("refund-anna") == "paid 700"
     assert SENT == ["refund anna 700"]
 

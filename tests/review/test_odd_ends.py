@@ -80,22 +80,21 @@ async def test_a_refusal_whose_code_is_a_number_is_a_refusal(lab: Lab):
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), "soon"])
-def test_a_wait_that_is_no_length_of_time_is_no_wait(seconds: Any):
+def test_a_wait_that_is_not_a_length_of_time_is_refused_and_a_person_is_asked(seconds: Any):
     @virtual
     async def story(lab: Lab) -> None:
         @tool
         async def pay(order: str) -> str:
             lab.sent.append(order)
-            if len(lab.sent) == 1:
-                raise NotSent(retry_after=seconds)
-            return "paid"
+            raise NotSent(retry_after=seconds)
 
         @agent(run_id="r-{name}", tools=[pay])
         async def desk(run: Run, name: str) -> str:
             return await pay(name)
 
         async with lab.app(desk) as app:
-            assert await app.run(desk, "1") == "paid"
+            with pytest.raises(RunSuspended, match="is no time to wait"):
+                await app.run(desk, "1")
 
     story()
 

@@ -23,6 +23,9 @@ TARGETS = {
     "docs",
     "examples",
     "fmt",
+    "audit",
+    "sbom",
+    "lock",
 }
 
 

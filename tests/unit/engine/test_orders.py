@@ -128,7 +128,7 @@ async def test_a_paused_tool_sends_nothing_and_fails_nothing(lab: Lab):
     desk = two_steps(lab)
     async with lab.app(desk) as app:
         await app.service.pause_tool("send", by="eve", why="the warehouse moves")
-        with pytest.raises(RunSuspended, match="the warehouse moves.*holdfast unpause --tool send"):
+        with pytest.raises(RunSuspended, match=r"the warehouse moves.*holdfast unpause --tool send"):
             await app.run(desk, "x")
         assert lab.sent == []
         await app.service.unpause_tool("send", by="eve")

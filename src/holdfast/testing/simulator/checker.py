@@ -106,10 +106,9 @@ class Checker:
         if owner in workers and step in known:
             self.broken(13, f"run {run} asked its model again for {step}, and had the answer on record")
 
-    def owned(self, run: str, workers: list[str]) -> bool:
-        """Whether the last of those that took the run, as far as is durable, is one of these."""
-        owner, _ = self._claims.get(run, ("", None))
-        return not owner or owner in workers
+    def owned(self, run: str, token: int) -> bool:
+        """Whether nothing durable of the run was written under a newer fencing token than this one."""
+        return token >= self._tokens.get(run, 0)
 
     def restored(self, backup: Backup) -> None:
         """An old copy stands in the place of the journal: it says less than was known, and what is told begins anew."""
