@@ -15,6 +15,7 @@ def holdfast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     for name in ("HOLDFAST_JOURNAL", "DIE_AFTER", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    sys.modules.pop("desk", None)  # of another test's directory: a module that is asked for by name would be that one
     loaded = set(sys.modules)
     (tmp_path / "desk.py").write_text(DESK)
     yield Lab(tmp_path, {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "LOGNAME": "anna"})

@@ -82,7 +82,7 @@ class Said(msgspec.Struct, frozen=True):
         "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
         """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
         "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
-        "holdfast answer ticket-17/restock#1 happened --evidence 'it is there' --by anna",
+        "holdfast answer ticket-17/restock#1 happened --evidence 'it is there'",
         "holdfast answer ticket-17 resume --by anna",
         "holdfast answer --all --queue refunds yes --by anna",
     ),
