@@ -33,39 +33,38 @@ FILES = python_files("src", "tests", "bench", "scripts")
 PROGRAM_FILES = python_files("src", "bench", "scripts")
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
-def test_files_are_short(path: Path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGEST_FILE, f"{shown(path)}: {lines} lines; split it by what changes together"
+def test_files_are_short():
+    measured = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    too_long = [f"{shown(path)}: {lines} lines" for path, lines in measured.items() if too_many(path, lines)]
+    assert not too_long, "split by what changes together, or say in the header why it is long:\n" + "\n".join(too_long)
+
+
+def too_many(path: Path, lines: int) -> bool:
     says_why = re.search(r"\blong\b", header(path)) is not None
-    assert lines <= LONG_FILE or says_why, (
-        f"{shown(path)}: {lines} lines; split it, or say in its header why it is long"
-    )
+    return lines > LONGEST_FILE or (lines > LONG_FILE and not says_why)
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
-def test_functions_are_short(path: Path):
+def test_functions_are_short():
     too_long = {
         name: lines
-        for name, function in functions(path)
+        for name, function in all_functions(FILES)
         if (lines := length(function)) > KNOWN_LONG.get(name, LONGEST_FUNCTION)
     }
     assert not too_long, f"{too_long}: split by stage, keep the ifs in the parent"
 
 
-@pytest.mark.parametrize("path", PROGRAM_FILES, ids=shown)
-def test_parameter_lists_are_short(path: Path):
+def test_parameter_lists_are_short():
     too_wide = {
         name: count
-        for name, function in functions(path)
+        for name, function in all_functions(PROGRAM_FILES)
         if (count := parameters(function)) > KNOWN_WIDE.get(name, MOST_PARAMETERS)
     }
     assert not too_wide, f"{too_wide}: gather what belongs together in a frozen dataclass"
 
 
-@pytest.mark.parametrize("path", PROGRAM_FILES, ids=shown)
-def test_blocks_are_not_nested_deep(path: Path):
-    too_deep = {name: deep for name, function in functions(path) if (deep := depth(function)) > DEEPEST_NESTING}
+def test_blocks_are_not_nested_deep():
+    measured = {name: depth(function) for name, function in all_functions(PROGRAM_FILES)}
+    too_deep = {name: deep for name, deep in measured.items() if deep > DEEPEST_NESTING}
     assert not too_deep, f"{too_deep}: return early, or give the inside a name"
 
 
@@ -73,9 +72,8 @@ def test_blocks_are_not_nested_deep(path: Path):
 def test_exceptions_only_shrink(known: dict[str, int], limit: int):
     measure = length if known is KNOWN_LONG else parameters
     measured: dict[str, int] = {}
-    for path in FILES:
-        for name, function in functions(path):  # an overloaded function stands there more than once
-            measured[name] = max(measure(function), measured.get(name, 0))
+    for name, function in all_functions(FILES):  # an overloaded function stands there more than once
+        measured[name] = max(measure(function), measured.get(name, 0))
     loose = {name for name, allowed in known.items() if allowed <= limit or measured.get(name) != allowed}
     assert not loose, f"lower or remove these exceptions: {sorted(loose)}"
 
@@ -85,6 +83,11 @@ def header(path: Path) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     first = next((node.lineno for node in parsed(path).body if not _is_docstring(node)), len(lines) + 1)
     return "\n".join(lines[: first - 1])
+
+
+def all_functions(paths: list[Path]) -> Iterator[tuple[str, Function]]:
+    for path in paths:
+        yield from functions(path)
 
 
 def functions(path: Path) -> Iterator[tuple[str, Function]]:

@@ -7,8 +7,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.tidy.tree import PACKAGE, parsed, python_files, shown, text_files
 
 # The last word of a class name -> the word we use. Only in the floors that define the domain: a server has
@@ -45,20 +43,20 @@ def prose_files() -> list[Path]:
     return [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
 
 
-@pytest.mark.parametrize("path", domain_files(), ids=shown)
-def test_classes_are_named_in_our_words(path: Path):
+def test_classes_are_named_in_our_words():
     strange = {
         f"{shown(path)}:{node.lineno} {node.name}": NOT_OUR_NOUNS[last_word(node.name)]
+        for path in domain_files()
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and last_word(node.name) in NOT_OUR_NOUNS
     }
     assert not strange, f"the glossary has another word: {strange}"
 
 
-@pytest.mark.parametrize("path", prose_files(), ids=shown)
-def test_pages_and_messages_use_our_words(path: Path):
-    found = misspoken(path.read_text(encoding="utf-8"))
-    assert not found, f"{shown(path)}: {found}"
+def test_pages_and_messages_use_our_words():
+    read = {shown(path): misspoken(path.read_text(encoding="utf-8")) for path in prose_files()}
+    found = {name: phrases for name, phrases in read.items() if phrases}
+    assert not found
 
 
 def last_word(class_name: str) -> str:
