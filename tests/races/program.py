@@ -224,12 +224,12 @@ async def cleans_up_after_a_write(_run: Run, given: str) -> str:
 
 @agent(run_id="{given}")
 async def may_be_poisoned(_run: Run, given: str) -> str:
-    return await deadly(given) if given in {"poison", "crowd"} else await charge(given)
+    return await deadly(given) if given.startswith(("poison", "crowd")) else await charge(given)
 
 
 @agent(run_id="{given}")
 async def dies_before_any_step(_run: Run, given: str) -> str:
-    if given == "poison":
+    if given.startswith("poison"):
         os.kill(os.getpid(), signal.SIGKILL)
     return await charge(given)
 

@@ -1,4 +1,4 @@
-"""Who may attempt beside whom, in one process: whoever wants to be alone is, and nobody waits for ever."""
+"""Which attempts and runs one process admits beside each other, and that none waits for ever."""
 
 import asyncio
 
@@ -16,18 +16,18 @@ def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
         company = Company()
         company.join()
         company.join()
-        alone = asyncio.create_task(company.admit(alone=True))
+        alone = asyncio.create_task(company.admit(chances=1))
         await turns()
-        later = asyncio.create_task(company.admit(alone=False))
-        company.leave(alone=False)
+        later = asyncio.create_task(company.admit(chances=0))
+        company.leave(chances=0)
         await turns()
         assert company.reserved
         assert not alone.done()
-        company.leave(alone=False)
+        company.leave(chances=0)
         await turns()
         assert alone.done()
         assert not later.done(), "somebody was let in beside one who attempts alone"
-        company.leave(alone=True)
+        company.leave(chances=1)
         await turns()
         assert later.done()
         assert not company.reserved
@@ -38,10 +38,10 @@ def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
 def test_two_who_want_to_be_alone_go_one_after_the_other():
     async def main():
         company = Company()
-        first, second = (asyncio.create_task(company.admit(alone=True)) for _ in range(2))
+        first, second = (asyncio.create_task(company.admit(chances=1)) for _ in range(2))
         await turns()
         assert (first.done(), second.done()) == (True, False)
-        company.leave(alone=True)
+        company.leave(chances=1)
         await turns()
         assert second.done()
 
@@ -52,9 +52,9 @@ def test_one_who_gives_up_waiting_keeps_nobody_out():
     async def main():
         company = Company()
         company.join()
-        alone = asyncio.create_task(company.admit(alone=True))
+        alone = asyncio.create_task(company.admit(chances=1))
         await turns()
-        gone, later = (asyncio.create_task(company.admit(alone=False)) for _ in range(2))
+        gone, later = (asyncio.create_task(company.admit(chances=0)) for _ in range(2))
         await turns()
         gone.cancel()
         alone.cancel()
@@ -69,15 +69,15 @@ def test_one_who_gives_up_waiting_keeps_nobody_out():
 def test_a_run_on_its_last_chance_makes_its_attempts_and_nothing_else_begins():
     async def main():
         company = Company()
-        assert await company.enter("suspect", alone=True)
+        assert await company.enter("suspect", chances=1)
         company_of_others = [
-            asyncio.create_task(company.enter("other", alone=False)),
-            asyncio.create_task(company.admit("third", alone=False)),
+            asyncio.create_task(company.enter("other", chances=0)),
+            asyncio.create_task(company.admit("third", chances=0)),
         ]
-        await company.admit("suspect", alone=False)
+        await company.admit("suspect", chances=0)
         await turns()
         assert not any(one.done() for one in company_of_others)
-        company.leave("suspect", alone=False)
+        company.leave("suspect", chances=0)
         company.exit("suspect")
         company.exit("suspect")  # its end says so once more
         await turns()
@@ -91,14 +91,14 @@ def test_a_run_that_is_inside_goes_on_while_another_waits_to_be_alone():
 
     async def main():
         company = Company()
-        assert await company.enter("first", alone=False)
-        suspect = asyncio.create_task(company.enter("suspect", alone=True))
+        assert await company.enter("first", chances=0)
+        suspect = asyncio.create_task(company.enter("suspect", chances=1))
         await turns()
-        await asyncio.wait_for(company.admit("first", alone=False), 1)
+        await asyncio.wait_for(company.admit("first", chances=0), 1)
         company.exit("first")
         await turns()
         assert not suspect.done(), "its attempt is still in flight"
-        company.leave("first", alone=False)
+        company.leave("first", chances=0)
         await turns()
         assert suspect.done()
 
@@ -108,12 +108,12 @@ def test_a_run_that_is_inside_goes_on_while_another_waits_to_be_alone():
 def test_two_runs_whose_attempts_both_go_alone_do_not_wait_for_each_other():
     async def main():
         company = Company()
-        assert await company.enter("a", alone=False)
-        assert await company.enter("b", alone=False)
-        attempts = [asyncio.create_task(company.admit(run, alone=True)) for run in "ab"]
+        assert await company.enter("a", chances=0)
+        assert await company.enter("b", chances=0)
+        attempts = [asyncio.create_task(company.admit(run, chances=1)) for run in "ab"]
         await turns()
         (first,) = (run for run, one in zip("ab", attempts, strict=True) if one.done())
-        company.leave(first, alone=True)
+        company.leave(first, chances=1)
         await turns()
         assert all(one.done() for one in attempts)
 
@@ -123,12 +123,61 @@ def test_two_runs_whose_attempts_both_go_alone_do_not_wait_for_each_other():
 def test_a_run_that_waits_for_its_turn_does_not_begin_once_the_process_shuts_down():
     async def main():
         company = Company()
-        assert await company.enter("suspect", alone=True)
-        waiting = [asyncio.create_task(company.enter(run, alone=run == "b")) for run in "ab"]
+        assert await company.enter("suspect", chances=1)
+        waiting = [asyncio.create_task(company.enter(run, chances=int(run == "b"))) for run in "ab"]
         await turns()
         company.close()
         assert await asyncio.gather(*waiting) == [False, False]
         company.exit("suspect")
         assert not company.reserved
+
+    asyncio.run(main())
+
+
+def test_the_more_deaths_the_fewer_suspects_go_at_once_and_others_beside_them():
+    async def main():
+        for chances, width in [(4, 27), (3, 9), (2, 3), (1, 1)]:
+            company = Company()
+            suspects = [asyncio.create_task(company.admit(str(number), chances=chances)) for number in range(40)]
+            await turns()
+            assert sum(one.done() for one in suspects) == width
+            if chances > 1:
+                await asyncio.wait_for(company.admit("healthy"), 1)
+                company.leave("healthy")
+            for number in range(40):
+                assert suspects[number].done(), "they come in as others leave, in the order in which they asked"
+                company.leave(str(number), chances=chances)
+                await turns()
+            await asyncio.wait_for(company.admit("last", chances=1), 1)
+
+    asyncio.run(main())
+
+
+def test_a_suspect_takes_the_room_of_several_that_have_more_chances():
+    async def main():
+        company = Company()
+        assert await company.enter("two deaths", chances=3)
+        runs = [asyncio.create_task(company.enter(f"one death {number}", chances=4)) for number in range(30)]
+        await turns()
+        assert sum(one.done() for one in runs) == 24
+        company.exit("two deaths")
+        await turns()
+        assert sum(one.done() for one in runs) == 27
+        company.close()
+        assert (await asyncio.gather(*runs)).count(False) == 3
+
+    asyncio.run(main())
+
+
+def test_a_suspected_run_is_not_counted_beside_its_own_suspected_attempt():
+    """Otherwise runs that fill the process would wait for room for their attempts for ever."""
+
+    async def main():
+        company = Company()
+        for number in range(3):
+            assert await company.enter(str(number), chances=2)
+        attempts = [asyncio.create_task(company.admit(str(number), chances=2)) for number in range(3)]
+        await turns()
+        assert all(one.done() for one in attempts)
 
     asyncio.run(main())

@@ -105,7 +105,7 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Cla
 
 
 async def admitted(instance: Instance, claimed: Claimed) -> bool:
-    """Wait until the run may be driven beside what else this process has in flight, on its last chance alone.
+    """Wait until the run may be driven beside what else this process has in flight.
 
     A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
     """
@@ -113,7 +113,7 @@ async def admitted(instance: Instance, claimed: Claimed) -> bool:
     number, allowed = so_far + (not claimed.fresh), engine.settings.claims_allowed
     if number > allowed:
         return True  # none of its code is run any more
-    return await engine.company.enter(instance.run, alone=1 < number == allowed)
+    return await engine.company.enter(instance.run, chances=allowed - number + 1 if number > 1 else 0)
 
 
 async def record_claim(instance: Instance, claimed: Claimed) -> None:

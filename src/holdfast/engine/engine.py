@@ -235,7 +235,9 @@ class Engine:
         return None if agent.deadline_ms is None else history.started.at + agent.deadline_ms
 
     def works_on(self, run: str) -> bool:
-        """Whether a run that is driven here does something: one in which everything waits holds no place."""
+        """Whether a run that is driven here does something: one that waits to begin, or rests, holds no place."""
+        if run in self.company.waiting:
+            return False
         instance = self.instances.get(run)
         return instance is None or not instance.at_rest()
 

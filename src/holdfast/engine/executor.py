@@ -15,7 +15,7 @@ import msgspec
 from holdfast.engine.arriving import may_be_stopped
 from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
-from holdfast.engine.company import on_its_last_chance
+from holdfast.engine.company import chances_of
 from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.elsewhere import reused_post, undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
@@ -142,12 +142,12 @@ async def _perform(flight: Flight, move: Deed) -> None:
 
 
 async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
-    """Make one attempt, beside others or (on its last chance) alone."""
+    """Make one attempt; one that processes died of goes beside fewer others, and on its last chance alone."""
     engine, run = flight.instance.engine, flight.instance.run
-    alone = bool(operation.attempts) and on_its_last_chance(operation, engine.settings.deaths_allowed)
-    waits = alone or engine.company.reserved
+    chances = chances_of(operation, engine.settings.deaths_allowed) if operation.attempts else 0
+    waits = chances > 0 or engine.company.reserved
     if waits:
-        await engine.company.admit(run, alone=alone)
+        await engine.company.admit(run, chances=chances)
         operation, now = flight.operation, flight.instance.now()
     else:
         engine.company.join(run)
@@ -156,7 +156,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
         if not waits or type(flight.next_move(operation, now)) is m.Attempt:
             await _attempt_now(flight, operation, now)
     finally:
-        engine.company.leave(run, alone=alone)
+        engine.company.leave(run, chances=chances)
 
 
 async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
