@@ -16,11 +16,11 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
     company, order = Company(), []
 
     async def attempt(name: str, *, alone: bool, seconds: int) -> None:
-        await company.admit(alone=alone)
+        await company.admit(chances=int(alone))
         order.append(f"{name} in")
         await lab.pass_time(seconds=seconds)
         order.append(f"{name} out")
-        company.leave(alone=alone)
+        company.leave(chances=int(alone))
 
     company.join()
     alone = asyncio.create_task(attempt("alone", alone=True, seconds=5))
@@ -28,7 +28,7 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
     others = [asyncio.create_task(attempt(name, alone=False, seconds=1)) for name in "ab"]
     await lab.pass_time(seconds=1)
     assert order == []
-    company.leave(alone=False)
+    company.leave(chances=0)
     await asyncio.gather(alone, *others)
     assert order[:2] == ["alone in", "alone out"]
     assert sorted(order[2:]) == ["a in", "a out", "b in", "b out"]
@@ -38,9 +38,9 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
 async def test_whoever_gives_up_waiting_to_be_alone_lets_the_others_in(lab: Lab):
     company = Company()
     company.join()
-    alone = asyncio.create_task(company.admit(alone=True))
+    alone = asyncio.create_task(company.admit(chances=1))
     await lab.pass_time(seconds=1)
-    other = asyncio.create_task(company.admit(alone=False))
+    other = asyncio.create_task(company.admit(chances=0))
     await lab.pass_time(seconds=1)
     assert not other.done()
     alone.cancel()
