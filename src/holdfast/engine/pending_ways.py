@@ -20,7 +20,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Ways:
-    """The ways that are known here. They are only ever added, so a process reads what is new since its last look."""
+    """The ways that are known here. They are only ever added. A process looks for new ones every `poll_ms`."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[tuple[str, ...]]] = {}
@@ -35,8 +35,11 @@ class Ways:
         return tuple(self._known.get(tool, ()))
 
     async def refresh(self, journal: Journal) -> None:
-        """Read the ways that other processes have added."""
-        new = await journal.entries(WAYS, self._seen)
+        """Read the ways that other processes have added.
+
+        All of them are read, since they are few and have an index; the ledger beyond a given entry may be long.
+        """
+        new = [entry for entry in await journal.entries(WAYS) if entry.id > self._seen]
         for entry, way in await readable(journal, new, Way):
             self._take(parts_of(entry.stream)[1], way.names)
         self._seen = max([self._seen, *(entry.id for entry in new)])

@@ -272,3 +272,35 @@ async def test_waiting_for_what_is_pending_waits_for_the_earlier_call(lab: Lab):
         await app.service.deliver("answer-ann", Arrival("m1"))
         assert await app.run(sell, "x") == "succeeded"
     assert len(lab.sent) == 1
+
+
+@pytest.mark.parametrize("later_ms", [260, 2000])
+@virtual
+async def test_another_open_process_sees_the_first_pending_thing_of_a_tool_within_one_poll(lab: Lab, later_ms: int):
+    """The tool declares nothing, and nothing of it was ever pending when the other process was opened."""
+    sell, _ = sellers(lab, "plain", times=1)
+    async with lab.app(sell, poll_ms=250) as first, lab.app(sell, poll_ms=250) as other:
+        with pytest.raises(RunSuspended):
+            await first.run(sell, "a")
+        await lab.pass_time(milliseconds=later_ms)
+        assert await other.run(sell, "b") == "pending"
+    assert len(lab.sent) == 1
+
+
+@virtual
+async def test_another_open_process_sees_later_pending_things_of_a_tool_at_once(lab: Lab):
+    follow_up = tool(body(lab))
+
+    @agent(run_id="{name}", tools=[follow_up])
+    async def sell(run: Run, name: str) -> str:
+        outcome: Outcome[Any] = await follow_up.outcome(name.partition("-")[0], f"Just checking in, {name}")
+        return outcome.status
+
+    async with lab.app(sell, poll_ms=250) as first, lab.app(sell, poll_ms=250) as other:
+        with pytest.raises(RunSuspended):
+            await first.run(sell, "ann-1")
+        await lab.pass_time(seconds=1)
+        with pytest.raises(RunSuspended):
+            await first.run(sell, "bob-1")
+        assert await other.run(sell, "bob-2") == "pending"
+    assert len(lab.sent) == 2
