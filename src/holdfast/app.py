@@ -24,6 +24,7 @@ from holdfast.agent.tool import Tool
 from holdfast.engine.at_once import at_once, checked_loop
 from holdfast.engine.beginning import Input
 from holdfast.engine.engine import Engine
+from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.runner import Conclusion, drive_run
 from holdfast.engine.seams import Seams, system_seams
@@ -145,7 +146,7 @@ class Holdfast:
         self._worker = worker or _this_process
         self._recovers = recover
         self._reach = reach
-        self._recovery: asyncio.Task[None] | None = None
+        self._recovery: Loop | None = None
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self.judge = judge_of(policy)
@@ -185,8 +186,8 @@ class Holdfast:
         planner = reaching.begin(engine) if reaching is not None else None
         self._errands = Errands(Service(engine), notifier.agent, planner.run if planner is not None else None)
         if self._recovers and self.agents:
-            looking = Recovery(engine, self.drive, self._errands.run).keep_looking()
-            self._recovery = engine.background(looking, "holdfast-recovery")
+            looking = Recovery(engine, self.drive, self._errands.run)
+            self._recovery = engine.house.keep("the task that looks for abandoned runs", looking.keep_looking)
         return self
 
     async def aclose(self) -> None:

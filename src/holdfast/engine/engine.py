@@ -17,7 +17,7 @@ from holdfast.engine.company import Company
 from holdfast.engine.crowd import Crowd
 from holdfast.engine.executor import late
 from holdfast.engine.flight import Flight
-from holdfast.engine.housekeeping import Housekeeping
+from holdfast.engine.housekeeping import Housekeeping, Loop
 from holdfast.engine.instance import Instance
 from holdfast.engine.judging import PolicyCode
 from holdfast.engine.leases import Leases
@@ -31,7 +31,7 @@ from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
-from holdfast.errors import JournalUnavailable
+from holdfast.errors import HoldfastError, JournalUnavailable
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
@@ -106,8 +106,7 @@ class Engine:
         self.identity: Identity = Identity("", b"", "")
         self.closing = False
         self._beat_up = 0
-        self._keeping: asyncio.Task[None] | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._beating: Loop | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._watched: set[asyncio.Future[Any]] = set()
         self.begun: Final[set[asyncio.Future[Any]]] = set()
@@ -132,10 +131,9 @@ class Engine:
         await self._read_pauses()
         await self.pending_ways.refresh(self.journal)
         await self.outbox.refresh()
-        loop = asyncio.get_running_loop()
-        number_tasks(loop)
-        self._beating = loop.create_task(self._keep_lease(), name="holdfast-lease")
-        self._keeping = loop.create_task(self._keep_house(), name="holdfast-house")
+        number_tasks(asyncio.get_running_loop())
+        self._beating = self.house.keep("the task that renews the lease", self._keep_lease)
+        self.house.keep("the task that looks for commands and pauses", self._keep_house)
         return self.identity
 
     async def shut_down(self, driving: list[asyncio.Task[Any]]) -> None:
@@ -152,9 +150,10 @@ class Engine:
             return
         self.closing = True
         leave_behind(self.worker, WeakSet(self.begun))
-        for task in (self._keeping, *list(self._background)):
+        await self.house.close(keep=self._beating)
+        for task in list(self._background):
             await _cancelled(task)
-        await _cancelled(self._beating)
+        await self.house.close()
         stop_numbering(asyncio.get_running_loop())
         await self.journal.close()
 
@@ -197,7 +196,7 @@ class Engine:
             await self.look(everything=tick % 8 == 0)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Take commands for the runs driven here; with `everything` also pauses and breakers.
+        """Take commands for the runs driven here and read what was ever pending; with `everything` more than that.
 
         Each is a round of its own: what one run or one note cannot do keeps no other from being looked at.
         """
@@ -208,15 +207,17 @@ class Engine:
             for instance in list(self.instances.values())
             if instance.sealed is None
         }
+        # At each look: until it is read, a call of a tool that never left anything pending before meets nothing.
+        rounds["could not read what was ever pending"] = partial(self.pending_ways.refresh, self.journal)
         over = {task for task in self.house.failing() if " for run " in task} - rounds.keys()
         await self.house.forget(over)
         if everything:
             rounds |= {
                 "could not look which tools are paused": self._read_pauses,
-                "could not read what was ever pending": partial(self.pending_ways.refresh, self.journal),
                 "could not read the breakers": self.breakers.refresh,
                 "could not read who is told": self.outbox.refresh,
             }
+            await self.house.forget_restarts()
         for task, work in rounds.items():
             await self.house.round(task, work)
 
@@ -289,16 +290,21 @@ class Engine:
             await file()
         except JournalUnavailable as error:
             LOG.warning("run %s: how a call ended could not be recorded yet: %s", run, error)
-            self.background(self.insist(file), "holdfast-late")
+            self.insist(file)
 
-    async def insist(self, what: Callable[[], Awaitable[object]]) -> None:
+    def insist(self, what: Callable[[], Awaitable[object]]) -> None:
         """Do it as soon as the journal can be reached again, while this app is open."""
+        self.house.keep("a task that files how a call ended", partial(self._insist, what))
+
+    async def _insist(self, what: Callable[[], Awaitable[object]]) -> None:
         while not self.closing:
             await self.seams.clock.sleep(self.settings.poll_ms / 1000)
             try:
                 await what()
             except JournalUnavailable:
                 continue
+            except HoldfastError as error:
+                LOG.warning("how a call ended could not be recorded: %s", error)
             return
 
     def report_unread_key(self, tool: str) -> None:

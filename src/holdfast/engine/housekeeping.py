@@ -1,16 +1,18 @@
 """House-keeping: the loops that a process runs for as long as its app is open, and what is wrong with them.
 
 A round that fails is logged and the next one begins all the same, whatever it raised: a loop that ended in silence
-would leave a process that takes no commands. What fails is published as a losable note of the process, which
+would leave a process that takes no commands. A loop that is cancelled from outside, as by code that cancels all tasks
+of the event loop, is started again. What fails is published as a losable note of the process, which
 `holdfast ps`, `holdfast doctor` and the commands to its runs show.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,7 +26,9 @@ LOG: Final = logging.getLogger("holdfast")
 HEALTH: Final = "health/"
 """How the name of the note begins in which a process says what is wrong with its house-keeping."""
 AGAIN_MS: Final = 60_000
-"""How often a failure that goes on is logged."""
+"""How often a failure that goes on is logged, and how long a task that was started again is shown."""
+_RESTART_S: Final = 1.0
+_END_S: Final = 5.0  # a task that refuses to end does not hold up the end of the process
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -43,6 +47,19 @@ class Housekeeping:
         self._troubles: dict[str, Trouble] = {}
         self._logged_ms: dict[str, int] = {}
         self._published: bytes | None = None
+        self._restarted_ms: dict[str, int] = {}
+        self._loops: set[Loop] = set()
+
+    def keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Loop:
+        """Start a task that begins again where it is cancelled or dies, until it returns or `close` ends it."""
+        loop = Loop(self, name, work)
+        self._loops.add(loop)
+        return loop
+
+    async def close(self, *, keep: Loop | None = None) -> None:
+        """End all tasks, except one."""
+        for loop in self._loops - {keep}:
+            await loop.close()
 
     async def round(self, task: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do one round of a task. Whatever it raises is logged and published, and the next round goes on."""
@@ -68,16 +85,34 @@ class Housekeeping:
         """The tasks that failed in their last round."""
         return list(self._troubles)
 
-    async def _failed(self, task: str, error: Exception) -> None:
-        now, text = self._engine.seams.clock.wall_ms(), f"{type(error).__name__}: {error}"[:500]
+    def let_go(self, loop: Loop) -> None:
+        """The task has ended for good."""
+        self._loops.discard(loop)
+
+    async def restarted(self, loop: Loop, cause: BaseException) -> None:
+        """A task that was cancelled, or died, runs again. It is logged, and shown for `AGAIN_MS`."""
+        task = f"{loop.name} was cancelled" if isinstance(cause, asyncio.CancelledError) else f"{loop.name} died"
+        self._restarted_ms[task] = self._engine.seams.clock.wall_ms()
+        await self._failed(task, cause, "It was started again")
+
+    async def forget_restarts(self) -> None:
+        """Tasks that were started again a while ago, and have run since, are no trouble any more."""
+        now = self._engine.seams.clock.wall_ms()
+        over = {task for task, since in self._restarted_ms.items() if now - since >= AGAIN_MS}
+        for task in over:
+            del self._restarted_ms[task]
+        await self.forget(over)
+
+    async def _failed(self, task: str, error: BaseException, then: str = "It is tried again") -> None:
+        now, text = self._engine.seams.clock.wall_ms(), f"{type(error).__name__}: {error}".removesuffix(": ")[:500]
         before = self._troubles.get(task)
         self._troubles[task] = Trouble(task, text, now if before is None else before.since_ms)
         if before is None or before.error != text or now - self._logged_ms[task] >= AGAIN_MS:
             self._logged_ms[task] = now
-            known = isinstance(error, HoldfastError)
+            known = isinstance(error, (HoldfastError, asyncio.CancelledError))
             LOG.log(
                 logging.WARNING if known else logging.ERROR,
-                "%s: %s. It is tried again.", task, text.rstrip("."), exc_info=None if known else error,
+                "%s: %s. %s.", task, text.rstrip("."), then, exc_info=None if known else error,
             )  # fmt: skip
             await self._publish()
 
@@ -86,6 +121,50 @@ class Housekeeping:
         with contextlib.suppress(HoldfastError):  # a journal that takes nothing takes no note either; the log has it
             if await self._engine.journal.put_hint(HEALTH + self._engine.worker.id, body, self._published):
                 self._published = body
+
+
+class Loop:
+    """A task of the house-keeping, as `Housekeeping.keep` runs it."""
+
+    def __init__(self, house: Housekeeping, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.name = name
+        self._house = house
+        self._work = work
+        self._closed = False
+        self._task = self._start(None)
+
+    def cancel(self) -> None:
+        """End it. It is not started again."""
+        self._closed = True
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """End it, and wait for its end."""
+        self.cancel()
+        if self._task is not asyncio.current_task():
+            await asyncio.wait({self._task}, timeout=_END_S)
+
+    def _start(self, cause: BaseException | None) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._run(cause), name=f"holdfast: {self.name}")
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _run(self, cause: BaseException | None) -> None:
+        if cause is not None:
+            await self._house.restarted(self, cause)
+        await self._work()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._closed or cause is None:
+            self._house.let_go(self)
+            return
+        # By a timer: where the event loop itself is shut down, which cancels all tasks, the timer never comes.
+        task.get_loop().call_later(_RESTART_S, self._again, cause)
+
+    def _again(self, cause: BaseException) -> None:
+        if not self._closed:
+            self._task = self._start(cause)
 
 
 async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:

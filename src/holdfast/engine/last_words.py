@@ -18,7 +18,7 @@ async def file_what_is_known(instance: Instance) -> None:
         await _file_ends(instance)
     except JournalError as error:
         LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", instance.run, error)
-        instance.engine.background(instance.engine.insist(lambda: _file_ends(instance)), "holdfast-ends")
+        instance.engine.insist(lambda: _file_ends(instance))
 
 
 async def _file_ends(instance: Instance) -> None:

@@ -133,6 +133,7 @@ class Lab:
     async def bury(self, app: Holdfast, process: Process) -> None:
         """The process of `app` dies now: what it holds in memory is dropped without a last word."""
         process.die()
+        await app.engine.house.close()
         mine = asyncio.current_task()
         while loose := [task for task in asyncio.all_tasks() if task is not mine and not task.done()]:
             for task in loose:

@@ -1,14 +1,18 @@
 """House-keeping goes on whatever one round raises, says what is wrong, and nothing is promised that it cannot do."""
 
+import asyncio
+import gc
 import logging
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
+from holdfast import Holdfast, Run, agent
 from holdfast.engine.commands import command_post
 from holdfast.engine.housekeeping import troubles_of
-from holdfast.errors import JournalUnavailable, RunStopped
+from holdfast.errors import JournalUnavailable, RunStopped, RunSuspended
 from holdfast.interfaces.heeding import TAKEN, until_taken
 from holdfast.journal.port import Post
 from holdfast.model import records as r
@@ -116,3 +120,90 @@ async def test_a_journal_that_is_away_is_no_lasting_trouble(lab: Lab, caplog: py
         await lab.pass_time(seconds=30)
         assert "the disk is away" in caplog.text
         assert not owner.engine.house.failing()
+
+
+def cancel_all(but: Any) -> int:
+    """Cancel every task that keeps house, as code does that cancels all tasks of the event loop."""
+    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("holdfast: ") and task not in but]
+    for task in mine:
+        task.cancel()
+    return len(mine)
+
+
+@virtual
+async def test_a_house_keeping_task_that_is_cancelled_begins_again(lab: Lab, caplog: pytest.LogCaptureFixture):
+    """Commands and pauses are taken, the lease is renewed, and what is due is found, after each was cancelled."""
+    idle = waiting(lab)
+
+    @agent(run_id="{name}")
+    async def sleeps(run: Run, name: str) -> str:
+        await run.sleep(timedelta(minutes=5))
+        return name
+
+    async with lab.app() as other:
+        before = asyncio.all_tasks()
+        async with lab.app(idle, sleeps, recover=True, poll_ms=1000, hold_ms=1000) as owner:
+            handle = owner.start(idle, "a")
+            with pytest.raises(RunSuspended):
+                await owner.run(sleeps, "due")
+            assert cancel_all(before) == 3
+            await lab.pass_time(seconds=3)
+            texts = [one.getMessage() for one in caplog.records if "was cancelled" in one.getMessage()]
+            assert len(texts) == 3
+            assert all(text.endswith("It was started again.") for text in texts)
+            found = [one.task for one in await troubles_of(lab.journal, owner.engine.worker.id)]
+            assert "the task that looks for commands and pauses was cancelled" in found
+            assert len(found) == 3
+            await lab.pass_time(minutes=6)
+            assert await troubles_of(lab.journal, owner.engine.worker.id) == []
+            assert owner.engine.lease_is_fresh(owner.engine.journal.now().ms), "the lease is renewed"
+            assert lab.of("due", r.RunCompleted), "runs that are due are found"
+            await other.service.pause_tool("pay", by="ann")
+            await lab.pass_time(seconds=9)
+            assert owner.engine.pauses == {"pay": "paused by ann"}
+            await other.service.cancel("a", by="ann")
+            with pytest.raises(RunStopped):
+                await handle.result()
+
+
+@virtual
+async def test_a_house_keeping_task_that_is_cancelled_as_the_app_closes_ends(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+):
+    before = asyncio.all_tasks()
+    async with lab.app(waiting(lab), recover=True):
+        await lab.pass_time(seconds=3)
+        assert cancel_all(before) == 3  # begins again in a second, and the app is closed before
+    await lab.pass_time(seconds=10)
+    assert cancel_all(before) == 0
+    assert "was cancelled" not in caplog.text
+
+
+def test_an_event_loop_that_ends_with_an_open_app_ends_its_tasks_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+):
+    async def main() -> None:
+        await Holdfast(tmp_path / "desk.db").open()
+
+    asyncio.run(main())
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if "cancelled" in one.getMessage()] == []
+    assert "Task was destroyed" not in caplog.text
+
+
+@virtual
+async def test_a_task_that_files_how_a_call_ended_is_kept_when_it_is_cancelled(lab: Lab):
+    filed: list[int] = []
+
+    async def file() -> None:
+        filed.append(1)
+        if len(filed) < 3:
+            raise JournalUnavailable("the disk is away")
+
+    async with lab.app() as app:
+        before = asyncio.all_tasks()
+        app.engine.insist(file)
+        await asyncio.sleep(0)
+        assert cancel_all(before) == 1
+        await lab.pass_time(seconds=10)
+        assert len(filed) == 3
