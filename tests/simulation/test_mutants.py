@@ -42,3 +42,15 @@ def test_what_is_planted_is_taken_out_again(mutant: Mutant):
     with planted(mutant):
         assert present() is not before
     assert present() is before
+
+
+BY_SEED = {
+    "nobody asks about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
+    "neighbours are charged": 204, "failed untried": 52, "pending never released": 166,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "seed"), BY_SEED.items())
+def test_a_planted_bug_that_takes_long_to_find_is_found_at_its_seed(name: str, seed: int):
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    assert hunt(mutant, seed + 1, first=seed).invariant, f"seed {seed} does not find {name!r} any more"

@@ -109,7 +109,8 @@ class Answers:
             case r.OperationSettled(status=status, reason=reason, met=met):
                 self._meets(name, met)
                 self._settled(name, status, reason)
-                self._ended(name)
+                if status != "unknown":
+                    self._ended(name)
             case r.OperationParked() | r.Resolved():
                 self._by_people(name, record)
             case _:

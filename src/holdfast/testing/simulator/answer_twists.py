@@ -124,3 +124,12 @@ def about_anything(original: Any) -> Any:
         return original(tool, "anything")
 
     return thing_stream
+
+
+def never_released(_original: Any) -> Any:
+    """The outcome of what was pending releases nothing."""
+
+    def releasing_posts(_operation: str, _settled: Any) -> tuple[Any, ...]:
+        return ()
+
+    return releasing_posts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -55,10 +55,16 @@ def answer_tools() -> Iterable[Tool[Any, Any]]:
     return rent, visa, permit
 
 
-async def nag(run: Run, step: Step) -> AsyncIterator[Outcome[Any]]:
-    """A model that asks for one thing, and asks again whatever it is told."""
-    for _ in range(2):
-        yield await run.call("permit", {"thing": step.thing})
+async def nag(run: Run, step: Step, calls: Callable[[], None]) -> AsyncIterator[Outcome[Any]]:
+    """A model that asks for one thing, and asks again whatever it is told. `calls` is called before each call.
+
+    One that insists asks once more after a while: by then the office has answered, or a person is asked.
+    """
+    for number in range(3 if step.kind == "insist" else 2):
+        if number == 2:
+            await run.sleep(timedelta(milliseconds=step.ms))
+        calls()
+        yield await run.call(TOOLS_OF[step.kind], {"thing": step.thing})
 
 
 def told(outcomes: Iterable[Outcome[Any]]) -> str:
@@ -66,5 +72,6 @@ def told(outcomes: Iterable[Outcome[Any]]) -> str:
     return ", ".join(f"{one.tool} {one.status}" for one in outcomes)
 
 
-TOOLS_OF: Final[Mapping[str, str]] = {"rent": "rent", "visa": "visa", "permit": "permit", "nag": "permit"}
+TOOLS_OF: Final[Mapping[str, str]] = {"rent": "rent", "visa": "visa", "permit": "permit", "nag": "permit",
+                                         "insist": "rent"}  # fmt: skip
 """Which service each kind of step asks."""

@@ -24,6 +24,7 @@ from holdfast.testing.simulator.messages import Messages
 from holdfast.testing.simulator.network import LIE
 from holdfast.testing.simulator.permits import Permits
 from holdfast.testing.simulator.plan import Script
+from holdfast.testing.simulator.process_checker import Processes
 from holdfast.testing.simulator.proposal_checker import Plans
 from holdfast.testing.simulator.questions import Questions
 from holdfast.testing.simulator.record_checker import check_records
@@ -72,6 +73,7 @@ class Checker:
         self.amends: Final = Amends(world, self.broken, self._effects)
         self.reviews: Final = Reviews(world, self.broken, self._effects, self.amends)
         self.timing: Final = Timing(world, self.broken)
+        self.processes: Final = Processes(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -121,7 +123,7 @@ class Checker:
         self._decided.clear()
         self._claims.clear()
         people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends, self.questions
-        for part in (self.trips, self.answers, self.plans, *people, self.replays, self.timing):
+        for part in (self.trips, self.answers, self.plans, *people, self.replays, self.timing, self.processes):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -230,6 +232,7 @@ class Checker:
         self.approvals.heard(run, record)
         self.rulings.heard(run, record)
         self.timing.heard(run, record)
+        self.processes.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:

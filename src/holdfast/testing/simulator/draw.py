@@ -22,7 +22,8 @@ from holdfast.testing.simulator.draw_people import (
     with_questions,
     with_rests,
 )
-from holdfast.testing.simulator.draw_timing import of_timing, with_timing
+from holdfast.testing.simulator.draw_processes import with_processes
+from holdfast.testing.simulator.draw_timing import of_timing, with_insisting, with_timing
 from holdfast.testing.simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from holdfast.testing.simulator.services import CATALOGUE
 
@@ -95,9 +96,9 @@ def draw(seed: int) -> Plan:
     hotels = dice("rooms", seed)
     rooms = hotels.random() < 0.2
     scripts = _with_rooms(scripts, hotels) if rooms else scripts
-    scripts = with_timing(scripts, seed)
+    scripts = with_insisting(with_timing(scripts, seed), seed)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
-    return Plan(
+    return with_processes(Plan(
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
@@ -109,7 +110,7 @@ def draw(seed: int) -> Plan:
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
         permits=permits, tellings=tellings, policy=policy, reviews=reviews,
         strangers=30 if dice("strangers", seed).random() < 0.04 else 0,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _script(chance: random.Random, number: int) -> Script:
@@ -233,7 +234,9 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
 def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
     """What goes wrong on the way to an office, in it, and on the way back."""
     faults: list[Fault] = []
-    for service in sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in LATER}):
+    for service in sorted(
+        {TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in TOOLS_OF}
+    ):
         faults.extend(of_calls(chance, service, OFFICE_FAULTS[service]))
         faults.extend(of_calls(chance, f"{service} case", CASE_FAULTS))
         faults.extend(of_calls(chance, f"{service} hook", HOOK_FAULTS))
@@ -242,7 +245,7 @@ def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fau
 
 def _of_recalls(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
     """Which successes of offices are taken back after they were heard of."""
-    used = sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in LATER})
+    used = sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in TOOLS_OF})
     return tuple(
         Fault("recalled", call, f"{service} recall", chance.choice((0, 500, 60_000, 10 * 60_000)))
         for service in used

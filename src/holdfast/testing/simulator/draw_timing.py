@@ -32,6 +32,19 @@ def with_timing(scripts: tuple[Script, ...], seed: int) -> tuple[Script, ...]:
     )
 
 
+def with_insisting(scripts: tuple[Script, ...], seed: int) -> tuple[Script, ...]:
+    """Some agents begin by asking for something that is answered later, and ask again when the answer is due."""
+    chance = dice("insisting", seed)
+    return tuple(
+        replace(
+            script, steps=(Step("insist", f"{script.id}-again", ms=chance.randrange(1, 10) * MINUTE), *script.steps)
+        )
+        if chance.random() < 0.015
+        else script
+        for script in scripts
+    )
+
+
 def of_timing(scripts: tuple[Script, ...], seed: int) -> tuple[Fault, ...]:
     """What goes wrong there."""
     chance = dice("timing faults", seed)

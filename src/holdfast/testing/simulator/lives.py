@@ -68,6 +68,8 @@ class Life:
         self.number = number
         self.newer: bool = world.newer
         self.leaving = asyncio.Event()
+        self.stopped = False
+        """Whether it was stopped in the middle of a call, for hours."""
         self.app: Holdfast | None = None
         """The app, while it is open."""
         self.hooks: Service | None = None

@@ -14,6 +14,7 @@ from holdfast.testing.simulator import twists
 from holdfast.testing.simulator.mutant import Mutant
 from holdfast.testing.simulator.mutants_people import PEOPLE
 from holdfast.testing.simulator.mutants_policy import POLICY
+from holdfast.testing.simulator.mutants_processes import PROCESSES
 from holdfast.testing.simulator.mutants_timing import TIMING
 from holdfast.testing.simulator.mutants_together import TOGETHER
 
@@ -246,5 +247,6 @@ MUTANTS: Final = (
     *PEOPLE,
     *POLICY,
     *TIMING,
+    *PROCESSES,
 )
 """The planted bugs, by the promise that they break."""

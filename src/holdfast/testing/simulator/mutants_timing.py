@@ -39,6 +39,12 @@ TIMING: Final = (
         twists.always(False),
     ),
     Mutant(
+        "failed untried",
+        "a decision fails whose clock jumped between two looks, without being asked again",
+        "agent.decisions:_waited",
+        timing_twists.pauses_by_the_clock,
+    ),
+    Mutant(
         "strangers take places",
         "runs of other programs are counted among those to recover",
         "testing.simulator.disk:Disk.due",

@@ -134,6 +134,12 @@ TOGETHER: Final = (
         "engine.pendings:thing_stream",
         answer_twists.about_anything,
     ),
+    Mutant(
+        "pending never released",
+        "the outcome of what was pending does not end that it holds back others",
+        "engine.pendings:releasing_posts",
+        answer_twists.never_released,
+    ),
     # Restored journals.
     Mutant(
         "restored and trusted",

@@ -151,7 +151,7 @@ def _pause(world: World, life: Life, ms: int) -> None:
     life.actor.paused = True
 
     def go_on() -> None:
-        life.actor.paused = False
+        life.actor.paused = life.stopped
         world.tell(life.actor, "wakes up")
 
     world.later(ms, go_on)

@@ -20,6 +20,9 @@ NEVER: Final = 3_600.0
 LONGEST_WAY_MS: Final = 25
 """No message travels longer than that."""
 
+STOPS: Final = frozenset({"stopped", "stopped_for_good"})
+"""A process is stopped in the middle of a call for hours, and then goes on or is killed."""
+
 LIE: Final = "done, or so it says"
 """What a service answers that did nothing."""
 
@@ -34,11 +37,7 @@ class Traffic:
     async def send(self, request: Request) -> Reply:
         """See `Network.send`."""
         world, actor = self._world, self._actor
-        world.checker.about_to_send(request)
-        if world.point(actor, f"send {request.service}"):
-            world.checker.paused_before_the_first_byte(request)
-            await asyncio.sleep(0)
-        fault = world.nemesis.of_call(request.service)
+        fault = await self._about_to_send(request)
         kind = fault.kind if fault else ""
         if kind in {"refused", "blackout", "asleep"} or world.outage(request.service):
             raise ConnectionRefusedError(f"{request.service} is down")
@@ -64,6 +63,20 @@ class Traffic:
         if kind == "garbage":
             raise ValueError("the answer cannot be read")
         return reply
+
+    async def _about_to_send(self, request: Request) -> Fault | None:
+        """What becomes of the call. Here its process may be paused for a while, or stopped for hours."""
+        world, actor = self._world, self._actor
+        world.checker.about_to_send(request)
+        if world.point(actor, f"send {request.service}"):
+            world.checker.paused_before_the_first_byte(request)
+            await asyncio.sleep(0)
+        fault = world.nemesis.of_call(request.service)
+        if fault is not None and fault.kind in STOPS:
+            world.checker.paused_before_the_first_byte(request)
+            world.checker.processes.stops(world.lives[actor], request, fault)
+            await asyncio.sleep(0)
+        return fault
 
     async def find(self, service: str, *, marker: str = "", key: str = "") -> Effect | None:
         """See `Network.find`."""

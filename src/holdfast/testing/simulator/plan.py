@@ -34,7 +34,7 @@ time, and a mail under a time limit."""
 
 
 LATER: Final = ("rent", "visa", "permit", "nag")
-"""Steps whose outcome comes later: see `answers.py`."""
+"""Steps whose outcome comes later: see `answers.py`. One that is drawn apart is `insist`."""
 
 
 ASKING: Final = ("ask", "hand_over", "pass")
@@ -43,6 +43,10 @@ ASKING: Final = ("ask", "hand_over", "pass")
 
 TIMING: Final = ("relabel", "build", "dispatch", "consult")
 """Steps that are about time: see `timing.py`."""
+
+
+HARM: Final = ("haul", "risk", "crash")
+"""Steps at which a process comes to harm: see `processes.py`."""
 
 
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,8 +68,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
-    `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`. One that asks people waits for `ms`, and
-    goes on with a default where `cents` says which.
+    `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does before
+    it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which.
     """
 
     kind: str

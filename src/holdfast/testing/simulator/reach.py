@@ -19,6 +19,7 @@ from holdfast.testing.simulator.draw_people import (
 )
 from holdfast.testing.simulator.draw_timing import DARK
 from holdfast.testing.simulator.gates import GATED
+from holdfast.testing.simulator.network import STOPS
 from holdfast.testing.simulator.pasts import RULES
 
 _ANSWERS: Final = {
@@ -35,6 +36,7 @@ _ANSWERS: Final = {
         RESTORE_FAULTS,
         DARK,
         ("recalled",),
+        STOPS,
     )
     for fault in faults
 }
@@ -92,6 +94,15 @@ EXPECTED_ENDINGS: Final = (
     ),
     "time: a key in progress was waited for",
     "answer contradicted",
+    *(
+        f"process: {what}"
+        for what in (
+            "a person is asked about one that is stopped",
+            "stopped and ended",
+            "stopped_for_good and ended",
+            "poison set aside",
+        )
+    ),
     *(f"past: {rule.name}" for rule in RULES[False]),
     *(
         f"question: {what}"

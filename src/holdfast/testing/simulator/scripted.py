@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from holdfast.testing.simulator import answers, asking, proposals, timing
+from holdfast.testing.simulator import answers, asking, processes, proposals, timing
 from holdfast.testing.simulator.plan import Script, Step
 from holdfast.testing.simulator.replay_checker import PLACE
 from holdfast.testing.simulator.tools import standard_tools
@@ -132,7 +133,7 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             checker.trips.told(LIFE.get().actor, text, gone)
             checker.plans.told(run.id, step, done)
             return _called_off(text, gone, ears)
-        case "nag":
+        case "nag" | "insist":
             return await _nag(run, step, ears)
         case "ask" | "hand_over":
             said = await asking.ask(run, step)
@@ -152,11 +153,10 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
 async def _nag(run: Run, step: Step, ears: Ears) -> str:
     """Ask for one thing, and ask again."""
     life, heard = LIFE.get(), list[str]()
-    life.world.checker.answers.calls(run.id, life.disk.workers)
-    async for outcome in answers.nag(run, step):
+    calls = functools.partial(life.world.checker.answers.calls, run.id, life.disk.workers)
+    async for outcome in answers.nag(run, step, calls):
         heard.append(_told(outcome, ears))
-        life.world.checker.answers.calls(run.id, life.disk.workers)
-    return f"nag {step.thing}: {', '.join(heard)}"
+    return f"{step.kind} {step.thing}: {', '.join(heard)}"
 
 
 async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
@@ -165,6 +165,8 @@ async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         return f"relabel {step.thing}: {', '.join([_told(one, ears) for one in await timing.relabel(tools, step)])}"
     if step.kind == "consult":
         return await timing.consult(run, step)
+    if step.kind == "crash":
+        await processes.die()
     if step.kind == "sign":
         outcome = await tools["sign"].outcome(step.thing, Secret("vault"))
     elif step.by_model:

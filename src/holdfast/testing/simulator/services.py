@@ -78,6 +78,8 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("label", natural=True, late_ms=15_000),
         Capabilities("build", key=True, late_ms=3 * MINUTE),
         Capabilities("dispatch", key=True, late_ms=5_000),
+        Capabilities("haul", read_back="marker", lag_ms=5_000, late_ms=5_000),
+        Capabilities("risk", key=True),
     )
 }
 

@@ -25,6 +25,7 @@ INVARIANTS = {
     15: "the chain of records holds",
     16: "each webhook counts once",
     17: "one business key, one effect",
+    18: "what kills its workers is set aside, and nothing else is",
     19: "everything comes to an end, or to a person",
     20: "what was acknowledged is there",
     23: "no secret is stored",

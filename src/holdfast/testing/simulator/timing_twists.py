@@ -54,6 +54,23 @@ def busy_costs_an_attempt(original: Any) -> Any:
     return init
 
 
+def pauses_by_the_clock(_original: Any) -> Any:
+    """A pause counts for as long as the clock says, and a question whose time is over by then is not asked again."""
+
+    async def waited(scope: Any, _question: Any, patience: Any) -> bool:
+        instance, seams = scope.instance, scope.instance.engine.seams
+        pause = patience.pause_ms(seams.rng)
+        if pause is None:
+            return False
+        before = instance.now().up
+        await seams.clock.sleep(pause / 1000)
+        took_ms = instance.now().up - before
+        patience.paused(took_ms, took_ms)
+        return patience.pause_ms(seams.rng) is not None
+
+    return waited
+
+
 def success(_original: Any) -> Any:
     """A success counts at once, whatever may still land."""
 

@@ -87,13 +87,14 @@ def standard_tools(*, newer: bool = False) -> Mapping[str, Tool[Any, Any]]:
     """All tools. With `newer` as a deployment changed them: shorter promises."""
     from holdfast.testing.simulator.answers import answer_tools  # noqa: PLC0415 - made with what stands here
     from holdfast.testing.simulator.gates import gate_tools  # noqa: PLC0415 - as above
+    from holdfast.testing.simulator.processes import process_tools  # noqa: PLC0415 - as above
     from holdfast.testing.simulator.proposals import proposal_tools  # noqa: PLC0415 - as above
     from holdfast.testing.simulator.timing import timing_tools  # noqa: PLC0415 - as above
     from holdfast.testing.simulator.trips import trip_tools  # noqa: PLC0415 - as above
 
     made = (
         *_keyed(newer), *_verified(newer), *_natural(), *_others(), *trip_tools(), *answer_tools(), *proposal_tools(),
-        *gate_tools(newer=newer), *timing_tools(),
+        *gate_tools(newer=newer), *timing_tools(), *process_tools(),
     )  # fmt: skip
     return {one.name: one for one in made}
 

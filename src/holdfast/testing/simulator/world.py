@@ -145,7 +145,7 @@ class World:
     async def _at_rest(self) -> bool:
         offices = any(one.busy() for one in self.offices.values())
         people = self.people.busy() or self.checker.reviews.busy() or self.checker.questions.busy()
-        if self._down or offices or people:
+        if self._down or offices or people or self.checker.processes.busy():
             return False
         return not await self._restless()
 
