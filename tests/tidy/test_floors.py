@@ -21,7 +21,6 @@ FLOORS = {
     "conversation": 3,
     "interfaces": 4,
     "people": 4,
-    "integrations": 5,
 }
 # These wire floors together or are handed to users: they may import anything, and no floor imports them.
 ABOVE_ALL = {"", "__main__", "app", "demo", "sync", "testing"}

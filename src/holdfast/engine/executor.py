@@ -34,7 +34,6 @@ from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError
 from holdfast.journal.port import Post
 from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.decide import proven_by
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
 from holdfast.model.situation import Now
@@ -264,7 +263,8 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         instance.engine.report_unread_key(tool.name)
     end = flight.masked(end if answer.said is None else answer.said.added_to(end))
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
-    move, operation = _move_after(flight, ended, now)
+    operation = apply(flight.operation, ended, instance.history.boot)
+    move = flight.next_move(operation, now)
     instance.engine.seams.crash.reached("before_outcome")
     try:
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
@@ -284,19 +284,6 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         await breakers.failed(tool.name)
     elif breakers.troubled:
         await breakers.succeeded(tool.name)
-
-
-def _move_after(flight: Flight, ended: r.AttemptEnded, now: Now) -> tuple[m.Move, OperationState]:
-    """What is done about this end of a call, and the operation for which that was decided.
-
-    A call that plainly succeeded needs no trial; else the end is applied to see what follows from it.
-    """
-    operation = flight.operation
-    proven = proven_by(ended.end, ended.number, flight.contract(operation)) if operation.phase == "running" else None
-    if proven is not None:
-        return proven, operation
-    trial = apply(operation, ended, flight.instance.history.boot)
-    return flight.next_move(trial, now), trial
 
 
 # --- outcomes ------------------------------------------------------------------------------------------

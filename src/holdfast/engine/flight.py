@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.calm import Calm, calm_of
 from holdfast.engine.current import CurrentOperation
 from holdfast.engine.elsewhere import Holder
 from holdfast.engine.instance import Instance
@@ -27,7 +26,7 @@ from holdfast.model.closing import CONFIRM, serving
 from holdfast.model.contract import Contract, stricter
 from holdfast.model.decide import decide
 from holdfast.model.ids import approval_digest, claim_identity, idempotency_key, operation_id
-from holdfast.model.moves import Attempt, Move
+from holdfast.model.moves import Move
 from holdfast.model.operation import OperationState
 from holdfast.model.situation import Elsewhere, Now, Reading, Situation, Stop
 from holdfast.model.system import is_system
@@ -38,6 +37,7 @@ from holdfast.model.view import Operation
 if TYPE_CHECKING:
     from holdfast.engine.calls import Answer
 
+_NONE: Final[frozenset[int]] = frozenset()
 _FIXED: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
 
@@ -129,29 +129,12 @@ class Flight(msgspec.Struct, eq=False):
         return tool.contract if stored is None else stricter(stored, tool.contract)
 
     def next_move(self, operation: OperationState, now: Now) -> Move:
-        """What `decide` says. About drafts in a calm run it says the same each time, so it is asked once per tool."""
-        calm = self._calm(operation)
-        if calm is None:
-            return decide(operation, self.situation(operation), now)
-        if operation is not self.draft:
-            return decide(operation, calm.situation, now)
-        if calm.first is None:
-            first = decide(operation, calm.situation, now)
-            calm.first = first if type(first) is Attempt else None
-            return first
-        return calm.first
-
-    def _calm(self, operation: OperationState) -> Calm | None:
-        """The situation, shared with other operations of the tool, if nothing but the run could stand in the way."""
-        tool = self.tool
-        return calm_of(self.instance, tool) if tool is not None and self._plain(tool, operation) else None
+        """What `decide` says about the operation as it stands now. There is no other way to a move."""
+        return decide(operation, self.situation(operation), now)
 
     def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` has to know beside the operation."""
-        instance = self.instance
-        if (calm := self._calm(operation)) is not None:
-            return calm.situation
-        contract = self.contract(operation)
+        instance, contract = self.instance, self.contract(operation)
         engine = instance.engine
         settings = engine.settings
         return Situation(
@@ -170,7 +153,7 @@ class Flight(msgspec.Struct, eq=False):
             breaker_ms=engine.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
             elsewhere=self.elsewhere,
             at_hand=self.arguments is not None,
-            live=frozenset(number for number, call in self.calls.items() if not call.done()),
+            live=frozenset(n for n, call in self.calls.items() if not call.done()) if self.calls else _NONE,
             reading=self.reading,
             key_age_ms=self.key_age_ms,
             deaths_allowed=settings.deaths_allowed,
@@ -186,22 +169,15 @@ class Flight(msgspec.Struct, eq=False):
             return "the run"
         return "a message" if self.instance.catching_up and unlearned(self.instance) else ""
 
-    def _plain(self, tool: ToolCode, operation: OperationState) -> bool:
-        """Whether nothing but the run as a whole could stand in its way."""
-        if self.calls or self.hung or self.reading != "unread" or self.elsewhere is not None or self.key_age_ms:
-            return False
-        history = self.instance.history
-        if operation.intent.serves or operation.edits or history.transactions or history.given_up:
-            return False
-        return tool.digest == operation.contract and operation.intent.executable and tool.contract.gate is None
-
     def _gated(self, contract: Contract) -> bool:
         """Whether the contract asks for a person. What cannot be judged is asked about."""
-        if self.gate is None or self.judged is not self.operation.intent.arguments:
+        gate, tool = contract.gate, self.tool
+        if gate is None:
+            self.gate = False
+        elif self.gate is None or self.judged is not self.operation.intent.arguments:
             self.judged = self.operation.intent.arguments
-            gate, tool = contract.gate, self.tool
             try:
-                self.gate = gate is not None and (tool is None or tool.gated(gate.when, self.decoded()))
+                self.gate = tool is None or tool.gated(gate.when, self.decoded())
             except (ArgumentError, ValueError):
                 self.gate = True
         return self.gate

@@ -30,7 +30,6 @@ from holdfast.model.run import RunHistory, is_about_operation
 from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
-    from holdfast.engine.calm import Calm
     from holdfast.engine.engine import Engine
     from holdfast.engine.flight import Flight
 
@@ -88,7 +87,6 @@ class Instance:
         self.watchers: dict[str, list[asyncio.Future[None]]] = {}
         self._gate: list[asyncio.Future[None]] = []
         self._rest_scheduled = False
-        self.calm: Final[dict[str, Calm]] = {}  # by the digest of a tool's contract
         self.checking: Final[set[asyncio.Future[None]]] = set()  # appends that the ledger may still refuse
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self.taking_orders: Final = asyncio.Lock()

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from holdfast.model.case import EVIDENCE, RULE, Case, Rule
-from holdfast.model.contract import Contract
 from holdfast.model.moves import Done, Gate, Move, Park, Settle, Verify, Wait
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import EXPIRED, FINAL, INTERRUPTED, RETURNED
@@ -30,29 +29,10 @@ from holdfast.model.proving import (
     verification_over,
     verify_or_unknown,
 )
-from holdfast.model.records import End
 from holdfast.model.sending import after_ambiguity, clear_to_send, ruled
 from holdfast.model.situation import Now, Situation
 from holdfast.model.weigh import answer_left_ms, elapsed_ms, in_progress_ms, landing_ms
 from holdfast.policies import milliseconds
-
-
-def proven_by(end: End, number: int, contract: Contract) -> Settle | None:
-    """What `decide` says after attempt `number` of a running operation has come to `end`, where that is plain.
-
-    A call that returned settles the operation whatever was tried before it, unless its evidence is asked for, or an
-    earlier attempt could still overwrite what is written after it.
-    """
-    if number > 1 and contract.overtaken_ms is not None:
-        return None
-    return _by_return(end, number, contract)
-
-
-def _by_return(end: End, number: int, contract: Contract) -> Settle | None:
-    """The outcome that follows from a return alone."""
-    if end.kind != "returned" or (contract.expects and contract.effect == "write"):
-        return None
-    return Settle("returned", "succeeded", RETURNED, attempt=number)
 
 
 def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
@@ -100,8 +80,8 @@ def _returned(case: Case) -> Move | None:
     if attempt is None or attempt.end is None:
         return None
     operation = case.operation
-    if (proven := _by_return(attempt.end, attempt.number, case.contract)) is not None:
-        return proven
+    if not (case.contract.expects and case.contract.effect == "write"):
+        return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
     if operation.found is not None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
     if operation.conflict:
@@ -210,7 +190,7 @@ def _conflict(case: Case) -> Move | None:
 
 
 def _sending_ended(case: Case) -> Move | None:
-    """Cancel, deadline, budget, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
+    """Cancel, deadline, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
     reason = _stop_reason(case)
     if not reason:
         return None
@@ -270,7 +250,6 @@ def _used_up(case: Case) -> str:
 _STOPS: Final = {
     "cancel": "the run was cancelled",
     "deadline": "the deadline passed",
-    "budget": "the budget is spent",
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
     "told": "a message came for the run",

@@ -59,7 +59,7 @@ class ReadRecorded(Stamped, frozen=True):
 
 
 class DecisionStarted(Stamped, frozen=True):
-    """A model call was begun: its reservation is durable before the money can be spent."""
+    """A model call started. The record is buffered: losing it costs one more call of the model."""
 
     step: str
     function: str
@@ -213,7 +213,7 @@ class RunStopped(Stamped, frozen=True):
     Where a person is asked how it goes on, an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
     """
 
-    reason: Literal["error", "diverged", "quarantined", "budget", "cancelled", "handed_over"]
+    reason: Literal["error", "diverged", "quarantined", "cancelled", "handed_over"]
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()

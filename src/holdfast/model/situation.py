@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.contract import Contract, Repeat
 from holdfast.model.outcome import Met
 
-Stop = Literal["", "cancel", "deadline", "budget", "aborting", "corrected", "told", "stopped"]
+Stop = Literal["", "cancel", "deadline", "aborting", "corrected", "told", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 

@@ -1,43 +1,33 @@
-"""`decide` is asked before every send and about every end, by each way that the engine has to its answer.
+"""`decide` is asked before every send and about every end, with everything that was read, and nothing answers for it.
 
-The engine has shortcuts: the first move of a tool that a calm run remembers, the situation that a calm run shares,
-the list of an operation's own obstacles, and the settlement of a call that plainly returned. Each shortcut keeps a list
-of its own, so a rule, an obstacle or a field that is added to the decision is not asked there. The tests below show
-that, one for each shortcut, as strict expected failures: the change that removes a shortcut removes its mark. Beside each is
-the same program with that shortcut switched off, which shows that nothing else is the reason.
+A remembered move or a shared situation would need a list of its own of what may stand in the way, and whatever is added
+to the decision would be missing there. So a rule, a stop reason, an obstacle of one operation and a field are added here
+in turn, and each must be heard for every write. The last tests hold the two places through which all moves come.
 """
 
+import ast
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import asdict
 
-from holdfast import Run, agent, tool
-from holdfast.engine import executor, flight
-from holdfast.engine.calm import Calm
+import holdfast
+from holdfast import Natural, Once, Run, TransactionAborted, agent, tool
+from holdfast.engine import flight
 from holdfast.engine.flight import Flight
 from holdfast.model import decide as rules
+from holdfast.model import records as r
 from holdfast.model.case import RULE, Case
-from holdfast.model.moves import Move, Settle
+from holdfast.model.moves import Attempt, Move, Settle
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Situation, Stop
+from holdfast.model.situation import Now, Situation, Stop
 from tests.unit.engine.lab import Lab, virtual
 
 CEILING = 900
 REFUSED = Settle("above the ceiling", "failed", RULE, "above the ceiling")
-
-
-def bypassed(why: str) -> pytest.MarkDecorator:
-    """A strict expected failure: the assertion itself fails, and nothing else may."""
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=why)
-
-
-def each_way(why: str) -> pytest.MarkDecorator:
-    """The test with the shortcut, which is expected to fail, and without it."""
-    return pytest.mark.parametrize(
-        "shortcut", [pytest.param(True, marks=bypassed(why)), False], ids=["with", "without"]
-    )
 
 
 def put_first(monkeypatch: pytest.MonkeyPatch, rule: Callable[[Case], Move | None]) -> None:
@@ -65,14 +55,9 @@ def paying(lab: Lab, *amounts: int):
     return desk
 
 
-@each_way("`Calm.first` remembers the move of a tool's first write, so the rules are not asked about the second")
 @virtual
-async def test_a_new_rule_is_asked_about_the_second_write_as_about_the_first(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, shortcut: bool
-):
+async def test_a_new_rule_is_asked_about_the_second_write_as_about_the_first(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     put_first(monkeypatch, lambda case: REFUSED if above_the_ceiling(case.operation) else None)
-    if not shortcut:
-        monkeypatch.setattr(Calm, "first", property(lambda _: None, lambda _, __: None), raising=False)
     desk = paying(lab, 1, 900)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
@@ -88,32 +73,24 @@ async def test_a_new_rule_is_asked_about_the_first_write(lab: Lab, monkeypatch: 
     assert lab.sent == []
 
 
-@each_way("`calm_of` keeps its own list of what stops a run, and shares a situation in which nothing does")
 @virtual
-async def test_what_stops_the_run_after_the_first_write_stops_the_second(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, shortcut: bool
-):
+async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     def spent_after_one(_: object) -> Stop:
-        return "budget" if lab.sent else ""
+        return "deadline" if lab.sent else ""
 
     monkeypatch.setattr(flight, "stop_of", spent_after_one)
-    if not shortcut:
-        monkeypatch.setattr(flight, "calm_of", lambda *_: None, raising=False)
     desk = paying(lab, 1, 2)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
     assert lab.sent == ["1"]
 
 
-@each_way("`Flight._plain` keeps its own list of what may stand in the way of one operation")
 @virtual
-async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, shortcut: bool):
+async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     def too_much(self: Flight, operation: OperationState) -> Stop:
         return "corrected" if above_the_ceiling(operation) else ""
 
     monkeypatch.setattr(Flight, "_stop", too_much)
-    if not shortcut:
-        monkeypatch.setattr(Flight, "_plain", lambda *_: False, raising=False)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
@@ -126,11 +103,8 @@ class _Wider(Situation, frozen=True):
     above: bool = False
 
 
-@each_way("`_first_calm` builds situations beside `Flight.situation`, so a new field is not read there")
 @virtual
-async def test_a_new_field_of_the_situation_is_read_for_every_write(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, shortcut: bool
-):
+async def test_a_new_field_of_the_situation_is_read_for_every_write(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     read: Any = Flight.situation
 
     def wider(self: Flight, operation: OperationState) -> Situation:
@@ -138,19 +112,14 @@ async def test_a_new_field_of_the_situation_is_read_for_every_write(
 
     monkeypatch.setattr(Flight, "situation", wider)
     put_first(monkeypatch, lambda case: REFUSED if getattr(case.situation, "above", False) else None)
-    if not shortcut:
-        monkeypatch.setattr(Flight, "_calm", lambda *_: None, raising=False)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
     assert lab.sent == []
 
 
-@each_way("the executor settles a call that returned by `proven_by`, and asks no rule about it")
 @virtual
-async def test_a_new_rule_is_asked_about_a_call_that_returned(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, shortcut: bool
-):
+async def test_a_new_rule_is_asked_about_a_call_that_returned(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     doubted: list[int] = []
 
     def doubt(case: Case) -> Move | None:
@@ -159,9 +128,87 @@ async def test_a_new_rule_is_asked_about_a_call_that_returned(
         return None
 
     put_first(monkeypatch, doubt)
-    if not shortcut:
-        monkeypatch.setattr(executor, "proven_by", lambda *_: None, raising=False)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == ["succeeded"]
     assert doubted == [1]
+
+
+@virtual
+async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    """Keyed by content, natural, refused, in a transaction, retried: each record is the answer of one question."""
+    decided: list[tuple[str, Move]] = []
+    ask = flight.decide
+
+    def listening(operation: OperationState, situation: Situation, now: Now) -> Move:
+        move = ask(operation, situation, now)
+        decided.append((operation.step, move))
+        return move
+
+    monkeypatch.setattr(flight, "decide", listening)
+    failing = iter([ConnectionRefusedError(), None, None, None])
+
+    @tool(once=Once("to"))
+    async def mail(to: str) -> str:
+        return f"sent to {to}"
+
+    @tool(idempotency=Natural())
+    async def save(value: int) -> None:
+        if (error := next(failing)) is not None:
+            raise error
+
+    @tool
+    async def refund(cents: int) -> str:
+        return "refunded"
+
+    @refund.compensate(restores=True)
+    async def take_back(op: Any, cents: int) -> None: ...
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        await mail("ann")
+        await mail("bob")
+        await mail.outcome("ann")
+        await save(1)
+        await save(2)
+        async with run.transaction("money"):
+            await refund(5)
+        with contextlib.suppress(TransactionAborted):
+            async with run.transaction("more"):
+                await refund(7)
+                raise RuntimeError("wrong amount")
+
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann")
+    attempts = [one.step for one in lab.of("r-ann", r.AttemptStarted)]
+    outcomes = [one.step for one in lab.of("r-ann", r.OperationSettled)]
+    assert attempts == [step for step, move in decided if isinstance(move, Attempt)]
+    assert outcomes == [step for step, move in decided if isinstance(move, Settle)]
+    assert len(attempts) >= 7
+
+
+ENGINE = Path(holdfast.__file__).parent / "engine"
+
+
+def calls(name: str) -> list[str]:
+    """Where the engine calls this name: `file:function`."""
+    found: list[str] = []
+    for path in sorted(ENGINE.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            inside = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+            found += [f"{path.name}:{function.name}" for one in inside if ast.unparse(one) == name]
+    return found
+
+
+def test_one_function_asks_and_one_builds_what_is_asked_with():
+    assert calls("decide") == ["flight.py:next_move"]
+    assert calls("Situation") == ["flight.py:situation"]
+
+
+def test_every_field_of_the_situation_is_read_anew():
+    """A field that the builder leaves at its default would be one that no decision can hear of."""
+    tree = ast.parse((ENGINE / "flight.py").read_text(encoding="utf-8"))
+    builds = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Situation"]
+    assert {keyword.arg for keyword in builds[0].keywords} == set(Situation.__struct_fields__)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import moves as m
-from holdfast.model import records as r
 from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decide import proven_by
-from holdfast.model.outcome import RETURNED
 from holdfast.policies import Budget, Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (
@@ -141,13 +138,6 @@ def test_a_cancelled_run_waits_as_well():
 def test_a_key_and_a_read_need_no_window():
     for contract in (KEYED, READ, PLAIN):
         assert Story(contract).sent("ambiguous", over=False).sent("returned").says() == "succeeded: returned"
-
-
-def test_the_end_of_a_later_attempt_of_a_natural_write_settles_nothing_by_itself():
-    returned = r.End("returned")
-    assert proven_by(returned, 2, NATURAL) is None
-    assert proven_by(returned, 1, NATURAL) == m.Settle("returned", "succeeded", RETURNED, attempt=1)
-    assert proven_by(returned, 2, KEYED) == m.Settle("returned", "succeeded", RETURNED, attempt=2)
 
 
 # --- keyed -----------------------------------------------------------------------------------------------------------

@@ -271,7 +271,6 @@ def test_a_pause_comes_before_the_breaker():
     [
         ("cancel", "the run was cancelled"),
         ("deadline", "the deadline passed"),
-        ("budget", "the budget is spent"),
         ("aborting", "the transaction was called off"),
         ("corrected", "what it relied on was corrected"),
         ("told", "a message came for the run"),
@@ -284,7 +283,7 @@ def test_every_stop_says_why(stop, reason):
     assert (move.status, move.reason) == ("unknown", reason)
 
 
-@pytest.mark.parametrize(("stop", "status"), [("cancel", "failed"), ("aborting", "failed"), ("budget", "failed")])
+@pytest.mark.parametrize(("stop", "status"), [("cancel", "failed"), ("aborting", "failed"), ("deadline", "failed")])
 def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
     story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
     assert story.says(stop=stop) == f"{status}: sending ended, nothing landed"
