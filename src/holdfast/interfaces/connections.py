@@ -2,12 +2,14 @@
 
 uvicorn waits without a limit for a head, for a body, and for a client that does not read; and its limit on connections
 counts silent ones, so that one client could use all places. The protocol here ends what takes too long, with 408 where
-an answer can still be given, and refuses connections of one peer above its share with 429.
+an answer can still be given, and refuses connections of one peer above its share with 429. With TLS, a connection is
+counted from its beginning, and a handshake has the deadline of a head (`handshakes`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
@@ -19,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.interfaces.accounts.guard import SERVER
 from holdfast.interfaces.accounts.limits import network
+from holdfast.interfaces.handshakes import Handshake
 
 PER_PEER: Final = 64
 
@@ -26,8 +29,8 @@ PER_PEER: Final = 64
 class Limits(msgspec.Struct, frozen=True):
     """Seconds within which a head and a body have come, a client reads on, and a closed connection is gone.
 
-    `per_peer` is how many connections one address (of IPv6: one /64 network) may have open. Behind a proxy all
-    connections come from the proxy.
+    Over TLS, the handshake has `head_s` too. `per_peer` is how many connections one address (of IPv6: one /64 network)
+    may have open. Behind a proxy all connections come from the proxy.
     """
 
     head_s: float = 10
@@ -37,14 +40,26 @@ class Limits(msgspec.Struct, frozen=True):
     per_peer: int = PER_PEER
 
 
-def server_config(app: Any, limits: Limits, **more: Any) -> uvicorn.Config:
-    """The configuration of uvicorn for an app that strangers reach."""
+def server_config(app: Any, limits: Limits, tls: ssl.SSLContext | None = None, **more: Any) -> uvicorn.Config:
+    """The configuration of uvicorn for an app that strangers reach, in clear or over TLS."""
 
     class Protocol(LimitedProtocol):
         declared = limits
         open_by_peer: ClassVar[Counter[str]] = Counter()  # of this server alone
 
-    return uvicorn.Config(app, http=Protocol, log_level="warning", **SERVER, **more)
+    if tls is None:
+        return uvicorn.Config(app, http=Protocol, log_level="warning", **SERVER, **more)
+
+    secured: ssl.SSLContext = tls
+
+    class Secured(Handshake):
+        context = secured
+        within_s = limits.head_s
+        per_peer = limits.per_peer
+        open_by_peer = Protocol.open_by_peer
+        inside = Protocol
+
+    return uvicorn.Config(app, http=Secured, log_level="warning", **SERVER, **more)
 
 
 class LimitedProtocol(H11Protocol):

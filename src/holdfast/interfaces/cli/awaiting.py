@@ -122,10 +122,12 @@ def _left(due: int | None, now: int) -> str:
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8900, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
+@click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
+@click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
 @click.option(
     "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
 )
-async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int) -> None:
+async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int, **files: str) -> None:
     """Take signed webhooks, until interrupted: the answers that runs wait for.
 
     A delivery is {"key", "status", "result" or "why"}, signed by the Standard
@@ -138,13 +140,15 @@ async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int
     except ModuleNotFoundError as error:
         raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
     from holdfast.interfaces.connections import Limits, server_config  # noqa: PLC0415 - an extra, as above
+    from holdfast.interfaces.handshakes import tls_context  # noqa: PLC0415 - as above
     from holdfast.interfaces.hooks import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
 
     senders = [_sender(one) for one in spelled]
+    tls = tls_context(files["cert"], files["key"]) if files["cert"] else None
     async with call.serving() as service:
         app = Hooks(service, senders)
-        call.screen.note(f"Taking webhooks on http://{host}:{port}/ until interrupted.")
-        config = server_config(app, Limits(per_peer=per_peer), host=host, port=port)
+        call.screen.note(f"Taking webhooks on {'https' if tls else 'http'}://{host}:{port}/ until interrupted.")
+        config = server_config(app, Limits(per_peer=per_peer), tls, host=host, port=port)
         await uvicorn.Server(config).serve()
 
 

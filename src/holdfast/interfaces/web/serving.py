@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import uvicorn
@@ -16,6 +16,7 @@ from holdfast.interfaces.accounts.openid import OpenId, Provider
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.site import Site, checked_bind, is_loopback, loopback
 from holdfast.interfaces.connections import PER_PEER, Limits, server_config
+from holdfast.interfaces.handshakes import tls_context
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.web.app import web
 from holdfast.interfaces.web.elsewhere import Elsewhere
@@ -94,8 +95,8 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
             tell(f"{site.origins[0]}/")
         else:
             link.show()
-        tls: dict[str, Any] = {"ssl_certfile": where.cert, "ssl_keyfile": where.key or None} if where.cert else {}
-        config = server_config(app, Limits(per_peer=where.per_peer), lifespan="off", **tls)
+        tls = tls_context(where.cert, where.key) if where.cert else None
+        config = server_config(app, Limits(per_peer=where.per_peer), tls, lifespan="off")
         await uvicorn.Server(config).serve(sockets=[place])
 
 
