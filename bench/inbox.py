@@ -35,8 +35,8 @@ ORIGIN = "http://127.0.0.1"
 ROUNDS = 40
 ADDRESSES = ("/inbox", "/inbox?kind=approval&text=c77", "/api/v1/items", "/api/v1/items?limit=500")
 _INSERT = (
-    "insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
-    " values (?, 'desk', ?, '', null, ?, 1, null, 0, ?)"
+    "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
+    " values (?, 'desk', '', ?, '', null, ?, 1, null, 0, ?)"
 )
 
 

@@ -108,9 +108,9 @@ def add_crowd(path: Path, size: int) -> None:
         wanted = {"pattern": pattern, "kind": kind, "count": size // len(KINDS)}
         database.execute(
             "with recursive number(i) as (select 1 union all select i + 1 from number where i < :count)"
-            " insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
-            " select printf('crowd-%s-%07d', :kind, i), agent, status, reason, due_ms + 1000 * i, waits, token, owner,"
-            " created_ms, updated_ms from number, run where name = :pattern",
+            " insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
+            " updated_ms) select printf('crowd-%s-%07d', :kind, i), agent, program, status, reason,"
+            " due_ms + 1000 * i, waits, token, owner, created_ms, updated_ms from number, run where name = :pattern",
             wanted,
         )
         database.execute(

@@ -156,9 +156,10 @@ class Lab:
         return path
 
     def change(self, old: str, new: str) -> str:
-        """A desk whose code has changed; the target that names it."""
+        """A desk whose code has changed, of the same program; the target that names it."""
         assert old in DESK
-        self.write("changed.py", DESK.replace(old, new))
+        changed = DESK.replace(old, new).replace('.id}")\nasync def desk', '.id}", program="desk")\nasync def desk')
+        self.write("changed.py", changed)
         return "changed.py:desk"
 
     @property

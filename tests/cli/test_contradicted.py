@@ -122,3 +122,14 @@ def test_a_word_that_sends_it_again_is_refused(bounced: Lab):
     refused = bounced("resolve", NAME, "--same-key", "--by", "bea")
     assert refused.status == 2
     assert "happened, did_not_happen, compensate" in refused.err
+
+
+def test_one_line_leads_to_all_contradictions(bounced: Lab):
+    for name in ("bob", "cid"):
+        assert bounced("run", "bank.py:desk", f'"{name}"').status == 3
+        bounced("deliver", f"P-{name}", "--id", f"{name}-1", "--result", '"R"')
+        assert bounced("resume", f"pay-{name}").status == 0
+        bounced("deliver", f"P-{name}", "--id", f"{name}-2", "--status", "failed", "--why", "bounced")
+    said = bounced("ps")
+    assert [line for line in said.lines if line.startswith("Next:")] == ["Next: holdfast inbox"]
+    assert all(f"pay-{name}/pay#1" in bounced("inbox").out for name in ("ann", "bob", "cid"))

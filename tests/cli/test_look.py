@@ -1,6 +1,7 @@
 """`ps`, `show` and `why`: what a person reads, at 80 columns, and what a program reads."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -40,7 +41,7 @@ def test_ps_can_be_narrowed_and_paged(asking: Lab):
     page = asking("ps", "--limit", "1", "--after", "ticket-2", "--json").json
     assert ([run["run"] for run in page["runs"]], page["more"]) == (["ticket-1"], False)
     assert asking("ps", "--status", "stopped").out == "0 of 2 runs: 1 suspended, 1 completed\n"
-    assert "Next: holdfast ps --after ticket-2" in asking("ps", "--limit", "1").out
+    assert "Next: holdfast ps --limit 1 --after ticket-2" in asking("ps", "--limit", "1").out
 
 
 @pytest.mark.parametrize(
@@ -319,3 +320,20 @@ def test_why_says_what_it_relied_on_and_which_evidence_was_expected(holdfast: La
     said = holdfast("why", "limit-a/set_limit#1")
     assert "relied on 300" in said.words
     assert 'expected as evidence {"limit":500}' in said.words
+
+
+def test_the_next_page_keeps_the_filters(holdfast: Lab):
+    for number in range(6):
+        mode = "lost" if number % 2 else "mug"
+        assert holdfast("run", "desk.py:desk", holdfast.ticket(str(number), mode=mode)).status in {0, 3}
+    filters = ["--all", "--status", "suspended", "--agent", "desk", "--since", "2h", "--search", "TICKET"]
+    wanted = [line["run"] for line in holdfast("ps", *filters, "--json").json["runs"]]
+    words, seen = ["ps", *filters, "--limit", "1"], list[str]()
+    while True:
+        page = holdfast(*words)
+        seen += [line["run"] for line in holdfast(*words, "--json").json["runs"]]
+        following = [line for line in page.lines if line.startswith("Next: holdfast ps ")]
+        if not following:
+            break
+        words = shlex.split(following[0])[2:]
+    assert (seen, len(seen)) == (wanted, 3)

@@ -49,7 +49,7 @@ def test_a_worker_leaves_runs_of_agents_that_it_does_not_know(holdfast: Lab):
     )
     said = holdfast.apart("worker", "other.py:other", "--once")
     assert (said.status, said.out) == (0, "0 runs driven.\n")
-    assert "Runs of desk wait too, and their code is not here" in said.err
+    assert "Runs of desk of the program desk wait too, and their code is not here" in said.err
 
 
 def test_a_worker_without_agents_says_what_it_needs(holdfast: Lab):

@@ -104,7 +104,7 @@ class Player:
 
     async def everything(self) -> object:
         journal = self.journal
-        lines = [await journal.runs(), await journal.runs(wakeable=True), await journal.due(["desk"], 5)]
+        lines = [await journal.runs(), await journal.runs(wakeable=True), await journal.due([("desk", "")], 5)]
         rows = {line.run: await journal.read(line.run) for line in lines[0]}
         for run, found in rows.items():
             assert verify_chain(found, genesis("n", run)) is None

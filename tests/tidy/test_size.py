@@ -21,7 +21,7 @@ KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "src/holdfast/agent/tool.py:tool": 15,
     "src/holdfast/agent/tool.py:_declared": 16,
     "src/holdfast/agent/tool.py:Tool.options": 9,
-    "src/holdfast/agent/agent.py:agent": 7,
+    "src/holdfast/agent/agent.py:agent": 8,
     "src/holdfast/app.py:Holdfast.__init__": 9,
     "src/holdfast/journal/sqlite/journal.py:SqliteJournal.__init__": 7,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints, overload
 
+from holdfast.agent.program import program_of
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
@@ -19,6 +20,7 @@ from holdfast.errors import ContractError, OutsideRun, UsageError
 from holdfast.model.canonical import canonical, digest
 from holdfast.model.canonical_restore import restore
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
+from holdfast.model.system import is_system
 from holdfast.model.values import ResultCodec, codec_for
 from holdfast.policies import milliseconds
 
@@ -44,6 +46,8 @@ class Agent(Generic[T, R]):
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
         self.name = name or function.__name__
+        self.program = "" if is_system(self.name) else program_of(function)
+        """The program that it belongs to: an agent of the same name in another program is another agent."""
         self.version = version
         self.deadline_ms = None if deadline is None else milliseconds(deadline)
         self.template = run_id
@@ -121,9 +125,10 @@ class Agent(Generic[T, R]):
 class _Decorator:
     """What `@agent(...)` gives."""
 
-    def __init__(self, settings: Mapping[str, Any], requires: tuple[str, ...] = ()) -> None:
+    def __init__(self, settings: Mapping[str, Any], requires: tuple[str, ...] = (), program: str | None = None) -> None:
         self._settings = settings
         self._requires = requires
+        self._program = program
 
     def __call__(self, function: Callable[[Run, T], Coroutine[Any, Any, R]], /) -> Agent[T, R]:
         """Declare `function`. Raises `ContractError` unless it is async and takes a run and one input."""
@@ -132,6 +137,11 @@ class _Decorator:
             raise ContractError(
                 f"{name[:NAME_LIMIT]!r} cannot name an agent",
                 next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
+            )
+        if self._program is not None and not can_name(self._program):
+            raise ContractError(
+                f"{self._program[:NAME_LIMIT]!r} cannot name a program",
+                next_step=f"use program= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
             )
         if not inspect.iscoroutinefunction(function):
             raise ContractError(
@@ -145,6 +155,7 @@ class _Decorator:
             )
         made = Agent(function, **self._settings)
         made.requires = self._requires
+        made.program = self._program or made.program
         return made
 
 
@@ -158,6 +169,7 @@ def agent(
     version: str = "",
     deadline: timedelta | None = None,
     name: str | None = None,
+    program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
 ) -> _Decorator: ...
 def agent(
@@ -169,6 +181,7 @@ def agent(
     version: str = "",
     deadline: timedelta | None = None,
     name: str | None = None,
+    program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
 ) -> _Decorator | Agent[T, R]:
     """Declare an agent. Without arguments, each run is named where it is started.
@@ -177,13 +190,16 @@ def agent(
     - `tools`: the tools it may use; undeclared, those its module can see.
     - `version`: what you call this version of the code; recorded with each run.
     - `deadline`: how long a run may take; afterwards nothing more is sent.
+    - `program`: which program it belongs to, by default the module that defines it (`shop.desk`). Only that program's
+      workers drive its runs, so two programs may each have an agent of one name. Declare the former name where the
+      module is moved or renamed, and different names where two programs have a module of the same name.
     - `requires`: tools (or their names) whose effects have to stand when a run completes. One that returns without
       them, or with a `Receipt` that is none of its own, is stopped with what is missing (`ClaimUnproven`).
     """
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)
     settings = {"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name}
-    decorator = _Decorator(settings, required)
+    decorator = _Decorator(settings, required, program)
     return decorator if function is None else decorator(function)
 
 

@@ -33,6 +33,7 @@ def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Rec
         digest=given.digest,
         version=agent.version,
         by=given.by,
+        program=agent.program,
         at=wall,
         up=now.ms,
     )
@@ -47,6 +48,8 @@ def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> Ag
             f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
             next_step="give the run another id",
         )  # fmt: skip
+    if agent is not None and history.started is not None:
+        _check_program(history, agent, history.started.program)
     found = agent or engine.agents.get(name)
     if found is None:
         known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours are nobody's choice
@@ -56,6 +59,18 @@ def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> Ag
             next_step="name the file or module that defines it",
         )
     return found
+
+
+def _check_program(history: RunHistory, agent: AgentCode, program: str) -> None:
+    """Raise `ParameterMismatch` for a run of another program: its steps are those of other code."""
+    if program and agent.program and agent.program != program:
+        raise ParameterMismatch(
+            f"run {history.run} belongs to the agent {agent.name} of the program {program}, not of {agent.program}",
+            run=history.run,
+            known="nothing was sent",
+            next_step="give the run another id; where the program was moved or renamed, declare its former name: "
+            f"@agent(program={program!r})",
+        )
 
 
 def check_input(history: RunHistory, stored: bytes, digest: str) -> None:

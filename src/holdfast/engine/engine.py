@@ -52,6 +52,11 @@ class AgentCode(Protocol):
         ...
 
     @property
+    def program(self) -> str:
+        """The program that the agent belongs to; empty for the runtime's own agents."""
+        ...
+
+    @property
     def version(self) -> str:
         """What the author calls this version of the code; empty where nothing is said."""
         ...

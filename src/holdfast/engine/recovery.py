@@ -24,8 +24,9 @@ _LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to 
 class Recovery:
     """Looks for runs without a living owner, and for suspended ones that are due, and drives those due first.
 
-    `drive` drives one run to its next end, and `errands` is done every `recover_every_ms`. Runs whose agent this app
-    does not know are not even read. One that could not be driven is tried again after `recover_every_ms`.
+    `drive` drives one run to its next end, and `errands` is done every `recover_every_ms`. Runs of an agent that this
+    app does not know, or of another program's agent of the same name, are not read. One that could not
+    be driven is tried again after `recover_every_ms`.
     """
 
     def __init__(
@@ -68,7 +69,11 @@ class Recovery:
         self._freed.clear()
         self._more = False
         for places in (self._runs, self._notices):
-            agents = [name for name in engine.agents if is_system(name) == (places is self._notices)]
+            agents = [
+                (name, agent.program)
+                for name, agent in engine.agents.items()
+                if is_system(name) == (places is self._notices)
+            ]
             room = places.room(engine)
             skip = {*self._runs.driving, *self._notices.driving, *engine.instances, *self._not_before}
             rows = await engine.journal.due(agents, room, skip) if agents and room > 0 else []

@@ -95,7 +95,8 @@ async def drive_run(
     if agent is not None and given is not None:
         # In the commit of the claim: wherever this process dies, the run can be driven, resumed and cancelled.
         begun = first_records(engine, agent, given)
-        new = beginning(engine.identity.namespace, run, agent.name, [encode(record) for record in begun])
+        bodies = [encode(record) for record in begun]
+        new = beginning(engine.identity.namespace, run, agent.name, bodies, program=agent.program)
     claimed = await engine.leases.claim(run, new)
     engine.seams.crash.reached("after_claim")
     if claimed is None:

@@ -6,7 +6,7 @@ A program that begins its runs at the top level can be loaded as well: loading i
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.engine.engine import LOG
+from holdfast.errors import JournalError
 from holdfast.journal.port import Journal
 
 _HINT: Final = "target/"
@@ -22,11 +24,22 @@ _LOADING: Final[ContextVar[bool]] = ContextVar("holdfast-loading", default=False
 AnyAgent = Agent[Any, Any]
 
 
+_TRIES: Final = 5  # several programs may open one journal at the same moment
+_PROGRAMS: Final = 50  # how many places are kept for one name
+
+
 class CodeLocation(msgspec.Struct, frozen=True):
-    """`target` is what `--agent` takes, `directory` where modules are looked for."""
+    """`target` is what `--agent` takes, `directory` where modules are looked for, `program` whose agent it is."""
 
     target: str
     directory: str
+    program: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether there still is something to load: a program that was moved away leaves its note behind."""
+        path = self.target.rpartition(":")[0]
+        return Path(path if path.endswith(".py") else self.directory).exists()
 
 
 class AppOpened(BaseException):
@@ -53,20 +66,41 @@ def stop_if_loading() -> None:
 
 async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
     """Record where the code of each agent is, where that has changed. The note may be lost: it is only a hint."""
-    for agent in agents:
-        found = code_of(agent)
-        if found is None:
-            continue
-        name, body = _HINT + agent.name, msgspec.json.encode(found)
+    try:
+        for agent in agents:
+            if (found := code_of(agent)) is not None:
+                await _note(journal, _HINT + agent.name, found)
+    except JournalError as error:  # a full disk, for example: an app that can be opened is opened without the note
+        LOG.debug("where the code of the agents is could not be noted: %s", error)
+
+
+async def _note(journal: Journal, name: str, found: CodeLocation) -> None:
+    """Put the place of one program before those of others whose agent has the same name."""
+    for _ in range(_TRIES):
         before = await journal.hint(name)
-        if before != body:
-            await journal.put_hint(name, body, before)
+        others = [one for one in _decoded(before) if one.program != found.program]
+        if found in _decoded(before) or await journal.put_hint(
+            name, msgspec.json.encode([found, *others][:_PROGRAMS]), before
+        ):
+            return
 
 
-async def noted_code(journal: Journal, agent: str) -> CodeLocation | None:
-    """Where the code of the agent of that name was found the last time; None: it is not known."""
-    stored = await journal.hint(_HINT + agent)
-    return None if stored is None else msgspec.json.decode(stored, type=CodeLocation)
+async def noted_code(journal: Journal, agent: str, program: str) -> CodeLocation | None:
+    """Where the code of this agent of this program was found the last time; None: it is not known."""
+    return next((one for one in await noted_programs(journal, agent) if one.program == program), None)
+
+
+async def noted_programs(journal: Journal, agent: str) -> Sequence[CodeLocation]:
+    """Where the code of the agents of that name was found the last time, a place for each program."""
+    return _decoded(await journal.hint(_HINT + agent))
+
+
+def _decoded(stored: bytes | None) -> list[CodeLocation]:
+    """The places in a note; one that cannot be read is lost."""
+    try:
+        return [] if stored is None else msgspec.json.decode(stored, type=list[CodeLocation])
+    except msgspec.DecodeError:
+        return []
 
 
 def code_of(agent: AnyAgent) -> CodeLocation | None:
@@ -82,5 +116,5 @@ def code_of(agent: AnyAgent) -> CodeLocation | None:
     imported = module.__spec__.name if module.__spec__ is not None else ""
     place = Path(*imported.split(".")) if "." in imported else Path()
     if place.parts and path.with_suffix("").parts[-len(place.parts) :] == place.parts:
-        return CodeLocation(f"{imported}:{name}", str(path.parents[len(place.parts) - 1]))
-    return CodeLocation(f"{path}:{name}", str(path.parent))
+        return CodeLocation(f"{imported}:{name}", str(path.parents[len(place.parts) - 1]), agent.program)
+    return CodeLocation(f"{path}:{name}", str(path.parent), agent.program)

@@ -13,7 +13,6 @@ from holdfast.interfaces.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.interfaces.judging import kept_policy
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
-from holdfast.interfaces.people.contradicted import is_open
 from holdfast.interfaces.people.contradictions import answers_about, relied_on
 from holdfast.interfaces.people.earlier import words_about
 from holdfast.interfaces.telling import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
@@ -324,7 +323,7 @@ def _amends(state: OperationState, contract: Contract) -> Answer:
 
 async def _next_of_contradicted(looking: Looking, history: RunHistory, state: OperationState) -> list[str]:
     name = f"{history.run}/{state.step}"
-    if not await is_open(looking.journal, history.run, state.step):
+    if not await looking.is_contradicted(history.run, state.step):
         return [f"holdfast show {history.run}"]
     words = ["--happened", "--did-not-happen"]
     words += ["--compensate"] if _contract(history, state).compensates else []

@@ -143,7 +143,8 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
 async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
     assert parent.started is not None, parent.run
     change = RunChange("suspended", reason=reason, release=True)
-    begun = beginning(engine.identity.namespace, new, parent.started.agent, bodies, change)
+    of = parent.started
+    begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
     claimed = await engine.leases.claim(new, begun)
     if isinstance(claimed, Claimed):
         engine.leases.let_go(new)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
+from holdfast.journal.bodies import readable
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
+from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, PEOPLE, Then, question_of
@@ -192,6 +194,28 @@ class Looking:
             if seen >= runs:
                 break
         return False
+
+    async def contradictions(self, stream: str = CONTRADICTED) -> list[Opened]:
+        """The newest contradiction of each operation that has one without an answer, the oldest first."""
+        newest: dict[str, Opened] = {}
+        for entry in await self.journal.entries(stream):
+            if not entry.key.startswith(ANSWERED):
+                for _, one in await readable(self.journal, (entry,), Opened):
+                    newest[entry.stream] = one
+            elif (opened := newest.get(entry.stream)) is not None and opened.number <= int(entry.key[len(ANSWERED) :]):
+                del newest[entry.stream]
+        return list(newest.values())
+
+    async def contradicted_steps(self) -> dict[str, list[str]]:
+        """The steps with a contradiction without an answer, by run."""
+        found: dict[str, list[str]] = {}
+        for one in await self.contradictions():
+            found.setdefault(one.run, []).append(one.step)
+        return found
+
+    async def is_contradicted(self, run: str, step: str) -> bool:
+        """Whether an operation has a contradiction without an answer."""
+        return bool(await self.contradictions(contradiction_stream(run, step)))
 
     async def pauses(self) -> dict[str, str]:
         """Tools that are paused, and why."""

@@ -152,7 +152,8 @@ class _Copy(MemoryJournal):
         assert history.started is not None, run
         newest = max(history.owners, default=0)
         while True:
-            claimed = await self.claim(run, "the record", Beginning(history.started.agent))
+            new = Beginning(history.started.agent, program=history.started.program)
+            claimed = await self.claim(run, "the record", new)
             assert isinstance(claimed, Claimed), claimed
             log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
             if claimed.lease.token > newest:

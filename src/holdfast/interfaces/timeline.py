@@ -87,6 +87,7 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     entries: list[Entry]
     ended: int = 0
     cost: float = 0
+    program: str = ""
 
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
@@ -139,6 +140,7 @@ class _Teller:
             self.entries,
             self.ended,
             self.cost,
+            started.program if started else "",
         )
 
     def _go_on(self, record: r.Record) -> None:

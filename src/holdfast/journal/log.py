@@ -33,10 +33,15 @@ def verify_chain(rows: Iterable[Row], start: bytes, first: int = 1) -> int | Non
 
 
 def beginning(
-    namespace: str, run: str, agent: str, bodies: Iterable[bytes], change: RunChange | None = None
+    namespace: str,
+    run: str,
+    agent: str,
+    bodies: Iterable[bytes],
+    change: RunChange | None = None,
+    program: str = "",
 ) -> Beginning:
     """A run that does not exist yet, with its first records, chained under the token of its first claim."""
-    return Beginning(agent, _chained(bodies, 0, genesis(namespace, run), 1), change)
+    return Beginning(agent, _chained(bodies, 0, genesis(namespace, run), 1), change, program)
 
 
 def _chained(bodies: Iterable[bytes], seq: int, head: bytes, token: int) -> tuple[Row, ...]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -242,15 +243,15 @@ class MemoryJournal:
 
         return page(listed, limit, wanted)
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         done = self._call("due")
         self._riding_due()
         done()
         wall = self._wall()
         lines = [
-            found.listing
-            for name, found in self._runs.items()
-            if name not in skip and found.listing.agent in agents and wants_worker(found.listing, wall, self._gone)
+            line
+            for name, line in ((name, found.listing) for name, found in self._runs.items())
+            if name not in skip and (line.agent, line.program) in agents and wants_worker(line, wall, self._gone)
         ]
         return sorted(lines, key=due_since)[:limit]
 
@@ -399,7 +400,9 @@ class MemoryJournal:
         wall = self._wall()
         lease = Lease(run, len(self._runs) + 1, 1, worker)
         write = first_write(lease, new)
-        listing = RunRow(run, lease.row, new.agent, "running", "", None, b"[]", lease.token, worker, wall, wall)
+        listing = RunRow(
+            run, lease.row, new.agent, new.program, "running", "", None, b"[]", lease.token, worker, wall, wall
+        )
         self._names[lease.row] = run
         self._runs[run] = found = _Run(listing)
         self._commit(write)

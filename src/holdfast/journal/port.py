@@ -21,6 +21,10 @@ Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
 
 
+AgentKey: TypeAlias = tuple[str, str]
+"""An agent's name, and the program whose code it is: two programs may each have an agent of that name."""
+
+
 class Instant(msgspec.Struct, frozen=True, gc=False):
     """A moment on the journal's own clock; two instants compare only within one `boot`."""
 
@@ -125,6 +129,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     run: str
     row: int
     agent: str
+    program: str
     status: RunStatus
     reason: str
     due_ms: int | None
@@ -159,12 +164,15 @@ class Claimed(msgspec.Struct, frozen=True):
 class Beginning(msgspec.Struct, frozen=True):
     """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
 
+    `program` is the program that the agent belongs to; empty for the runtime's own agents.
+
     The rows are numbered from 1 under the token 1. With a `change` that releases the lease the run is free at once.
     """
 
     agent: str
     rows: tuple[Row, ...] = ()
     change: RunChange | None = None
+    program: str = ""
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -254,11 +262,11 @@ class Journal(Protocol):
         """
         ...
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         """Runs of these agents that want a worker, without those named in `skip`: the one due first comes first.
 
         A run wants one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
-        its listing last changed. Runs of other agents cost nothing, however many there are.
+        its listing last changed. Runs of other agents, and of other programs, cost nothing, however many there are.
         """
         ...
 

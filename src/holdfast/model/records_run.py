@@ -16,13 +16,17 @@ from holdfast.model.records_transaction import TransactionRecord
 
 
 class RunStarted(Stamped, frozen=True):
-    """The run exists: its agent, its input, which version of the agent's code began it, and who asked for it."""
+    """The run exists: its agent, its input, which version of the agent's code began it, and who asked for it.
+
+    `program` is the program that the agent belongs to; empty for the runtime's own agents.
+    """
 
     agent: str
     input: Raw
     digest: str
     version: str = ""
     by: str = ""
+    program: str = ""
 
 
 class Claimed(Stamped, frozen=True):

@@ -152,15 +152,37 @@ class ListingConformance:
             assert isinstance(await journal.claim("g held", "alice", beginning("n", "g", "desk", [body(1)])), Claimed)
             dropped = beginning("n", "h dropped", "desk", [body(1)], RunChange("running", release=True))
             await journal.claim("h dropped", "alice", dropped)
-            first = [line.run for line in await journal.due({"desk"}, 2)]
+            first = [line.run for line in await journal.due({("desk", "")}, 2)]
             assert first == ["c first", "b second"]
-            assert [line.run for line in await journal.due(["desk"], 9)] == [*first, "h dropped"]
-            assert [line.run for line in await journal.due(["desk"], 1, {"c first"})] == ["b second"]
+            assert [line.run for line in await journal.due([("desk", "")], 9)] == [*first, "h dropped"]
+            assert [line.run for line in await journal.due([("desk", "")], 1, {"c first"})] == ["b second"]
             assert await journal.due([], 9) == []
-            assert len(await journal.due(["desk", "other"], 99)) == 33
+            assert len(await journal.due([("desk", ""), ("other", "")], 99)) == 33
             await journal.beat(ALICE, OVER_MS)
-            found = [line.run for line in await journal.due(["desk"], 9)]
+            found = [line.run for line in await journal.due([("desk", "")], 9)]
             assert sorted(found) == sorted([*first, "g held", "h dropped"])
+
+        self._run(tmp_path, check)
+
+    def test_agents_of_one_name_in_two_programs_are_two_agents(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            due, dropped = RunChange("suspended", due_ms=1, release=True), RunChange("running", release=True)
+            for run, change in {"due": due, "dropped": dropped, "held": None}.items():
+                for program in ("shop", "billing", ""):
+                    new = beginning("n", f"{run} {program}", "desk", [body(1)], change, program)
+                    claimed = await journal.claim(f"{run} {program}", "alice", new)
+                    assert isinstance(claimed, Claimed)
+                    assert (claimed.row.agent, claimed.row.program) == ("desk", program)
+            await journal.beat(ALICE, OVER_MS)
+            for program in ("shop", "billing", ""):
+                found = await journal.due([("desk", program)], 9)
+                assert sorted(line.run for line in found) == sorted(
+                    f"{run} {program}" for run in ("due", "dropped", "held")
+                )
+                assert {line.program for line in found} == {program}
+                assert [line.program for line in await journal.runs(run=f"due {program}")] == [program]
+            assert len(await journal.due([("desk", "shop"), ("desk", "billing")], 99)) == 6
+            assert await journal.due([("desk", "other"), ("other", "shop")], 9) == []
 
         self._run(tmp_path, check)
 

@@ -25,7 +25,6 @@ from holdfast import (
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunStopped, RunSuspended, UsageError
 from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.contradicted import open_contradictions
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.model import records as r
@@ -284,7 +283,7 @@ async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answ
         answered = [one for one in opened if one.key.startswith("answered/")]
         assert len(opened) - len(answered) == counted
         last = max((int(one.key.partition("/")[2]) for one in answered), default=0)
-        waits = await open_contradictions(other.service.looking.journal)
+        waits = await other.service.looking.contradictions()
         assert [one.number for one in waits] == ([counted] if counted > last else [])
         await lab.pass_time(minutes=1)  # what was stored and not brought to the run yet is brought to it
         told = [one.entry for one in lab.of("p-ann", r.CommandApplied) if one.command == "review"]

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast import Run, agent, tool
-from holdfast.interfaces.people.contradicted import open_contradictions
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -49,4 +48,4 @@ async def test_a_late_return_against_a_persons_word_opens_a_review(lab: Lab):
         await app.service.resolve("r-ann/send#1", "did_not_happen", by="eve")
         assert (await handle.result()).startswith("failed")
         await lab.pass_time(seconds=20)
-        assert len(await open_contradictions(app.engine.journal)) == 1
+        assert len(await app.service.looking.contradictions()) == 1

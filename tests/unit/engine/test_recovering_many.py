@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,7 +119,7 @@ async def test_notices_and_runs_do_not_starve_each_other(lab: Lab, crowd: str):
         for number in range(50):
             await begin_asleep(app.engine, f"a-{number}", Input(b"1", "d"), crowd)
         await begin_asleep(app.engine, "z", Input(b"1", "d"), other)
-        app.engine.agents = dict.fromkeys((crowd, other))
+        app.engine.agents = dict.fromkeys((crowd, other), SimpleNamespace(program=""))
         recovery = Recovery(app.engine, drive)
         await recovery.look()
         await lab.pass_time(seconds=1)

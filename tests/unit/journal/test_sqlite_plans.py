@@ -57,8 +57,8 @@ def test_of_stopped_runs_only_those_that_ask_are_read(journal_path: Path):
 
 @pytest.mark.parametrize("query", [runs.ABANDONED, runs.DUE])
 def test_what_is_due_is_read_in_order_and_other_agents_not_at_all(journal_path: Path, query: str):
-    plan = asyncio.run(plan_of(journal_path, query, ("desk", 5, 5)[: query.count("?")]))
-    found = "SEARCH run USING INDEX run_due (agent=? AND status=?"
+    plan = asyncio.run(plan_of(journal_path, query, ("desk", "desk", 5, 5)[: query.count("?")]))
+    found = "SEARCH run USING INDEX run_due (agent=? AND program=? AND status=?"
     assert plan == (f"{found} AND due_ms<?)" if query == runs.DUE else f"{found})"), "nothing is sorted"
 
 

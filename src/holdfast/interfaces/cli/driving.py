@@ -85,6 +85,7 @@ def _tell_one(call: Call, ended: Ended) -> int:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--once", is_flag=True, help="Drive what is due now, and end.")
+@click.option("--program", default="", metavar="NAME", help="Drive this program's runs; its code is where it last was.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
 @policy_option
 @reach_option
@@ -93,13 +94,20 @@ async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: b
 
     TARGETs are the agents whose runs it drives; without any, those listed under
     [tool.holdfast] agents in pyproject.toml, else those that were last opened over
-    this journal. Any number of workers may share one journal on one machine. With
+    this journal. Runs of an agent of the same name in another program are not
+    driven. Any number of workers may share one journal on one machine. With
     --reach it also notifies people when they are asked.
     """
-    agents = load_agents(targets or project_targets()) or await noted_agents(call)
+    program = given["program"]
+    if program and targets:
+        raise UsageError("--program and TARGET both say which code to load", next_step="give one of them")
+    agents = [] if program else load_agents(targets or project_targets())
+    agents = agents or await noted_agents(call, program)
     if not agents:
         raise UsageError(
-            "a worker needs the code of the agents whose runs it drives",
+            f"the code of the program {program!r} is not where it was, or was never noted in this journal"
+            if program
+            else "a worker needs the code of the agents whose runs it drives",
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
     reach = reach_of(given["reach"])

@@ -13,6 +13,7 @@ from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.place import existing_journal
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import DIVERGED, DONE
+from holdfast.interfaces.cli.undriven import Finder, commands_for
 from holdfast.interfaces.cli.words import count, safe
 from holdfast.interfaces.heads import VARIABLE, head_keys, own_head_keys, read_heads, signed_head
 from holdfast.interfaces.keeping import Facts, Rebuilt, facts, rebuild, trust
@@ -114,10 +115,14 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
                 done["rebuilt"] = await rebuild(service.engine)
     async with call.looking(tells_doubts=False) as looking:
         found = await facts(looking, existing_journal(call.journal))
+        finder, rows = Finder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
+        undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
     if call.screen.as_json:
         call.screen.document({"journal": found, **done})
         return
     _show(call.screen, found)
+    for next_step in undriven:
+        call.screen.next(next_step)
     _show_done(call.screen, done)
 
 

@@ -12,12 +12,14 @@ from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.rules import then_text
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.story import Following, show_state, show_timeline
+from holdfast.interfaces.cli.undriven import Finder
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.explaining import Explanation, explain
 from holdfast.interfaces.judging import facts_text
 from holdfast.interfaces.states import state_at
 from holdfast.interfaces.telling import stored
 from holdfast.interfaces.timeline import timeline
+from holdfast.journal.host import wall_ms
 from holdfast.model.situation import Now
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
         return
     async with call.looking() as looking:
         told = await looking.told(run)
+        undriven = await Finder(looking, wall_ms()).find(await looking.row(run))
     if step is not None:
         state = state_at(run, told, step)
         if call.screen.as_json:
@@ -58,7 +61,7 @@ async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
     if call.screen.as_json:
         call.screen.document(story)
     else:
-        show_timeline(call.screen, story)
+        show_timeline(call.screen, story, undriven)
 
 
 async def _follow(call: Call, run: str) -> None:

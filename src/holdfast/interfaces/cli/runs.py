@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import click
@@ -11,18 +12,17 @@ from holdfast.engine.housekeeping import troubles_of
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.moments import read_past
 from holdfast.interfaces.cli.place import split_command
+from holdfast.interfaces.cli.undriven import Finder, Undriven, commands_for
 from holdfast.interfaces.cli.words import ago
-from holdfast.interfaces.looking import Listing, Looking, Waiting, waits_of
-from holdfast.interfaces.people.contradicted import contradicted_steps
+from holdfast.interfaces.looking import Listing, Waiting, waits_of
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 
 _STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
+_LIMIT: Final = 50
 _MARKS: Final = {"running": "open", "suspended": "info", "completed": "ok", "stopped": "failed", "undone": "off"}
-READY: Final = "ready to continue, waits for a worker"
-ABANDONED: Final = "its process ended, waits for a worker"
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -40,6 +40,8 @@ class Listed(msgspec.Struct, frozen=True):
     abandoned: bool
     ready: bool
     contradicted: list[str] = []
+    program: str = ""
+    undriven: Undriven | None = None
 
 
 @command(
@@ -55,7 +57,9 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option("--agent", default="", metavar="NAME", help="Only runs of this agent.")
 @click.option("--since", default="", metavar="WHEN", help="Only runs begun since then: 2h, 7d, 2027-01-31.")
 @click.option("--search", default="", metavar="TEXT", help="Only runs whose name or reason contains this text.")
-@click.option("--limit", default=50, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list.")
+@click.option(
+    "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
+)
 @click.option("--after", default="", metavar="RUN", help="Continue with runs begun before this one: the next page.")
 @click.option("--all", "everything", is_flag=True, help="Include runs that send webhooks and notifications.")
 async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool) -> None:
@@ -67,8 +71,9 @@ async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since
     )  # fmt: skip
     async with call.looking() as looking:
         rows = await looking.newest(only, limit + 1, after)
-        disputed = await contradicted_steps(looking.journal)
-        runs = [await _listed(looking, row, now, disputed.get(row.run, [])) for row in rows[:limit]]
+        disputed = await looking.contradicted_steps()
+        finder = Finder(looking, now)
+        runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
         counts = await looking.journal.counts()
         owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
         failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
@@ -79,25 +84,30 @@ async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since
     call.screen.columns([_line(run, now) for run in runs])
     for one in failing:
         call.screen.note(("A process does not keep house: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
-    _sum_up(call, only, runs, counts, more=more)
+    _sum_up(call, only, runs, counts)
+    if more:
+        call.screen.next(_next_page(only, since, limit, runs[-1].run))
+    _next_steps(call, runs)
 
 
-async def _listed(looking: Looking, row: RunRow, now_ms: int, disputed: list[str]) -> Listed:
-    abandoned = await _is_abandoned(looking, row)
+def _next_page(only: Listing, since: str, limit: int, last: str) -> str:
+    """The command that lists the next page, with the same filters."""
+    given = {
+        "--status": only.status or "", "--agent": only.agent, "--since": since, "--search": only.search,
+        "--limit": str(limit) if limit != _LIMIT else "", "--after": last,
+    }  # fmt: skip
+    options = [f"{name} {shlex.quote(value)}" for name, value in given.items() if value]
+    return " ".join(["holdfast ps", *(["--all"] if only.everything else []), *options])
+
+
+async def _listed(finder: Finder, row: RunRow, disputed: list[str]) -> Listed:
+    abandoned, undriven = await finder.is_abandoned(row), await finder.find(row)
     driven = row.owner is not None and not abandoned
-    ready = row.status == "suspended" and not driven and row.due_ms is not None and row.due_ms <= now_ms
+    ready = undriven is not None and not abandoned
     return Listed(
         row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
-        waits_of(row), abandoned, ready, disputed,
+        waits_of(row), abandoned, ready, disputed, row.program, undriven,
     )  # fmt: skip
-
-
-async def _is_abandoned(looking: Looking, row: RunRow) -> bool:
-    """Whether the process that drove the run is gone: proven dead, or silent for longer than its lease."""
-    if row.owner is None:
-        return row.status == "running"
-    state = await looking.journal.fate(row.owner)
-    return state.fate == "dead" or state.silent_ms > 0
 
 
 def _line(run: Listed, now_ms: int) -> tuple[str, ...]:
@@ -119,10 +129,8 @@ def detail(run: Listed, now_ms: int) -> str:
     if run.contradicted:
         more = f" and {len(run.contradicted) - 1} more" if len(run.contradicted) > 1 else ""
         return f"contradicted: {run.contradicted[0]}{more}"
-    if run.abandoned:
-        return ABANDONED
-    if run.ready:
-        return READY
+    if run.undriven is not None:
+        return run.undriven.why
     if run.status not in {"suspended", "stopped"}:
         return ""
     reason, _ = split_command(run.reason.removeprefix(f"{run.run}/"))
@@ -130,10 +138,8 @@ def detail(run: Listed, now_ms: int) -> str:
     return f"due {ago(run.due_ms or 0, now_ms)}: {reason}" if timed else reason
 
 
-def _sum_up(
-    call: Call, only: Listing, runs: list[Listed], counts: dict[tuple[str, RunStatus], int], *, more: bool
-) -> None:
-    """The counts, and what to type next."""
+def _sum_up(call: Call, only: Listing, runs: list[Listed], counts: dict[tuple[str, RunStatus], int]) -> None:
+    """How many runs there are, by status."""
     screen = call.screen
     by_status = {
         status: sum(
@@ -148,9 +154,15 @@ def _sum_up(
     whose = f" of {only.agent}" if only.agent else ""
     shown = f"{len(runs):,} of {total:,}" if len(runs) != total else f"{total:,}"
     screen.line((f"{shown} run{'' if total == 1 else 's'}{whose}" + (f": {told}" if told else " yet"), "dim"))
-    if more:
-        screen.next(f"holdfast ps --after {runs[-1].run}")
-    for run in (run for run in runs if run.contradicted):
-        screen.next(f"holdfast why {run.run}/{run.contradicted[0]}")
-    if any(run.ready or run.abandoned for run in runs):
-        screen.next("holdfast worker")
+
+
+def _next_steps(call: Call, runs: list[Listed]) -> None:
+    """What to type next: one line for all runs that need the same."""
+    screen = call.screen
+    disputed = [run for run in runs if run.contradicted]
+    if len(disputed) == 1:
+        screen.next(f"holdfast why {disputed[0].run}/{disputed[0].contradicted[0]}")
+    elif disputed:
+        screen.next("holdfast inbox")
+    for next_step in commands_for((run.agent, run.program, run.undriven) for run in runs):
+        screen.next(next_step)

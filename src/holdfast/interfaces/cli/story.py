@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.interfaces.cli.place import split_command
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
+from holdfast.interfaces.cli.undriven import Undriven
 from holdfast.interfaces.cli.words import count, duration, safe, short
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.states import StateAt
@@ -21,11 +22,14 @@ _NARROWEST_STEP = 12
 _BESIDE = 17  # the time, the sign, and the gaps between the columns
 
 
-def show_timeline(screen: Screen, story: Timeline) -> None:
-    """The whole run: a head, a line per entry, and what to do next."""
+def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None) -> None:
+    """The whole run: a head, a line per entry, why no process drives it, and what to do next."""
     show_head(screen, story)
     show_entries(screen, story.entries, story.started)
-    if lines := _afterwards(story):
+    if undriven is not None:
+        screen.line("")
+        screen.line((f"{undriven.why[:1].upper()}{undriven.why[1:]}.", "yellow"))
+    if lines := _afterwards(story, undriven):
         screen.line("")
         screen.line("Next:")
         screen.commands(*lines)
@@ -119,15 +123,16 @@ def _tone(entry: Entry) -> str:
     )
 
 
-def _afterwards(story: Timeline) -> list[str]:
+def _afterwards(story: Timeline, undriven: Undriven | None) -> list[str]:
     """What a person can do about it now."""
     last = {entry.step: entry for entry in story.entries}
     asked = [step for step, entry in last.items() if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
     lines = [f"holdfast why {story.run}/{step}" for step in asked]
     _, command = split_command(story.reason)
     lines += [command] if command and story.status == "suspended" else []
-    if not lines and story.status == "suspended" and any(entry.status == "ready" for entry in last.values()):
-        lines = [f"holdfast resume {story.run}", "holdfast worker"]
+    if not lines and undriven is not None:
+        resume = f"holdfast resume {story.run}"
+        lines = list(dict.fromkeys([resume, undriven.command] if not undriven.moved else [undriven.command]))
     if story.status == "stopped":
         _, go_on = after_stop(story.run, story.reason.partition(":")[0])
         lines.extend([go_on] if go_on else [])

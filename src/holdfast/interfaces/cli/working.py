@@ -14,8 +14,9 @@ from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLoc
 from holdfast.interfaces.cli.apps import Holdfast, ending_by_signal
 from holdfast.interfaces.cli.common import Call
 from holdfast.interfaces.cli.status import DONE, FAILED, INTERRUPTED, WAITS
+from holdfast.interfaces.cli.undriven import worker_of
 from holdfast.interfaces.cli.words import count
-from holdfast.journal.port import RunRow, RunStatus
+from holdfast.journal.port import AgentKey, RunRow, RunStatus
 from holdfast.journal.rules import due_since
 from holdfast.model.system import is_system
 
@@ -43,7 +44,7 @@ class Shift:
         self._concurrency = concurrency
         self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[Looked]] = {}
         self.driven: list[Driven] = []
-        self.foreign: set[str] = set()
+        self.foreign: set[AgentKey] = set()
         self._notices: set[str] = set()
         self.failed: JournalError | None = None
         self._not_before: dict[str, int] = {}
@@ -72,24 +73,29 @@ class Shift:
         if room <= 0:
             return
         notices = min(room, max(1, self._concurrency // 4) - len(self._notices))
-        rows = await journal.due([name for name in agents if not is_system(name)], room, skip)
+        keys = [(name, agent.program) for name, agent in agents.items()]
+        rows = await journal.due([key for key in keys if not is_system(key[0])], room, skip)
         if notices > 0:
-            rows += await journal.due([name for name in agents if is_system(name)], notices, skip)
+            rows += await journal.due([key for key in keys if is_system(key[0])], notices, skip)
         for row in sorted(rows, key=due_since)[:room]:
             self._start(row)
             seen.add(row.run)
 
     async def _begin_stopped(self, seen: set[str]) -> None:
         async for row in self._wakeable("stopped"):
-            known = row.agent in self._app.engine.agents and self._room() > 0
-            if known and row.run not in {*self.tasks, *seen, *self._not_before}:
+            if self._knows(row) and self._room() > 0 and row.run not in {*self.tasks, *seen, *self._not_before}:
                 self._start(row)
                 seen.add(row.run)
 
     async def _tell_foreign(self) -> None:
         async for row in self._wakeable(None):
-            if row.agent not in self._app.engine.agents:
-                self._foreign(row.agent)
+            if not self._knows(row):
+                self._foreign(row)
+
+    def _knows(self, row: RunRow) -> bool:
+        """Whether the run's agent is here: one of the same name in another program is another agent."""
+        agent = self._app.engine.agents.get(row.agent)
+        return agent is not None and agent.program == row.program
 
     async def _wakeable(self, status: RunStatus | None) -> AsyncIterator[RunRow]:
         after, more = "", True
@@ -100,10 +106,14 @@ class Shift:
             if more := len(rows) == _PAGE:
                 after = rows[-1].run
 
-    def _foreign(self, agent: str) -> None:
-        if agent not in self.foreign:
-            self.foreign.add(agent)
-            self._call.screen.note(f"Runs of {agent} wait too, and their code is not here: name it as another TARGET.")
+    def _foreign(self, row: RunRow) -> None:
+        key = row.agent, row.program
+        if key not in self.foreign:
+            self.foreign.add(key)
+            self._call.screen.note(
+                f"Runs of {row.agent} of the program {row.program} wait too, and their code is not here. "
+                f"Next: {worker_of(row.program)}"
+            )
 
     def _room(self) -> int:
         """How many more may be driven. A run in which everything waits holds no place."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.contradicted import is_open
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -89,7 +88,7 @@ async def _asked_afterwards(looking: Looking, history: RunHistory, step: str) ->
 async def as_answered(looking: Looking, about: Asked) -> Asked:
     """The same, closed where the ledger has its answer already, and the run has not come back to a question."""
     if about.contradicted:
-        return replace(about, open=await is_open(looking.journal, about.run, about.step))
+        return replace(about, open=await looking.is_contradicted(about.run, about.step))
     if not isinstance(about.subject, r.QuestionAsked) or not about.open:
         return about
     given = await looking.journal.entries(question_stream(about.run, about.step))

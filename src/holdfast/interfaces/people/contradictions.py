@@ -1,4 +1,4 @@
-"""Reviews of contradicted outcomes: what is open, what relied on the outcome, and a person's answer."""
+"""Contradicted outcomes: what was answered, what relied on the outcome, and recording the answer of a person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from holdfast.interfaces.applying import Applied, Collected
 from holdfast.interfaces.interrupting import checked_by
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
-from holdfast.interfaces.people.contradicted import answers_to_contradictions
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.undoing import ENDED, contract_of
 from holdfast.journal.bodies import read_taken, readable, written
@@ -38,8 +37,9 @@ Settling: TypeAlias = r.OperationSettled | r.Resolved
 
 async def answers_about(looking: Looking, run: str, step: str) -> list[str]:
     """The answers to the contradictions of one operation, in order, each with its time and its giver."""
-    entries = await answers_to_contradictions(looking.journal, run, step)
-    said = await readable(looking.journal, entries, Command)
+    entries = await looking.journal.entries(contradiction_stream(run, step))
+    answers = [entry for entry in entries if entry.key.startswith(ANSWERED)]
+    said = await readable(looking.journal, answers, Command)
     return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
 
 

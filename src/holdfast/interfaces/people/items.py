@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from holdfast.interfaces.long_texts import cut
 from holdfast.interfaces.looking import Looking, Waiting, waits_of
-from holdfast.interfaces.people.contradicted import open_contradictions
 from holdfast.interfaces.people.handing import Handed, all_handed, item_stream
 from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
 from holdfast.journal.bodies import readable
@@ -128,7 +127,7 @@ async def placed(looking: Looking, wanted: Wanted = EVERYTHING, *, now_ms: int =
     found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
     shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
     found += [_shadow(entry, left) for entry, left in shadows]
-    found += [_contradicted(one) for one in await open_contradictions(looking.journal)]
+    found += [_contradicted(one) for one in await looking.contradictions()]
     if handed := await all_handed(looking.journal):
         found = [_given(one, handed, now_ms) for one in found]
     return sorted(filter(wanted.shows, found), key=place_of)

@@ -15,7 +15,6 @@ from starlette.routing import Route
 from holdfast.errors import HoldfastError
 from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.json_input import decode_json
-from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.watching import Report
 from holdfast.interfaces.timeline import Timeline
@@ -96,14 +95,14 @@ async def _runs(desk: Desk, given: Given) -> wire.Runs:
     asked: AskingRuns = given.query
     rows = await desk.runs(given.who, asked.status, asked.limit + 1, asked.after)
     more = len(rows) > asked.limit
-    disputed = await contradicted_steps(desk.looking.journal)
+    disputed = await desk.looking.contradicted_steps()
     listed = [wire.run_of(row, disputed) for row in rows[: asked.limit]]
     return wire.Runs(listed, rows[asked.limit - 1].run if more else "")
 
 
 async def _run(desk: Desk, given: Given) -> wire.Run:
     row = await desk.row(given.who, given.name)
-    return wire.run_of(row, await contradicted_steps(desk.looking.journal))
+    return wire.run_of(row, await desk.looking.contradicted_steps())
 
 
 async def _timeline(desk: Desk, given: Given) -> Timeline:

@@ -18,7 +18,6 @@ from holdfast.errors import HoldfastError, SignInNeeded, SignInRefused, UsageErr
 from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.accounts.site import ended_cookie, local_path, presented, session_cookie
 from holdfast.interfaces.people.answers import Edit
-from holdfast.interfaces.people.contradicted import contradicted_steps
 from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.links import LinkRefused
 from holdfast.interfaces.web import forms
@@ -111,7 +110,7 @@ class Pages:
         asking = _converted(request, AskingRuns)
         rows = await self._desk.runs(_who(request), asking.status, asking.limit + 1, asking.after)
         more = rows[asking.limit - 1].run if len(rows) > asking.limit else ""
-        disputed = await contradicted_steps(self._desk.looking.journal)
+        disputed = await self._desk.looking.contradicted_steps()
         return await self._page(
             request, "runs.html", rows=rows[: asking.limit], more=more, asking=asking, disputed=disputed
         )

@@ -12,10 +12,12 @@ create table meta (
 
 -- run -- One row per run. `token` fences late owners: it grows with each claim, and a write that
 -- carries an older one stores nothing. `owner` is the worker that drives the run, null when nobody does.
+-- `program` is the program that the agent belongs to: agents of one name in two programs are two agents.
 create table run (
   id         integer primary key,
   name       text not null unique,
   agent      text not null,
+  program    text not null,
   status     text not null,
   reason     text not null,
   due_ms     integer,
@@ -29,8 +31,8 @@ create table run (
 -- Only runs that may want a worker are in this index, so finished ones cost nothing.
 create index run_open on run (status, due_ms) where status in ('running', 'suspended');
 
--- What a worker takes up, by agent and in the order in which it is due: runs of other programs are not read.
-create index run_due on run (agent, status, due_ms) where owner is null and status in ('running', 'suspended');
+-- What a worker takes up, by agent and program and in the order in which it is due: runs of other programs are not read.
+create index run_due on run (agent, program, status, due_ms) where owner is null and status in ('running', 'suspended');
 
 -- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
 create index run_held on run (owner) where owner is not null;

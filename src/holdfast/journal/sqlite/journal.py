@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.inherited import belongs_here
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -150,7 +151,7 @@ class SqliteJournal:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

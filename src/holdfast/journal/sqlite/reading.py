@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -186,7 +187,7 @@ class ReadingJournal:
         query = Query(run, status, wakeable, limit, after, newest)
         return self._read(lambda database: self._roll.list(database, query))
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

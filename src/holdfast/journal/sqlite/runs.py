@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -28,7 +29,8 @@ from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.here import Here
 
 _RUN = (
-    "select name, id, agent, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms from run"
+    "select name, id, agent, program, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms"
+    " from run"
 )
 _WAITS = "select name, agent, cast(waits as blob), updated_ms from run"
 _OPEN = "status in ('running', 'suspended')"  # spelled as in the partial index, which is only used for what it knows
@@ -38,11 +40,11 @@ _WAKEABLE = (  # each part finds its runs in an index, so that those which only 
     f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
     f" union all select id from run where owner is not null) and +{_OPEN}"
 )
-_FREE = f"owner is null and {_OPEN} and agent = ?"
+_FREE = f"owner is null and {_OPEN} and agent = ? and program = ?"
 ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
 DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
 HELD = f"{_RUN} where owner = ? and +{_OPEN}"
-_Line = tuple[str, int, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
+_Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
 _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
 
 
@@ -126,16 +128,16 @@ class Roll:
         )
         return Claimed(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
 
-    def due(self, database: Database, agents: Collection[str], limit: int, skip: Collection[str]) -> list[RunRow]:
+    def due(self, database: Database, agents: Collection[AgentKey], limit: int, skip: Collection[str]) -> list[RunRow]:
         """Runs of these agents that want a worker, those due first; each part is read from an index in its order."""
         wall, most = self._here.wall_ms(), limit + len(skip)
         found: list[tuple[Value, ...]] = []
         for agent in agents:
-            found += database.rows(ABANDONED, (agent, most))
-            found += database.rows(DUE, (agent, wall, most))
+            found += database.rows(ABANDONED, (*agent, most))
+            found += database.rows(DUE, (*agent, wall, most))
         for (owner,) in database.rows("select distinct owner from run where owner is not null"):
             if _is_gone(self.fate(database, str(owner))):
-                found += [row for row in database.rows(HELD, (owner,)) if row[2] in agents]
+                found += [row for row in database.rows(HELD, (owner,)) if row[2:4] in agents]
         lines = [line for line in map(_run_row, found) if line.run not in skip]
         return sorted(lines, key=due_since)[:limit]
 
@@ -165,9 +167,9 @@ class Roll:
         """A new run with its first records, which is the worker's from the beginning."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
         database.change(
-            "insert into run (name, agent, status, reason, due_ms, waits, token, owner, created_ms, updated_ms)"
-            " values (?, ?, 'running', '', null, '[]', 1, ?, ?, ?)",
-            (run, new.agent, worker, wall, wall),
+            "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
+            " updated_ms) values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?)",
+            (run, new.agent, new.program, worker, wall, wall),
         )
         row = find(database, run)
         assert row is not None

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -213,7 +214,7 @@ class Disk:
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         """See `Journal.due`."""
         await self._reach("due")
         return await self._world.store.due(agents, limit, skip)

@@ -8,6 +8,7 @@ from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import (
+    AgentKey,
     Beginning,
     Busy,
     Claimed,
@@ -140,7 +141,7 @@ class SqliteDisk:
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
 
-    async def due(self, agents: Collection[str], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         """See `Journal.due`."""
         self._begin("due")
         return await self._journal.due(agents, limit, skip)

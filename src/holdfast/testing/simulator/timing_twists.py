@@ -38,8 +38,9 @@ def strangers_take_places(original: Any) -> Any:
     """What is due of other programs takes places among the first, and is left out afterwards."""
 
     async def due(self: Any, agents: Any, limit: int, skip: Any = frozenset()) -> Any:
-        everybody = {row.agent for row in await self.runs(limit=10_000)} | {*agents}
-        return [row for row in await original(self, everybody, limit, skip) if row.agent in agents]
+        everybody = {(row.agent, row.program) for row in await self.runs(limit=10_000)} | {*agents}
+        rows = await original(self, everybody, limit, skip)
+        return [row for row in rows if (row.agent, row.program) in agents]
 
     return due
 
