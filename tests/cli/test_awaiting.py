@@ -214,6 +214,7 @@ def test_a_sender_says_its_name_its_secret_and_what_it_may_answer_for(holdfast: 
 
 def test_a_server_with_a_certificate_that_cannot_be_used_does_not_start(holdfast: Lab):
     holdfast.environment["BANK"] = "whsec_" + base64.b64encode(os.urandom(24)).decode()
+    waiting(holdfast, "7")
     for command in (["serve"], ["serve-hooks", "--sender", "bank=BANK:any"]):
         said = holdfast(*command, "--port", "0", "--cert", "missing.pem")
         assert said.status == 2
