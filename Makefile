@@ -33,9 +33,8 @@ audit: ## compare the locked dependencies with known vulnerabilities; skipped wi
 	$(IN) audit python scripts/audit.py
 
 sbom: ## list what the environment for development holds, as CycloneDX JSON, in dist/sbom.json
-	@mkdir -p dist
 	$(IN) dev true
-	$(IN) audit cyclonedx-py environment --output-format JSON --output-file dist/sbom.json .venv/bin/python $(ARGS)
+	$(IN) audit python scripts/sbom.py
 
 lock: ## write scripts/dev.lock anew, with hashes; ARGS=--upgrade takes newer versions; needs uv
 	@sh scripts/python scripts/lock.py $(ARGS)

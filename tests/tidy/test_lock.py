@@ -1,6 +1,7 @@
 """The lock of the environment for development: whole, hashed, current, and without an address."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_an_audit_without_a_database_is_skipped_with_a_message(
     monkeypatch.setattr(audit, "DATABASE", "http://127.0.0.1:9/")
     assert audit.main() == 0
     assert "dependency audit skipped" in capsys.readouterr().out
+
+
+def test_a_bill_of_materials_names_no_place_on_this_machine():
+    listed = {
+        "specVersion": "1.6",
+        "components": [
+            {"name": "holdfast", "externalReferences": [{"type": "distribution", "url": ROOT.as_uri()}]},
+            {"name": "msgspec", "externalReferences": [{"type": "website", "url": "https://example.com/"}]},
+        ],
+    }
+    kept = script("sbom").without_places(listed)
+    assert [one["externalReferences"] for one in kept["components"]] == [
+        [],
+        [{"type": "website", "url": "https://example.com/"}],
+    ]
+    assert str(ROOT) not in json.dumps(kept)
 
 
 def test_a_lock_that_does_not_fit_is_named_before_the_ranges_are_used(
