@@ -199,14 +199,17 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
 
 async def take_commands(instance: Instance) -> None:
     """Apply every order that came since the last look, each once, whoever else looks at the same time."""
-    async with instance.taking_orders:
-        entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
-        for entry in entries:
-            if entry.id > instance.history.entry_seen and instance.sealed is None:
-                await _take(instance, entry)
-    if entries:
-        instance.wake()
-        instance.consider_rest()
+    entries: list[Entry] = []
+    try:
+        async with instance.taking_orders:
+            entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
+            for entry in entries:
+                if entry.id > instance.history.entry_seen and instance.sealed is None:
+                    await _take(instance, entry)
+    finally:
+        if entries:
+            instance.wake()  # whatever the last order raised: the ones before it are in the history
+        instance.consider_rest()  # no rest begins while orders are applied, so it is considered after them
 
 
 async def _take(instance: Instance, entry: Entry) -> None:

@@ -61,6 +61,8 @@ def how_to_rest(instance: Instance) -> Ending | None:
     """How the instance has to end, if everything waits and none of it will be over soon."""
     if instance.sealed is not None or instance.ending.done() or not instance.at_rest():
         return None
+    if instance.taking_orders.locked():
+        return None  # what an order changed is in the history before the driver that waits for it is woken
     if any(future.done() for future in (*instance.pauses, *(instance.wakers[step] for step in instance.resting))):
         return None  # somebody was woken and has not had its turn yet
     pauses = [*instance.resting.values(), *instance.pauses.values()]
