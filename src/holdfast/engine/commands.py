@@ -137,8 +137,6 @@ def _reported(
     operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: Entry, codes: Codes
 ) -> tuple[r.Record, ...]:
     """What a call answered after it was given up, or what somebody brought."""
-    if _answered_otherwise(operation, report):
-        return (replace(applied, refused=f"{report.step} was answered before, and otherwise"),)
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
     return (applied, _dated(report, stamp), *by_report(operation, report, stamp))
 
@@ -162,24 +160,6 @@ def _about_more(
     return (applied, replace(record, participants=members, **stamp))
 
 
-def _answered_otherwise(operation: OperationState, report: r.LateReport) -> bool:
-    """Whether a deferred answer is on record already, and says the opposite: the first one counts.
-
-    Once the operation is final, such news is evidence against its outcome instead.
-    """
-    if operation.final or not operation.answer_key or not 1 <= report.number <= len(operation.attempts):
-        return False
-    end = operation.attempts[report.number - 1].end
-    answers = {"returned", "rejected"}
-    return (
-        end is not None
-        and not end.unfit
-        and end.kind in answers
-        and report.end.kind in answers
-        and end.kind != report.end.kind
-    )
-
-
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
     """A report of another process carries that process's clock: it counts from when we learned it."""
     return replace(report, **stamp)
@@ -199,17 +179,20 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
 
 async def take_commands(instance: Instance) -> None:
     """Apply every order that came since the last look, each once, whoever else looks at the same time."""
-    entries: list[Entry] = []
+    before = instance.history.entry_seen
     try:
         async with instance.taking_orders:
-            entries = await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen)
-            for entry in entries:
-                if entry.id > instance.history.entry_seen and instance.sealed is None:
-                    await _take(instance, entry)
+            await _take_new(instance)
     finally:
-        if entries:
+        if instance.history.entry_seen > before:
             instance.wake()  # whatever the last order raised: the ones before it are in the history
         instance.consider_rest()  # no rest begins while orders are applied, so it is considered after them
+
+
+async def _take_new(instance: Instance) -> None:
+    for entry in await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen):
+        if entry.id > instance.history.entry_seen and instance.sealed is None:
+            await _take(instance, entry)
 
 
 async def _take(instance: Instance, entry: Entry) -> None:

@@ -30,6 +30,13 @@ def by_report(operation: OperationState, report: r.LateReport, stamp: Stamp) -> 
     return (r.Contradicted(step=report.step, evidence=evidence, **stamp),)
 
 
+def by_disputes(operation: OperationState, outcome: r.OperationSettled) -> tuple[r.Contradicted, ...]:
+    """The contradictions of an outcome that is being recorded: answers that came before it and say the opposite."""
+    settled = msgspec.structs.replace(operation, phase=outcome.status)
+    stamp: Stamp = {"at": outcome.at, "up": outcome.up}
+    return tuple(found for report in operation.disputes for found in by_report(settled, report, stamp))
+
+
 def by_verdict(operation: OperationState, verified: r.Verified) -> tuple[r.Contradicted, ...]:
     """The contradiction in a verdict that arrived after the outcome was settled; empty where it proves nothing."""
     succeeded = operation.phase == "succeeded"
@@ -49,15 +56,19 @@ def by_verdict(operation: OperationState, verified: r.Verified) -> tuple[r.Contr
 def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Post, ...]:
     """The ledger entries that open the contradictions among `records`, which `history` does not include yet."""
     counts: dict[str, int] = {}
+    phases: dict[str, str] = {}
     posts: list[Post] = []
     for record in records:
+        if isinstance(record, r.OperationSettled):
+            phases[record.step] = record.status
         if not isinstance(record, r.Contradicted):
             continue
         operation, started = history.operations[record.step], history.started
         number = counts[record.step] = counts.get(record.step, len(operation.contradicted)) + 1
+        phase = phases.get(record.step, operation.phase)
         opened = Opened(
             history.run, record.step, operation.intent.tool, started.agent if started is not None else "",
-            operation.phase, record.evidence, number, record.at, _amendable(history, operation),
+            phase, record.evidence, number, record.at, _amendable(history, operation),
         )  # fmt: skip
         posts.append(Post(contradiction_stream(history.run, record.step), str(number), written(opened)))
     return tuple(posts)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
@@ -31,7 +32,7 @@ from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
 from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.tooling import Codec, ToolCode
-from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.errors import HoldfastError, JournalUnavailable, LedgerTaken
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
@@ -288,8 +289,9 @@ class Engine:
         news = Post(DELIVERIES, f"{run}/{key}", written(Delivering("", key, run)))
 
         async def file() -> None:
-            await self.journal.post(command_post(run, body, key))
-            await self.journal.post(news)  # where the run has ended, nobody would look
+            with suppress(LedgerTaken):  # it was filed, and the answer to that was lost
+                # In one commit: of a run that has ended, only what is announced is looked at.
+                await self.journal.post_all((command_post(run, body, key), news))
 
         try:
             await file()

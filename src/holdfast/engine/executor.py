@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.engine.arriving import may_be_stopped
+from holdfast.engine.arriving import in_between, may_be_stopped
 from holdfast.engine.awaiting import collect, defer
 from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.company import chances_of
-from holdfast.engine.contradictions import by_report, opening_posts
+from holdfast.engine.contradictions import by_disputes, by_report, opening_posts
 from holdfast.engine.elsewhere import reused_post, undone_posts
 from holdfast.engine.ends import end_of_error, end_of_value
 from holdfast.engine.flight import Flight
@@ -328,10 +328,13 @@ async def _record_outcome(
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if operation.attempts or flight.recorded or not flight.journaled else (flight.planned(),)
     heard = hearing(flight) if move.code == INTERRUPTED else ()
+    news = by_disputes(operation, record) if operation.disputes else ()
+    if news:
+        posts = (*posts, *opening_posts(flight.instance.history, (record, *news)))
     if move.status == "succeeded" and (items := items_of(flight, operation, proof)):
-        await note_with_items(flight, (*first, record), posts, items)
+        await note_with_items(flight, (*first, record, *news), posts, items)
     else:
-        await flight.note(*first, *heard, record, ride=_rides(flight, move, operation, end), posts=posts)
+        await flight.note(*first, *heard, record, *news, ride=_rides(flight, move, operation, end), posts=posts)
     flight.instance.settled(flight.step)
 
 
@@ -391,10 +394,13 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
         end = flight.current.said.added_to(end)
     report = r.LateReport(step=flight.step, number=number, end=flight.masked(end), **instance.stamp())
     try:
-        await instance.append(report)
+        # As an order: the operation does not change between the judgement and the commit, which is one, so that no
+        # crash leaves a report about a final outcome without its review.
+        async with instance.taking_orders, in_between(instance):
+            news = by_report(flight.operation, report, instance.stamp())
+            await instance.append(report, *news, posts=opening_posts(instance.history, news))
     except HoldfastError:
         await instance.engine.file_late(instance.run, report)
         return
-    if news := by_report(flight.operation, report, instance.stamp()):
-        await instance.append(*news, posts=opening_posts(instance.history, news))
     instance.wake(flight.step)
+    instance.consider_rest()

@@ -38,10 +38,10 @@ class Errands:
 
     async def run(self) -> None:
         """Do what there is to do now. Raises `JournalUnavailable`."""
-        await self._alone(self._heads.post())
-        await self._alone(self._service.engine.outbox.hand_out(self._stored))
+        await self._done(self._heads.post())
+        await self._done(self._service.engine.outbox.hand_out(self._stored))
         if self._reach is not None:
-            await self._alone(self._reach())
+            await self._done(self._reach())
         await self._finish_deliveries()
 
     def _stored(self, message: Message) -> Input:
@@ -60,26 +60,30 @@ class Errands:
                 self._finished.discard(entry.id)
 
     async def _finish(self, entry: Entry) -> bool:
-        """Whether nothing more can come of it: it was brought, or whoever announced it has been silent for long."""
+        """Whether nothing more is to be done about it: its run has taken it, or it was announced long ago.
+
+        A run that is driven takes it by itself, unless it ends first: so it is looked at again.
+        """
         engine = self._service.engine
+        over = engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS
         try:
             announced = read(entry, Delivering)
         except Unreadable as error:
             await set_aside(engine.journal, entry, error)
             return True
         if announced.run:
-            await self._alone(self._service.take_orders(announced.run))
-            return True
+            return await self._done(self._service.take_orders(announced.run)) or over
         arrived = await engine.journal.entries(arrived_stream(announced.key))
         if any(one.key == announced.id for one in arrived):
-            await self._alone(self._service.bring(announced.key))
-            return True
-        return engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS
+            return await self._done(self._service.bring(announced.key)) or over
+        return over
 
-    async def _alone(self, errand: Awaitable[object]) -> None:
+    async def _done(self, errand: Awaitable[object]) -> bool:
+        """Whether the errand is over: it says so, or it failed."""
         try:
-            await errand
+            return await errand is not False
         except JournalUnavailable:
             raise
         except HoldfastError as error:
             LOG.warning("an errand could not be done: %s", error)
+            return True

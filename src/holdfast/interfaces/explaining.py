@@ -231,7 +231,8 @@ def _acknowledged(state: OperationState) -> Answer:
     late = ", late" if last.late else ""
     assert last.end is not None, last
     if _answered_later(state, last):
-        return Answer("yes", f"attempt {last.number} was accepted, and answered later: {answer_text(last.end)}")
+        answers = "; then: ".join(map(answer_text, (last.end, *(one.end for one in state.disputes))))
+        return Answer("yes", f"attempt {last.number} was accepted, and answered later: {answers}")
     return Answer("yes", f"attempt {last.number} {end_text(last.end)}{late}")
 
 

@@ -17,6 +17,7 @@ from holdfast.engine.commands import (
     command_stream,
 )
 from holdfast.engine.engine import Engine
+from holdfast.engine.loading import load
 from holdfast.engine.pauses import ToolPause, pause_post
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
@@ -369,21 +370,26 @@ class Service:
         applied = await self._apply(split_operation_id(operation)[0]) if operation else None
         return Delivered(key, entry.fresh, operation, applied)
 
-    async def bring(self, key: str) -> None:
-        """Finish what may have been cut short: a run that waits for `key` and still rests looks at what came."""
+    async def bring(self, key: str) -> bool:
+        """Finish what may have been cut short: the run that waits for `key` takes what came. See `take_orders`."""
         operation = await forward(self._engine.journal, key)
-        if not operation:
-            return
-        run = split_operation_id(operation)[0]
-        row = await self.row(run)
-        later = row.due_ms is None or row.due_ms > self._engine.seams.clock.wall_ms()
-        if row.status == "suspended" and later:
-            await self._apply(run)
+        return not operation or await self.take_orders(split_operation_id(operation)[0])
 
-    async def take_orders(self, run: str) -> None:
-        """Record what was left for a run that nobody drives, such as news about a call after the run has ended."""
-        if (await self.row(run)).status != "running":
-            await self._apply(run)
+    async def take_orders(self, run: str) -> bool:
+        """Record what came for a run that no process drives.
+
+        False while a process drives it, or is about to, and has not taken what came: it may end the run without
+        another look, so it is for the caller to try again.
+        """
+        row, journal = await self.row(run), self._engine.journal
+        history = await load(self._engine, run)
+        if not await journal.entries(command_stream(run), history.entry_seen):
+            return True
+        due = row.due_ms is not None and row.due_ms <= self._engine.seams.clock.wall_ms()
+        if row.status == "running" or (row.status == "suspended" and due):
+            return False
+        await self._apply(run)
+        return True
 
     # --- inside --------------------------------------------------------------------------------------------
 

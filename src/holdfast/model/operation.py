@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
 from holdfast.model.policy import OnExpiry
-from holdfast.model.records import NOTHING, End, Intent, Raw, RunStarted
+from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunStarted
 from holdfast.model.ruling import Facts, Ruling
 from holdfast.policies import Require, milliseconds
 
@@ -107,6 +107,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and nobody has
     seen that there was none.
     `thing` is what its pending outcome is about, and `met` what was pending about the same thing, so nothing was sent.
+    `disputes` are the answers that came before there was an outcome and say the opposite of the first one.
 
     Fields that an outcome sets come first: `replace` looks each one up by its place.
     """
@@ -170,6 +171,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     compensated_by: str = ""
     contradicted: tuple[str, ...] = ()
     contradicted_at: int = 0
+    disputes: tuple[LateReport, ...] = ()
     thing: str = ""
     met: Met | None = None
 

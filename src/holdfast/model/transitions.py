@@ -151,8 +151,21 @@ def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> Oper
 
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
+    if _disputes(operation, record):
+        return replace(operation, disputes=(*operation.disputes, record))
     attempts = _with_end(operation, record, record.end, _Over(boot, record.up), late=True)
     return _off_the_air(operation, record, boot, attempts)
+
+
+def _disputes(operation: OperationState, report: r.LateReport) -> bool:
+    """Whether a deferred answer is on record that says the opposite: the first one counts.
+
+    Without an outcome the later one is kept as evidence against it. After an outcome it is evidence at once.
+    """
+    if operation.final or not operation.answer_key or not 1 <= report.number <= len(operation.attempts):
+        return False
+    known, answers = operation.attempts[report.number - 1].end, {"returned", "rejected"}
+    return known is not None and not known.unfit and {known.kind, report.end.kind} == answers
 
 
 def _off_the_air(

@@ -28,7 +28,7 @@ from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import items
 from holdfast.model import records as r
-from tests.unit.engine.lab import Died, Lab, virtual
+from tests.unit.engine.lab import Lab, virtual
 
 OPERATION = "p-ann/pay#1"
 
@@ -95,6 +95,75 @@ async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: La
         assert about.relied == ("write#1 (succeeded) began after it", "run p-ann completed with its result")
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "phase", "says"),
+    [
+        (Arrival("m1", result=result("R-1")), Arrival("m2", "failed", why="bounced"), "succeeded", "rejected bounced"),
+        (Arrival("m1", "failed", why="no money"), Arrival("m2", result=result("R-1")), "failed", "returned"),
+    ],
+    ids=["bounced", "paid after all"],
+)
+@virtual
+async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
+    lab: Lab, first: Arrival, then: Arrival, phase: str, says: str
+):
+    """Both are on record before the run goes on: the first one counts, and a person is asked about the second."""
+    desk, _ = paying(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    async with lab.app() as clerk:
+        await clerk.service.deliver("P-ann", first)
+        await clerk.service.deliver("P-ann", then)
+        await clerk.service.deliver("P-ann", then)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == phase
+        (item,) = await items(app.service.looking)
+        assert (item.kind, item.item) == ("review", OPERATION)
+        assert f"recorded as {phase}" in item.asks
+        about = await dossier(app.service, OPERATION)
+        assert [one.partition("late: ")[2].startswith(says) for one in about.contradicted] == [True]
+        assert (await app.service.row("p-ann")).status == "completed"
+        _, operation = await app.service.operation(OPERATION)
+        assert operation.phase == phase
+        await a.answer(app.service, OPERATION, a.Happened(), by="bea")
+        assert await items(app.service.looking) == []
+
+
+@virtual
+async def test_news_that_its_driver_did_not_look_at_before_the_run_ended_opens_a_review(lab: Lab):
+    """A worker beside the driver finds the run driven, and looks at it again after its end."""
+
+    @tool(idempotency=Key.forever())
+    async def pay(name: str) -> str:
+        raise Deferred("accepted by the bank", key=f"P-{current_operation().key and name}")
+
+    @tool
+    async def write(name: str) -> None:
+        await asyncio.sleep(50)
+
+    @agent(run_id="p-{name}", tools=[pay, write])
+    async def desk(run: Run, name: str) -> None:
+        await pay(name)
+        await write(name)
+
+    async with lab.app(desk, poll_ms=3_600_000) as app, lab.app(desk, recover=True) as worker:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await worker.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+        running = asyncio.ensure_future(app.run(desk, "ann"))
+        await lab.pass_time(seconds=30)
+        await worker.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        await lab.pass_time(seconds=20)
+        assert await items(worker.service.looking) == []
+        await running
+        await lab.pass_time(minutes=1)
+        assert [one.item for one in await items(worker.service.looking)] == [OPERATION]
+        mark = await lab.journal.hint("cursor/deliveries")
+        assert mark is not None
+        assert not await lab.journal.entries("deliveries", int(mark)), "no worker looks at them again"
 
 
 @virtual
@@ -227,64 +296,3 @@ async def test_a_verdict_that_comes_after_a_persons_word_is_evidence_too(lab: La
         assert [one.asks.partition("contradicted: ")[2] for one in await items(app.service.looking)] == (
             [says] if says else []
         )
-
-
-class Dies:
-    """A journal whose process dies at its n-th write from now on, before or after it is stored."""
-
-    def __init__(self, process: Any, nth: int, *, stored: bool) -> None:
-        self._process, self._journal, self._stored = process, process.journal, stored
-        self.left = nth
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._journal, name)
-        if name not in {"append", "post", "post_all"}:
-            return method
-
-        async def write(*args: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self._stored:
-                self._process.die()
-                raise Died(name)
-            found = await method(*args)
-            if self.left == 0:
-                self._process.die()
-                raise Died(name)
-            return found
-
-        return write
-
-
-@pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("nth", range(1, 9))
-@virtual
-async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answered(lab: Lab, nth: int, stored: bool):
-    desk, _ = paying(lab)
-    app = lab.make(desk)
-    process = lab.processes[-1]
-    await app.open()
-    with pytest.raises(RunSuspended):
-        await app.run(desk, "ann")
-    await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
-    await app.run(desk, "ann")
-    process.journal = dying = Dies(process, nth, stored=stored)  # type: ignore[assignment]  # the same methods
-    try:
-        await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
-        await a.answer(app.service, OPERATION, a.DidNotHappen(), by="bea")
-        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
-    except Died:
-        await lab.bury(app, process)
-    else:
-        assert dying.left > 0
-        await lab.exit(app)
-    counted = len(lab.of("p-ann", r.Contradicted))
-    async with lab.app(desk, recover=True) as other:
-        opened = await lab.journal.entries("contradicted/")
-        answered = [one for one in opened if one.key.startswith("answered/")]
-        assert len(opened) - len(answered) == counted
-        last = max((int(one.key.partition("/")[2]) for one in answered), default=0)
-        waits = await other.service.looking.contradictions()
-        assert [one.number for one in waits] == ([counted] if counted > last else [])
-        await lab.pass_time(minutes=1)  # what was stored and not brought to the run yet is brought to it
-        told = [one.entry for one in lab.of("p-ann", r.CommandApplied) if one.command == "review"]
-        assert len(told) == len(answered)

@@ -249,7 +249,7 @@ class Answers:
         known, (run, _, step) = self._known.get(name), name.partition("/")
         if recall is None or known is None or not recall.heard or recall.lost or run in set_aside:
             return
-        if recall.found == known.status == "succeeded" and known.key == recall.key and not known.person:
+        if known.status == "succeeded" and known.key == recall.key and not known.person:
             self._world.reach.endings["answer contradicted"] += 1
             if not await self._world.journal.entries(contradiction_stream(run, step)):
                 self._broken(ONCE, f"{recall.id} took {name} back, it is recorded as succeeded, and nobody is asked")
