@@ -88,11 +88,11 @@ def start_closing(instance: Instance, transaction: str) -> None:
             instance.failures[key] = error
         finally:
             instance.drivers.pop(key, None)
-            instance.closing.discard(key)
+            instance.closing.pop(key, None)
             instance.settled(key)
             instance.consider_rest()
 
-    instance.closing.add(key)
+    instance.closing[key] = None
     instance.drivers[key] = _task(body)
 
 
@@ -145,7 +145,7 @@ async def _reopen(instance: Instance) -> None:
         start_closing(instance, name)
 
 
-def call_off(instance: Instance, transaction: str, reason: str, by: str = "") -> None:
+def call_off(instance: Instance, transaction: str, reason: str) -> None:
     """Record that this boundary is called off: from here on it is finished from its records.
 
     It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
@@ -155,7 +155,6 @@ def call_off(instance: Instance, transaction: str, reason: str, by: str = "") ->
         transaction=transaction,
         reason=reason,
         participants=tuple(operation.step for operation in members),
-        by=by,
         **instance.stamp(),
     )
     _note(instance, aborting)
@@ -254,15 +253,13 @@ def _serve(instance: Instance, boundary: Transaction, steps: tuple[str, ...], ki
 async def _reread(instance: Instance, step: str) -> Reading:
     """Read again what a held effect relies on, before anything irreversible leaves."""
     flight = flight_of(instance, step)
-    if flight.tool is None:
-        return "unreadable"
     await observe(flight)
     return flight.reading
 
 
 async def _park(instance: Instance, boundary: Transaction, move: Stop, members: Members) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
-    if boundary.phase != "parked" or (boundary.why, boundary.stuck) != (move.why, move.stuck):
+    if (boundary.why, boundary.stuck) != (move.why, move.stuck):
         (undone, still), stamp = standing(members.every()), instance.stamp()
         parked = r.TransactionParked(
             transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,

@@ -50,6 +50,7 @@ async def drive(flight: Flight) -> OperationState:
     instance = flight.instance
     if flight.scope is None and instance.checking:
         await asyncio.wait(instance.checking)  # what its caller left behind may be on its way to the journal
+        instance.settled(flight.step)  # a commit that waits for it is notified that it is held now
     if flight.started is not None:
         await _go_on(flight, flight.started)
     operation = flight.operation

@@ -69,7 +69,7 @@ class Instance:
         self.expected: set[str] = {step for step in history.operations if not history.unheard(step)}
         self.drivers: dict[str, asyncio.Task[None]] = {}
         self.flights: dict[str, Flight] = {}  # what the drivers drive
-        self.closing: set[str] = set()  # transactions that are being closed, by the names of their exits
+        self.closing: dict[str, None] = {}  # the exits of transactions that are being closed, in the order of begin
         self.troubled: set[str] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
             *history.left,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -26,16 +27,21 @@ from holdfast.errors import RunSuspended
 from holdfast.interfaces.forking import fork
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.transcripts import bury
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 STEADY = Key.forever(stores="all")
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("tenths", range(5, 60, 5))
 @virtual
-async def test_a_caller_that_leaves_while_the_ledger_is_asked_leaves_one_record(lab: Lab, tenths: int):
-    """The record of a held effect, with its business key, is on its way when another task goes on with the effect."""
+async def test_a_caller_that_leaves_while_the_ledger_is_asked_leaves_one_record(lab: Lab, tenths: int, times: int):
+    """The record of a held effect, with its business key, is on its way when another task goes on with the effect.
+
+    Cancelled a second time, the caller does not wait for the ledger either.
+    """
 
     @tool(idempotency=STEADY, claim="to")
     async def mail(to: str) -> str:
@@ -47,7 +53,9 @@ async def test_a_caller_that_leaves_while_the_ledger_is_asked_leaves_one_record(
         async with run.transaction("t") as boundary:
             call = asyncio.create_task(boundary.on_commit(mail, name))
             await asyncio.sleep(tenths / 10)
-            call.cancel()
+            for _ in range(times):
+                call.cancel()
+                await asyncio.sleep(0.1)
             await asyncio.wait({call})
         return "done"
 
@@ -127,13 +135,16 @@ class Breaks:
     [
         ("an unknown write", "before_verify"),
         ("an unknown write", "before_outcome"),
+        ("a write of a dead process", "before_verify"),
         ("a compensation", "before_intent"),
         ("a compensation", "before_outcome"),
         ("the end of a transaction", "before_closing"),
     ],
 )
 @virtual
-async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(lab: Lab, what: str, point: str):
+async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(  # noqa: C901 - an agent with three tools
+    lab: Lab, what: str, point: str
+):
     """It ends the run in the open, and nothing is sent twice for it."""
     breaks = Breaks(point)
 
@@ -142,6 +153,8 @@ async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(lab: Lab,
         lab.sent.append(f"send {to}")
         if what == "an unknown write":
             raise Ambiguous("no answer")
+        if what == "a write of a dead process":
+            await asyncio.sleep(5)
         return to
 
     @send.verify(settle_window=SECOND)
@@ -155,8 +168,8 @@ async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(lab: Lab,
 
     @agent(run_id="r-{name}", tools=[send])
     async def desk(run: Run, name: str) -> str:
-        if what == "an unknown write":
-            breaks.here = True
+        if "write" in what:
+            breaks.here = breaks.here or what == "an unknown write"
             return await send(name)
         try:
             async with run.transaction("t") as boundary:
@@ -171,10 +184,21 @@ async def test_what_a_driver_cannot_handle_reaches_the_code_that_waits(lab: Lab,
     def arm() -> None:
         breaks.here = True
 
+    if what == "a write of a dead process":
+        await _dies(lab, desk)
+        breaks.here = True
     async with lab.app(desk, crash=breaks, hold_ms=10**9) as app:
         with pytest.raises(RuntimeError, match=f"a bug at {point}"):
             await app.run(desk, "ann")
     assert lab.sent.count("send ann") == 1
+
+
+async def _dies(lab: Lab, desk: Any) -> None:
+    """A process dies while it drives the run."""
+    async with lab.app(desk) as app:
+        driving = asyncio.ensure_future(app.run(desk, "ann"))
+        await asyncio.sleep(1)
+        await bury(lab, app, driving)
 
 
 @virtual

@@ -9,206 +9,30 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
 
-from holdfast import (
-    Ambiguous,
-    Key,
-    Natural,
-    NotSent,
-    Operation,
-    Rejected,
-    Run,
-    TransactionAborted,
-    agent,
-    current_operation,
-    tool,
-)
-from holdfast.policies import Retry
+from holdfast import Ambiguous, Holdfast, NotSent, Rejected, Run, agent
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.engine.transcripts import Transcript, bury
+from tests.unit.engine.office import (
+    Office,
+    alone,
+    impatient,
+    inner_stays,
+    nested,
+    one_by_one,
+    order,
+    refused,
+    side_by_side,
+    stays,
+    two_parts,
+    waiting,
+)
+from tests.unit.engine.transcripts import bury
 
-STEADY = Key.forever(stores="all")
-HOUR = timedelta(hours=1)
 SHORT, LONG = 30_000, 10**9  # milliseconds for which a run that waits is kept in memory
-
-
-class Office:
-    """Tools of every kind. `answers[name]` holds what their calls answer: raised, returned, or after so many seconds."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab, self.log = lab, Transcript(lab)
-        self.answers: dict[str, list[Any]] = {}
-        self.stock = "three"
-        self._inside()
-        self._at_the_commit()
-        self.tools = [self.take, self.reserve, self.pay, self.mail, self.look]
-
-    async def does(self, name: str, detail: str) -> str:
-        """Answer the next call of that name."""
-        answer = self.answers[name].pop(0) if self.answers.get(name) else f"{name}!"
-        while isinstance(answer, float):
-            self.log.note("!", f"{name} {detail} goes on for {answer} s")
-            await self.lab.pass_time(seconds=answer)
-            answer = self.answers[name].pop(0) if self.answers[name] else f"{name}!"
-        self.log.note("!", f"{name} {detail} {answer if isinstance(answer, str) else type(answer).__name__}")
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    def _inside(self) -> None:
-        @tool(idempotency=STEADY)
-        async def take(item: str) -> str:
-            _ = current_operation().key
-            return await self.does("take", item)
-
-        @take.compensate(restores=True)
-        @tool(idempotency=Natural(within=HOUR), retry=Retry(attempts=1))
-        async def put_back(operation: Operation[str], item: str) -> None:
-            await self.does("put back", item)
-
-        @tool(idempotency=STEADY)
-        async def reserve(seat: str) -> str:
-            _ = current_operation().key
-            return await self.does("reserve", seat)
-
-        @reserve.confirm(expires=HOUR)
-        @tool(idempotency=Natural(within=HOUR))
-        async def confirm(operation: Operation[str], seat: str) -> None:
-            await self.does("confirm", seat)
-
-        @reserve.compensate(restores=True)
-        @tool(idempotency=Natural(within=HOUR))
-        async def release(operation: Operation[str], seat: str) -> None:
-            await self.does("release", f"{seat} confirmed={operation.confirmed}")
-
-        @tool(effect="read")
-        async def look(item: str) -> str:
-            return await self.does("look", item)
-
-        self.take, self.reserve, self.look = take, reserve, look
-
-    def _at_the_commit(self) -> None:
-        @tool
-        async def pay(cents: int) -> str:
-            return await self.does("pay", str(cents))
-
-        @pay.compensate(restores=True)
-        @tool(idempotency=Natural(within=HOUR))
-        async def refund(operation: Operation[str], cents: int) -> None:
-            await self.does("refund", str(cents))
-
-        @tool(idempotency=STEADY)
-        async def mail(text: str) -> str:
-            _ = current_operation().key
-            return await self.does("mail", text)
-
-        @mail.observe
-        async def stock(operation: Operation[str]) -> str:
-            return self.stock
-
-        self.pay, self.mail = pay, mail
-
-
-async def order(office: Office, run: Run) -> str:
-    """Everything at once: an effect, a reservation, a read, and two that leave at the commit."""
-    async with run.transaction("t") as boundary:
-        await office.take("book")
-        await office.reserve("12A")
-        await office.look("shelf")
-        mailed = await boundary.on_commit(office.mail, "thanks")
-        paid = await boundary.on_commit(office.pay, 500)
-    return f"{mailed.result} {paid.result}"
-
-
-async def refused(office: Office, run: Run) -> str:
-    """Two branches, and then the body calls it off."""
-    try:
-        async with run.transaction("t") as boundary:
-            await office.take("pen")
-            await run.gather(office.take("book"), office.reserve("12A"))
-            await boundary.on_commit(office.pay, 500)
-            boundary.abort("the customer left")
-    except TransactionAborted as gone:
-        return f"{gone.transaction}: {gone.reason}, undone {gone.undone}, still standing {gone.still_standing}"
-    return "never"
-
-
-async def nested(office: Office, run: Run) -> str:
-    """One inner part commits, one is called off; the outer one goes on."""
-    async with run.transaction("outer"):
-        async with run.transaction("first") as first:
-            await office.take("book")
-            await first.on_commit(office.mail, "thanks")
-        try:
-            async with run.transaction("second"):
-                await office.take("pen")
-                await office.look("shelf")
-                raise ValueError("a bug")
-        except TransactionAborted as gone:
-            office.log.note("<", f"{gone.transaction}: {gone.reason}")
-        await office.reserve("12A")
-    return "done"
-
-
-async def waiting(office: Office, run: Run) -> str:
-    """The run rests in the middle of its transaction."""
-    async with run.transaction("t"):
-        await office.take("book")
-        await run.sleep(HOUR)
-        await office.take("pen")
-    return "done"
-
-
-async def two_parts(office: Office, run: Run) -> str:
-    """Two transactions side by side, in one that is around both."""
-
-    async def part(name: str, item: str) -> str:
-        try:
-            async with run.transaction(name) as inner:
-                await office.take(item)
-                await inner.on_commit(office.mail, item)
-        except TransactionAborted as gone:
-            office.log.note("<", f"{gone.transaction}: {gone.reason}")
-            raise
-        office.log.note("<", f"{name} ends")
-        return item
-
-    async with run.transaction("outer"):
-        return " ".join(await run.gather(part("a", "book"), part("b", "pen")))
-
-
-async def alone(office: Office, run: Run) -> str:
-    """Writes and reads in no transaction, in branches, under limits of time."""
-    said: list[str] = []
-    await office.take("cup")
-    try:
-        async with run.timeout(timedelta(seconds=8)):
-            said.append(str(await run.gather(office.take("book"), office.look("shelf"))))
-    except TimeoutError:
-        said.append("too late")
-    said.append((await office.take.outcome("pen")).status)
-    said.append((await office.pay.options(hold=False).outcome(700)).status)
-    return ", ".join(said)
-
-
-async def one_by_one(office: Office, run: Run) -> str:
-    """Two transactions, one after the other; the code goes on after the first was called off."""
-    for name in ("t", "u"):
-        try:
-            async with run.transaction(name) as boundary:
-                await office.take(name)
-                await boundary.on_commit(office.mail, name)
-                await office.reserve(name)
-        except TransactionAborted as gone:
-            office.log.note("<", f"{gone.transaction}: {gone.reason}")
-    return "done"
-
-
 Body = Callable[[Office, Run], Awaitable[str]]
 
 
@@ -306,6 +130,58 @@ async def call_off(story: Story) -> None:
         await story.log.tell(app.run(story.desk, "ann"))
 
 
+async def cancel_live(story: Story) -> None:
+    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+        handle = app.start(story.desk, "ann")
+        await story.lab.pass_time(seconds=3)
+        story.log.note("!", "eve cancels the run")
+        await app.service.cancel("r-ann", by="eve", why="too long")
+        await story.log.tell(handle.result())
+
+
+async def _called_off_unknown(story: Story, app: Holdfast, name: str) -> None:
+    await story.log.tell(app.run(story.desk, "ann"))
+    await app.service.call_off("r-ann", name, by="eve", why="enough")
+    await story.log.tell(app.run(story.desk, "ann"))
+
+
+async def landed_after_all(story: Story) -> None:
+    """What nobody knew anything about was undone blindly; while the run sleeps it turns out that it had landed."""
+    async with story.lab.app(story.desk) as app:
+        await _called_off_unknown(story, app, "t")
+        for step in ("t/~1/book#1", "t/~2/book#1"):
+            await app.service.resolve(f"r-ann/{step}", "happened", by="bob", result="room")
+        await story.log.tell(app.run(story.desk, "ann"))
+        await app.service.resolve_transaction("r-ann", "t", "retry", by="eve")
+        await story.log.tell(app.run(story.desk, "ann"))
+        await story.lab.pass_time(hours=1)
+        await story.log.tell(app.run(story.desk, "ann"))
+
+
+async def landed_after_all_live(story: Story) -> None:
+    async with story.lab.app(story.desk, hold_ms=LONG) as app:
+        with story.lab.loop.held():
+            await story.log.tell(app.run(story.desk, "ann"))
+        await app.service.call_off("r-ann", "t", by="eve", why="enough")
+        handle = app.start(story.desk, "ann")
+        await story.lab.pass_time(minutes=5)
+        for step in ("t/~2/book#1", "t/~1/book#1"):
+            await app.service.resolve(f"r-ann/{step}", "happened", by="bob", result="room")
+            await story.lab.pass_time(minutes=5)
+        await app.service.resolve_transaction("r-ann", "t", "accept", by="eve")
+        await story.log.tell(handle.result())
+
+
+async def landed_inside_after_all(story: Story) -> None:
+    async with story.lab.app(story.desk) as app:
+        await _called_off_unknown(story, app, "outer/t")
+        await app.service.resolve("r-ann/outer/t/book#1", "happened", by="bob", result="room")
+        await story.lab.pass_time(hours=1)
+        await story.log.tell(app.run(story.desk, "ann"))
+        await app.service.resolve_transaction("r-ann", "outer", "retry", by="eve")
+        await story.log.tell(app.run(story.desk, "ann"))
+
+
 async def call_off_live(story: Story) -> None:
     async with story.lab.app(story.desk, hold_ms=LONG) as app:
         handle = app.start(story.desk, "ann")
@@ -378,6 +254,21 @@ STORIES: Final[dict[str, tuple[Body, Script, dict[str, list[Any]]]]] = {
     "alone, told": (alone, told, {"take": ["cup!", 5.0]}),
     "alone, a crash": (alone, crash_in_three_seconds, {"take": ["cup!", 20.0]}),
     "alone, a crash in a read": (alone, crash_in_three_seconds, {"look": [20.0]}),
+    "cancelled while it is being undone": (refused, cancel_live, {"put back": [20.0]}),
+    "cancelled at the commit": (order, cancel_live, {"mail": [5.0]}),
+    "cancelled in a confirmation": (order, cancel_live, {"confirm": [5.0]}),
+    "cancelled in a call": (nested, cancel_live, {"reserve": [5.0]}),
+    "landed after all": (stays, landed_after_all, {"book": [Ambiguous("cut"), Ambiguous("cut")]}),
+    "landed after all, live": (stays, landed_after_all_live, {"book": [Ambiguous("cut"), Ambiguous("cut")]}),
+    "landed inside after all": (inner_stays, landed_inside_after_all, {"book": [Ambiguous("cut")]}),
+    "side by side": (side_by_side, replay, {"mail": [5.0, "a!", "b!"]}),
+    "side by side, a crash at both commits": (side_by_side, crash_in_three_seconds, {"mail": [20.0, 20.0]}),
+    "side by side, undone": (side_by_side, undo, {"put back": [5.0]}),
+    "impatient": (impatient, run_held, {"take": [20.0]}),
+    "impatient, and it rests": (impatient, run_twice, {"take": [20.0]}),
+    "impatient, and nothing leaves": (impatient, run_twice, {"parcel": [NotSent("closed")] * 3}),
+    "impatient, and it may have landed": (impatient, run_twice, {"parcel": [Ambiguous("cut"), 5.0]}),
+    "impatient, and slow inside": (impatient, run_twice, {"parcel": [20.0]}),
     "a crash inside": (order, crash_in_three_seconds, {"reserve": [20.0]}),
     "a crash in a confirmation": (order, crash_in_three_seconds, {"confirm": [20.0]}),
     "a crash in a held effect": (order, crash_in_three_seconds, {"mail": [20.0]}),
