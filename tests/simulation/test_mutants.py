@@ -46,7 +46,8 @@ def test_what_is_planted_is_taken_out_again(mutant: Mutant):
 
 BY_SEED = {
     "nobody asks about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
-    "neighbours are charged": 204, "failed untried": 52, "pending never released": 166,
+    "open call counted as over": 42,
+    "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
 }  # fmt: skip
 
 

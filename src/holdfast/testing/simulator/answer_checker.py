@@ -15,6 +15,7 @@ from holdfast.model import records as r
 from holdfast.model.contradiction import contradiction_stream
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import PENDING, Met, Outcome
+from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.simulator.answers import ASYNCHRONOUS
 from holdfast.testing.simulator.loop import Actor
 from holdfast.testing.simulator.offices import ANSWERED, Application, Message
@@ -29,12 +30,14 @@ ONCE: Final = 16
 class _Awaiting:
     """An operation whose answer comes later, and what the records say about it."""
 
-    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "person", "status", "tool")
+    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "person", "status", "tool", "until")
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
         self.accepted = False
         self.key = ""
+        self.until = 0
+        """The wall clock until which its answer is awaited."""
         self.person = False
         self.pending = False
         """Accepted, and nobody has said anything since."""
@@ -151,12 +154,20 @@ class Answers:
         if intent is not None and intent.tool in ASYNCHRONOUS:
             self._planned(name, intent)
         known = self._known.get(name)
-        if known is not None and known.pending:
+        if known is None:
+            return
+        if known.pending:
             self._broken(5, f"{name} was accepted, and was sent again before anybody had answered")
+        wall = EPOCH_MS + self._world.now_ms() + self._world.skew_ms
+        held = [other for other, one in self._known.items() if one.pending and one.until > wall and other != name]
+        again = [other for other in held if self._about[other] == self._about[name]]
+        if again:
+            self._broken(2, f"{name} was sent while {again[0]} is pending, which is about the same thing")
 
     def _deferred(self, name: str, record: r.OperationDeferred) -> None:
         known = self._known[name]
         known.accepted, known.pending, known.key, known.ended_ms = True, True, record.key, -1
+        known.until = record.until
         strangers = [one.request.operation for one in self._of(record.key) if one.request.operation != name]
         if strangers:
             self._broken(ONCE, f"{name} waits under {record.key}, and that is the number of {strangers[0]}")

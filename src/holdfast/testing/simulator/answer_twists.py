@@ -107,16 +107,6 @@ def refusal_is_success(original: Any) -> Any:
     return order
 
 
-def asked_twice(original: Any) -> Any:
-    """The guard against repeats does not see what is only accepted."""
-
-    def last_write(entries: Any, *rest: Any) -> Any:
-        holder = original(entries, *rest)
-        return None if holder is None or holder.note.state != "succeeded" else holder
-
-    return last_write
-
-
 def about_anything(original: Any) -> Any:
     """What is pending is kept in one place for a tool, whatever it is about."""
 

@@ -35,8 +35,7 @@ def _stopped(plan: Plan, chance: random.Random) -> Plan:
 
 def _poisoned(plan: Plan, chance: random.Random) -> Plan:
     """One run kills each process that drives it, and nothing else ends a process. One worker asks for all runs."""
-    faults = tuple(fault for fault in plan.faults if fault.service or fault.kind in HARMLESS)
-    faults = tuple(fault for fault in faults if fault.kind != "blackout")
+    faults = tuple(one for one in plan.faults if one.kind in HARMLESS or (one.service and one.kind != "blackout"))
     workers = _in_sight(plan)
     if chance.random() < 0.7:
         everything = tuple(range(len(plan.scripts)))

@@ -124,9 +124,9 @@ TOGETHER: Final = (
     Mutant("deadline ignored", "an answer is awaited for ever", "model.decide:answer_left_ms", twists.always(60_000)),
     Mutant(
         "pending asked for again",
-        "a model may repeat what is only accepted",
-        "engine.meetings:last_write",
-        answer_twists.asked_twice,
+        "a further call about what is only accepted is sent",
+        "engine.pendings:look_for_pending",
+        twists.never_mind,
     ),
     Mutant(
         "pending about anything",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulator.plan import Fault
     from holdfast.testing.simulator.world import World
 
+HONEST: Final = 5
 ALONE: Final = 18
 ENDS: Final = 19
 MINUTE: Final = 60_000
@@ -83,20 +84,35 @@ class Processes:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         match record:
-            case r.RunStopped(reason="quarantined"):
-                self._set_aside(run, run)
+            case r.RunStopped(reason=reason):
+                self._run_stopped(run, reason)
             case r.OperationParked(step=step, rule="quarantined"):
                 self._set_aside(run, operation_id(run, step))
+            case r.Verified(step=step, verdict="did_not_happen", believable=True):
+                self._believed(operation_id(run, step))
             case r.OperationSettled(step=step, status=status, reason=reason):
                 self._settled(operation_id(run, step), status, reason)
             case _:
                 return
+
+    def _run_stopped(self, run: str, reason: str) -> None:
+        """What it left in doubt is read back ever less often."""
+        for name, one in self._stopped.items():
+            one.over = one.over or name.startswith(f"{run}/")
+        if reason == "quarantined":
+            self._set_aside(run, run)
 
     def _set_aside(self, run: str, what: str) -> None:
         if run in self._poison:
             self._reached("poison set aside")
         elif self._poison:
             self._broken(ALONE, f"{what} is set aside, and every process died of {sorted(self._poison)}")
+
+    def _believed(self, name: str) -> None:
+        """Absence is believed: then its process does not stand still with the request in its hands."""
+        one = self._stopped.get(name)
+        if one is not None and not one.over and one.life.stopped and one.life.actor.alive:
+            self._broken(HONEST, f"{name}: absence was believed while its process was stopped with the request")
 
     def _settled(self, name: str, status: str, reason: str) -> None:
         one = self._stopped.get(name)

@@ -161,7 +161,12 @@ class World:
         return found
 
     def _rests(self, row: RunRow, wall: int) -> bool:
-        """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal."""
+        """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal.
+
+        One that a process has taken does not rest: something was brought to it, and that process may be dead.
+        """
+        if row.status == "suspended" and row.owner is not None:
+            return False
         if row.status != "suspended" or (row.due_ms is not None and row.due_ms <= wall):
             return row.status in {"completed", "stopped"}
         lost = self.restored_ms >= 0 and b'"event"' in row.waits
