@@ -23,10 +23,10 @@ from holdfast.interfaces.heeding import until_taken
 from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.answer_words import Typed, answer_in_words
 from holdfast.interfaces.people.asked import SHORTEST, asked, split_item
-from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.bulk import OneOf
 from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.items import Wanted, items
-from holdfast.interfaces.people.repeated import answer_again
+from holdfast.interfaces.people.repeated import answer_again, answer_all_again
 from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
@@ -247,7 +247,8 @@ async def _several(
     sure, shown = agreed
     if call.screen.as_json and not (sure or shown):
         raise UsageError("with --json nobody can be asked once more", next_step="add --sure, or --shown for a yes")
-    async with call.serving() as service:
+    tools = {name: tool for item in named for name, tool in (await _tools(call, item, meant[1])).items()}
+    async with call.serving(tools) as service:
         found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
         chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
         if not chosen:
@@ -262,7 +263,7 @@ async def _several(
         if not _agreed(call, words, sure=sure, shown=shown):
             call.screen.line("None was given.")
             return
-        notes = {one.run: one.note for one in await answer_all(service, words, by=by) if one.alert}
+        notes = {one.run: one.note for one in await answer_all_again(service, words, by=by) if one.alert}
     if call.screen.as_json:
         call.screen.document([_taken(one, notes) for one in words])
         return

@@ -11,6 +11,7 @@ from holdfast.interfaces.cli.apps import agents_for, app_of
 from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.screen import Screen, grid, phrase
 from holdfast.interfaces.cli.status import WAITS
+from holdfast.interfaces.people.repeated import decide_transaction_again
 from holdfast.interfaces.undoing import Preview, checked_finished, preview
 from holdfast.model.ids import split_operation_id
 
@@ -50,11 +51,10 @@ async def transaction(call: Call, transaction: str, why: str, by: str, **flags: 
     if len(wanted) != 1:
         raise UsageError("say one of --retry, --accept, --abort")
     async with call.serving() as service:
-        if flags["abort"]:
-            applied = await service.call_off(run, name, by=by, why=why)
-        else:
-            word: Literal["retry", "accept"] = "retry" if flags["retry"] else "accept"
-            applied = await service.resolve_transaction(run, name, word, by=by, why=why)
+        word: Literal["retry", "accept", "abort"] = (
+            "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
+        )
+        applied = await decide_transaction_again(service, transaction, word, by=by, why=why)
         found = (await service.history(run)).transactions[name]
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})

@@ -18,7 +18,7 @@ from holdfast.interfaces.moments import moment
 from holdfast.interfaces.service import Service
 from holdfast.interfaces.undoing import ENDED, contract_of
 from holdfast.journal.bodies import read_taken, readable, written
-from holdfast.journal.port import Post
+from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
 from holdfast.model.operation import OperationState
@@ -37,10 +37,23 @@ Settling: TypeAlias = r.OperationSettled | r.Resolved
 
 async def answers_about(looking: Looking, run: str, step: str) -> list[str]:
     """The answers to the contradictions of one operation, in order, each with its time and its giver."""
-    entries = await looking.journal.entries(contradiction_stream(run, step))
-    answers = [entry for entry in entries if entry.key.startswith(ANSWERED)]
-    said = await readable(looking.journal, answers, Command)
+    said = await _answers(looking, run, step)
     return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
+
+
+async def last_answer(looking: Looking, run: str, step: str) -> Command | None:
+    """The newest answer to the contradictions of one operation."""
+    return next((one for _, one in reversed(await _answers(looking, run, step))), None)
+
+
+async def _answers(looking: Looking, run: str, step: str) -> list[tuple[Entry, Command]]:
+    entries = await looking.journal.entries(contradiction_stream(run, step))
+    return await readable(looking.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
+
+
+def note_of(step: str, word: str, evidence: str) -> str:
+    """An answer to a contradiction as it is recorded."""
+    return f"{step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
 
 
 async def relied_on(looking: Looking, history: RunHistory, records: Sequence[r.Record], step: str) -> tuple[str, ...]:
@@ -76,7 +89,7 @@ async def review_contradiction(
     if word == "compensate":
         draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
         await _compensate(draft, history, state, by=by, why=evidence)
-    note = f"{state.step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
+    note = note_of(state.step, word, evidence)
     body = written(Command("review", checked_by(by), note, via=service.via))
     posts = [
         Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),

@@ -1,23 +1,35 @@
-"""An answer that is given again, by the same person and in the same words, as after a crash: it was taken."""
+"""An answer that is given again, by the same person and in the same words, as after a crash: it was taken.
+
+What was taken is read from the records, so what the ledger holds is applied before it is judged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import msgspec
+
+from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.answers import Answer, answer
-from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.interfaces.people.asked import Asked, asked, split_item
+from holdfast.interfaces.people.bulk import OneOf, answer_all
+from holdfast.interfaces.people.contradictions import last_answer, note_of
 from holdfast.interfaces.service import Service
-from holdfast.journal.bodies import read
+from holdfast.journal.bodies import read, readable
 from holdfast.model import records as r
+from holdfast.model.ids import split_operation_id
 from holdfast.model.names import same_person
 from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.question import Answered
+from holdfast.model.transactions import Transaction
 
-_WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key"}
+_WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key",
+                 "compensate": "happened"}  # fmt: skip
+_DECISIONS: Final[dict[str, Literal["accept"]]] = {"abandon": "accept"}
 _ENDS: Final = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel"}
 _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved)
 
@@ -27,22 +39,98 @@ async def answer_again(service: Service, item: str, given: Answer, *, by: str, s
     try:
         return await answer(service, item, given, by=by, shown=shown)
     except UsageError:
-        now = await asked(service.looking, item)
-        if now.open or not by or not await _was_taken(service, now, given, by):
+        run = (await asked(service.looking, item)).run
+        applied = await service.sink.apply(run, "")  # its giver may have died before the run had it
+        if not by or not await _was_taken(service, await asked(service.looking, item), given, by):
             raise
-        return Applied(now.run, at_once=True)
+        return msgspec.structs.replace(applied, note="", alert=False)
+
+
+async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
+    """As `answer_all`, and the same answers of the same person may be given again: all of them were taken, or none."""
+    try:
+        return await answer_all(service, answers, by=by)
+    except UsageError:
+        applied = [
+            await service.sink.apply(run, "") for run in dict.fromkeys(split_item(one.item)[0] for one in answers)
+        ]
+        for one in answers:
+            if not await _was_taken(service, await asked(service.looking, one.item), one.answer, by):
+                raise
+        return applied
+
+
+async def decide_transaction_again(
+    service: Service, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
+) -> Applied:
+    """Decide about a transaction. The same decision of the same person may be given again, and adds nothing."""
+    run, name = split_operation_id(item)
+    try:
+        if word == "abort":
+            return await service.call_off(run, name, by=by, why=why)
+        return await service.resolve_transaction(run, name, word, by=by, why=why)
+    except UsageError:
+        records = [record async for _, record in service.looking.records(run)]
+        if not _decides(records, name, word, by, why):
+            raise
+        return Applied(run, at_once=True)
+
+
+def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, why: str) -> bool:
+    """Whether the last decision of a person about a transaction is this one."""
+    given = [
+        one
+        for one in records
+        if isinstance(one, r.TransactionResolved | r.TransactionAborting) and one.transaction == transaction and one.by
+    ]
+    if not given or not same_person(given[-1].by, by):
+        return False
+    last = given[-1]
+    if isinstance(last, r.TransactionAborting):
+        return word == "abort" and last.reason == (why or f"called off by {by}")
+    return (word, why) == (last.word, last.note)
 
 
 async def _was_taken(service: Service, now: Asked, given: Answer, by: str) -> bool:
     """Whether the word that counted is this one. A word that came second is on record too, and is none."""
+    if isinstance(now.subject, r.QuestionAsked | r.RunStopped) and now.open:
+        return False
     if isinstance(now.subject, r.QuestionAsked):
         entries = await service.engine.journal.entries(question_stream(now.run, now.step))
         return bool(entries) and _replies(now.subject, read(entries[0], Answered), given, by)
     records = [record async for _, record in service.looking.records(now.run)]
     if isinstance(now.subject, r.RunStopped):
         return _ends(records, given, by)
+    if isinstance(now.subject, Transaction):
+        word = _DECISIONS.get(_name(given), "retry")
+        why = getattr(given, "why", "") or getattr(given, "evidence", "")
+        meant = (word, "abort") if word == "retry" else (word,)  # before its end, compensation calls it off
+        return any(_decides(records, now.step, one, by, why) for one in meant)
+    if now.contradicted and not now.open:
+        return await _answers_contradiction(service, now, given, by)
+    if now.open:
+        return await _waits_for_the_run(service, now, given, by, {getattr(one, "entry", 0) for one in records})
     words = [one for one in records if isinstance(one, _VERDICTS) and one.step == now.step]
     return bool(words) and same_person(words[-1].by, by) and _says(words[-1], given)
+
+
+async def _waits_for_the_run(service: Service, now: Asked, given: Any, by: str, applied: set[int]) -> bool:
+    """Whether this answer is in the ledger, and is applied where the code of the run is."""
+    entries = await service.engine.journal.entries(command_stream(now.run))
+    waiting = [entry for entry in entries if entry.id not in applied]
+    words = [
+        one for _, one in await readable(service.engine.journal, waiting, Command) if not one.after and not one.refused
+    ]
+    found = [one.record for one in words if isinstance(one.record, _VERDICTS) and same_person(one.by, by)]
+    return any(one.step == now.step and _says(one, given) for one in found)
+
+
+async def _answers_contradiction(service: Service, now: Asked, given: Any, by: str) -> bool:
+    """Whether the last answer to the contradictions of an operation is this one."""
+    last = await last_answer(service.looking, now.run, now.step)
+    return (
+        last is not None and same_person(last.by, by) and last.note == note_of(now.step, _name(given), given.evidence)
+    )
 
 
 def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
@@ -63,6 +151,12 @@ def _says(record: r.Record, given: Any) -> bool:
             return _name(given) == "ask_back" and record.reason == given.question
         case r.ApprovalRefused():
             return _name(given) == "decline" and record.reason == given.why
+        case r.ArgumentsEdited():
+            changes = msgspec.json.decode(record.changes)
+            return _name(given) == "edit" and (changes, record.note) == (given.arguments, given.why)
+        case r.ResultGiven():
+            result = msgspec.json.decode(record.result)
+            return _name(given) == "stand_in" and (result, record.note) == (given.result, given.why)
         case r.Resolved() if _name(given) in _WORDS:
             word = "retry" if getattr(given, "then", "") == "retry" else _WORDS[_name(given)]
             result = getattr(given, "result", r.NOTHING)

@@ -15,6 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.interfaces.looking import Looking
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
+from holdfast.model.names import same_person
 from holdfast.model.standing import GIVEN, Spent, Standing, Use, why_not
 
 _REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that it is typed
@@ -112,6 +113,8 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
         raise UsageError(f"there is no standing permission {permission}", known=f"there are: {names}")
     for _ in range(_TRIES):
         spent = await spent_of(engine.journal, permission)
+        if spent.revoked_by and same_person(spent.revoked_by, by):
+            return spent  # given again, as after a crash
         if spent.revoked_by:
             raise UsageError(f"{permission} was revoked by {spent.revoked_by} already")
         end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=why))
