@@ -294,10 +294,12 @@ class Holdfast:
         """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
 
         Called again, as after a crash, it goes on where it was, and ends alike. What cannot be undone stands, and is
-        listed. Raises `UsageError` for a run that has not ended.
+        listed. Raises `UsageError` for a run that has not ended, and what stopped the undoing where something did.
         """
         await self.service.undo(run_id, by=by, why=why)
-        conclusion = await self._conclude(run_id, None, None)
+        conclusion = await self._conclude(run_id, None, None, reopener=by)  # where an earlier try stopped, it goes on
+        if conclusion.error is not None:
+            raise conclusion.error
         whole = (await self.service.history(run_id)).transactions[WHOLE_RUN]
         waits = conclusion.reason if conclusion.status == "suspended" else ""
         return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)

@@ -187,9 +187,13 @@ class Engine:
         return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
 
     async def renew_lease(self, instance: Instance) -> None:
-        """Renew before acting; the instance may have been taken over meanwhile."""
+        """Renew before acting; the instance may have been taken over meanwhile.
+
+        Raises `Sealed` then. An evicted instance still finishes what its record has begun, so it goes on.
+        """
         await self._beat()
-        instance.check()
+        if instance.sealed is not None:
+            raise instance.sealed
 
     # --- keeping house -----------------------------------------------------------------------------------------
 

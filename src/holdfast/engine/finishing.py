@@ -15,7 +15,7 @@ from holdfast.engine.rest import Ending
 from holdfast.errors import ClaimUnproven, TransactionAborted
 from holdfast.model.boundaries import open_boundaries
 from holdfast.model.claims import receipts_in, unproven
-from holdfast.model.run import RunHistory
+from holdfast.model.run import RunHistory, exit_of
 from holdfast.model.transactions import WHOLE_RUN, encloses
 
 LOG: Final = logging.getLogger("holdfast")
@@ -53,6 +53,19 @@ async def close_boundaries(instance: Instance) -> Ending | None:
         instance.consider_rest()
         waits: set[asyncio.Future[Any]] = {*(instance.drivers[key] for key in instance.closing), instance.ending}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    return _unclosed(instance)
+
+
+def _unclosed(instance: Instance) -> Ending | None:
+    """How the run ends where the task of a boundary ended and the boundary did not.
+
+    Otherwise the run would be recorded as undone or cancelled while effects stand that nothing compensates any more.
+    """
+    if instance.ending.done() and instance.ending.result().kind != "cancelled":
+        return instance.ending.result()
+    for boundary in open_boundaries(instance.history):
+        error = instance.failures.pop(exit_of(boundary.name), None)
+        return Ending("failed", f"the transaction {boundary.name} could not be closed", error=error)
     return None
 
 

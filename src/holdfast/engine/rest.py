@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import ReplayDiverged
 from holdfast.model.waits import Then
 
 if TYPE_CHECKING:
@@ -50,11 +49,11 @@ def _listed(pause: Pause) -> dict[str, object]:
 class Ending(msgspec.Struct, frozen=True):
     """Why an instance ends before its agent returns."""
 
-    kind: str  # suspended, diverged, lost, unavailable, shutdown, cancelled, quarantined
+    kind: str  # suspended, diverged, failed, lost, unavailable, shutdown, cancelled, quarantined
     reason: str = ""
     due: int | None = None
     waits: tuple[Pause, ...] = ()
-    error: ReplayDiverged | None = None
+    error: BaseException | None = None
 
 
 def how_to_rest(instance: Instance) -> Ending | None:

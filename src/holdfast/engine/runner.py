@@ -292,6 +292,11 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
     ending = instance.ending.result()
     if ending.kind == "cancelled" and open_boundaries(instance.history):
         ending = await call_off_everything(instance, ending.reason) or ending
+    return await _end_early(instance, ending, task)
+
+
+async def _end_early(instance: Instance, ending: Ending, task: asyncio.Task[object] | None = None) -> Conclusion:
+    """Let go of the run, and record how it ends."""
     instance.seal(ending.reason or ending.kind)
     await unwind(instance)
     if ending.kind == "lost":
@@ -304,6 +309,8 @@ async def _tear_down(instance: Instance, task: asyncio.Task[object] | None) -> C
             raised = task.exception() if task is not None and task.done() and not task.cancelled() else None
             found = ending.error or (raised if isinstance(raised, ReplayDiverged) else None)
             return await _stopped(instance, found or instance.divergence(ending.reason))
+        case "failed":
+            return await _stopped(instance, ending.error or HoldfastError(ending.reason))
         case "cancelled" | "quarantined":
             return await _stopped_by_order(instance, ending)
         case _:
@@ -316,12 +323,9 @@ async def _undo(instance: Instance) -> Conclusion:
     instance.evict("it is being undone")
     recover(instance)
     rests = await close_boundaries(instance)
-    instance.seal("it was undone" if rests is None else rests.reason)
     if rests is not None:
-        if rests.kind == "lost":
-            raise LeaseLost(rests.reason)
-        await _stop_drivers(instance)
-        return await _suspended(instance, rests)
+        return await _end_early(instance, rests)
+    instance.seal("it was undone")
     await _stop_drivers(instance)
     whole = history.transactions[WHOLE_RUN]
     record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **instance.stamp())

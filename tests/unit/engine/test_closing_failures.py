@@ -1,0 +1,141 @@
+"""A run is not recorded as undone or cancelled before its transactions are closed, whatever fails on the way."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
+from holdfast.engine import closing
+from holdfast.errors import HoldfastError, JournalError, RunStopped
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+STALE = {"lease_ms": 6000, "margin_ms": 5900, "poll_ms": 1000}  # the lease is never fresh when something is sent
+BOOKED = ["book", "cancel"]
+
+
+def booking(lab: Lab, *, waits: bool) -> Any:
+    """An agent that books in a transaction, and then waits in it or ends."""
+
+    @tool(idempotency=Key.forever())
+    async def book(what: str) -> str:
+        _ = current_operation().key
+        lab.sent.append("book")
+        return what
+
+    @book.compensate(restores=True)
+    @tool(idempotency=Key.forever())
+    async def cancel(operation: Operation[str]) -> None:
+        _ = current_operation().key
+        lab.sent.append("cancel")
+
+    @agent(run_id="trip-{name}")
+    async def trip(run: Run, name: str) -> str:
+        async with run.transaction("trip"):
+            await book("room")
+            if waits:
+                await run.wait_for("confirmed")
+        return "booked"
+
+    return trip
+
+
+async def ordered(app: Holdfast, *, undo: bool) -> None:
+    """Undo or cancel the run, and see it through."""
+    if undo:
+        await app.undo("trip-ann", by="ann")
+        return
+    with pytest.raises(RunStopped, match="cancelled"):
+        await cancelled(app)
+
+
+async def cancelled(app: Holdfast) -> None:
+    await app.service.cancel("trip-ann", by="ann")
+    await app.resume("trip-ann")
+
+
+async def begun(lab: Lab, app: Holdfast, trip: Any, *, undo: bool) -> None:
+    if undo:
+        await app.run(trip, "ann")
+    else:
+        with pytest.raises(HoldfastError):
+            await app.run(trip, "ann")
+    assert lab.sent == ["book"]
+
+
+def ends(lab: Lab) -> tuple[int, int]:
+    """How often the run was recorded as undone or cancelled, and how often its transaction as called off."""
+    over = [one for one in lab.of("trip-ann", r.RunStopped) if one.reason == "cancelled"]
+    over += lab.of("trip-ann", r.RunUndone)
+    return len(over), len(lab.of("trip-ann", r.TransactionAborted))
+
+
+@pytest.mark.parametrize("undo", [True, False], ids=["undo", "cancel"])
+@virtual
+async def test_a_lease_that_is_renewed_first_stops_no_compensation(lab: Lab, undo: bool):
+    trip = booking(lab, waits=not undo)
+    async with lab.app(trip, **STALE) as app:
+        await begun(lab, app, trip, undo=undo)
+        await lab.pass_time(seconds=1.5)
+        await ordered(app, undo=undo)
+    assert lab.sent == BOOKED
+    assert ends(lab) == (1, 1)
+
+
+@pytest.mark.parametrize("undo", [True, False], ids=["undo", "cancel"])
+@virtual
+async def test_a_boundary_whose_task_failed_stops_the_run_with_that_error(
+    lab: Lab, undo: bool, monkeypatch: pytest.MonkeyPatch
+):
+    trip = booking(lab, waits=not undo)
+
+    def broken(*given: Any) -> Any:
+        raise ZeroDivisionError("a bug in the runtime")
+
+    async with lab.app(trip) as app:
+        await begun(lab, app, trip, undo=undo)
+        with monkeypatch.context() as patched:
+            patched.setattr(closing, "close", broken)
+            with pytest.raises(ZeroDivisionError):
+                await (app.undo("trip-ann", by="ann") if undo else cancelled(app))
+        assert ends(lab) == (0, 0)
+        stopped = lab.of("trip-ann", r.RunStopped)[-1]
+        assert (stopped.reason, "a bug in the runtime" in stopped.error) == ("error", True)
+        if undo:
+            await app.undo("trip-ann", by="ann")
+        else:
+            with pytest.raises(TransactionAborted):  # reopened by a person: its code goes on, after the closing
+                await app.resume("trip-ann")
+    assert lab.sent == BOOKED
+    assert ends(lab) == (int(undo), 1)
+
+
+@pytest.mark.parametrize("undo", [True, False], ids=["undo", "cancel"])
+def test_whichever_journal_call_fails_the_run_ends_after_its_transaction(undo: bool):
+    @virtual
+    async def failing_at(lab: Lab, n: int) -> bool:
+        trip = booking(lab, waits=not undo)
+        async with lab.app(trip) as app:
+            await begun(lab, app, trip, undo=undo)
+            lab.journal.fail_next(n)
+            failed = False
+            try:
+                await ordered(app, undo=undo)
+            except (JournalError, pytest.fail.Exception):
+                failed = True
+            over, closed = ends(lab)
+            assert over <= closed, "recorded as over before its transaction was"
+            lab.journal.fail_next(0)
+            await lab.pass_time(minutes=1)
+        async with lab.app(trip) as app:
+            if ends(lab)[0] == 0:
+                await ordered(app, undo=undo)
+        assert (lab.sent, ends(lab)) == (BOOKED, (1, 1))
+        verdicts.append(failed)
+        return failed
+
+    verdicts: list[bool] = []
+    for n in range(1, 60):
+        failing_at(n=n)
+    assert any(verdicts)
+    assert not verdicts[-1], "more journal calls than were tried"
