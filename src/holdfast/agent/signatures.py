@@ -130,7 +130,7 @@ def tool_name(function: Callable[..., Any]) -> str:
     holder = getattr(function, "__qualname__", name).rpartition(".")[0].rpartition(".")[2]
     if holder not in {"", "<locals>"} and next(iter(inspect.signature(function).parameters), "") == "self":
         raise ContractError(
-            f"{name} is a method of {holder}: nobody would give it its self",
+            f"{name} is a method of {holder}, and has no object to be called on",
             next_step=f"make the tool from an object: tool({holder.lower()}.{name})",
         )
     return name

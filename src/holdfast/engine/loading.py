@@ -41,7 +41,7 @@ async def load(engine: Engine, run: str, *, whole: bool = False) -> RunHistory:
     if not after:
         raise ChainBroken(
             f"run {run}: its records are missing",
-            known="a run is stored together with its first records, so somebody removed them; nothing was sent for it",
+            known="a run is stored together with its first records, so they were removed; nothing was sent for it",
             next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
         )
     return history

@@ -18,7 +18,7 @@ NOTICES_AT_ONCE: Final = 5
 HELD: Final = 500
 """Runs of either kind that this process holds at once, those that wait included."""
 _TASK: Final = "abandoned runs could not be looked for"
-_LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to wait frees one, and says so to nobody
+_LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to wait frees one without a notice
 
 
 class Recovery:
@@ -102,7 +102,7 @@ class Recovery:
         except HoldfastError as error:
             again = True
             LOG.warning("run %s could not be recovered: %s", run, error)
-        except Exception as error:  # noqa: BLE001 - nobody awaits this task: what it raised would be lost
+        except Exception as error:  # noqa: BLE001 - this task is not awaited: what it raised would be lost
             again = True
             LOG.error("run %s could not be recovered", run, exc_info=error)
         finally:

@@ -113,7 +113,7 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
         instance = engine.instances.get(run)
         ours = instance is not None and instance.sealed is None
         if instance is not None and ours:
-            with contextlib.suppress(LeaseLost):  # whoever has the run now is told below
+            with contextlib.suppress(LeaseLost):  # the present owner of the run is notified below
                 await take_commands(instance)
         found = await engine.leases.claim(run)
         if isinstance(found, Claimed):

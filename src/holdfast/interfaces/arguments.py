@@ -1,6 +1,6 @@
 """Arguments of use cases, checked where they come in: what is stored is what its reader can read.
 
-Type hints are checked by nobody at run time, and a use case is called from scripts, notebooks and web handlers. Each
+Type hints are not checked at run time, and a use case is called from scripts, notebooks and web handlers. Each
 public method of a class that is `validated` takes its arguments through the JSON form in which they would be stored:
 a value of another type, a number that is not finite, or text that is no UTF-8 raises `ArgumentError` before anything
 is stored. The error names the parameter and what is accepted.

@@ -184,7 +184,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def overtaken_ms(self) -> int | None:
-        """How long after its call an attempt may still undo a later write; None: it never may, or nobody can say."""
+        """How long after its call an attempt may still undo a later write; None: it never may, or it is unknown."""
         natural = self.natural or self.was_natural
         return milliseconds(natural.settle_window) if natural is not None and self.effect == "write" else None
 

@@ -104,8 +104,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     is the compensation that was begun before it was known that there is an effect: whether it met it is not known
     either. `called` is what code called with, where the `editors` changed that, in their order. `changed`: people are
     asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
-    nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and nobody has
-    seen that there was none.
+    nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and it has not
+    been shown that there was none.
     `thing` is what its pending outcome is about, and `met` what was pending about the same thing, so nothing was sent.
     `disputes` are the answers that came before there was an outcome and say the opposite of the first one.
 

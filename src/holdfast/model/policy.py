@@ -70,7 +70,7 @@ def _problems(rule: Rule) -> Iterator[str]:
     if rule.busy_rate is not None and (rule.then != "sample" or rule.busy_rate > rule.rate):
         yield "busy_rate: it is a share of what is sampled, and no more than rate"
     if rule.require is not None and rule.then in {"auto", "refuse"}:
-        yield f"require: `{rule.then}` asks nobody"
+        yield f"require: `{rule.then}` asks no person"
     if rule.people < 0 or (rule.then == "two" and rule.people == 1):
         yield f"people: {rule.people} is not how many people `{rule.then}` asks"
     if rule.within is not None and rule.within <= timedelta(0):

@@ -191,7 +191,7 @@ class Entrance:
         return Begun(secret, principal)
 
     async def note_refused(self, principal: Principal, deed: Deed, item: str, why: str) -> None:
-        """Put on record what somebody was refused."""
+        """Record an access that was refused."""
         await self.log.note(msgspec.structs.replace(_access(principal, deed, item), allowed=False, why=why))
 
 

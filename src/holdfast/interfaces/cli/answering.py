@@ -170,7 +170,7 @@ async def _after(service: Service, item: str, given: a.Answer, run: str) -> tupl
 async def _read(call: Call, service: Service, item: str, by: str) -> str:
     """The digest of what a person at the terminal has just read and agreed to; empty where they did not.
 
-    Raises `UsageError` where nobody is there to read: a command that was printed earlier may be about something else.
+    Raises `UsageError` without a terminal: a command that was printed earlier may be about something else.
     """
     about = await dossier(service, item)
     if about.open and not _at_terminal(call):
@@ -246,7 +246,7 @@ async def _several(
     """
     sure, shown = agreed
     if call.screen.as_json and not (sure or shown):
-        raise UsageError("with --json nobody can be asked once more", next_step="add --sure, or --shown for a yes")
+        raise UsageError("with --json no confirmation can be asked for", next_step="add --sure, or --shown for a yes")
     tools = {name: tool for item in named for name, tool in (await _tools(call, item, meant[1])).items()}
     async with call.serving(tools) as service:
         found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())

@@ -37,8 +37,8 @@ async def verify(call: Call, heads_file: Path | None) -> int:
 
     Every hash is computed again, every number must be there, and the whole is
     compared with the anchor next to the journal. What does not hold is named; the
-    exit status is 4. Whoever can write the journal can write its anchor too: only
-    heads that were kept elsewhere show what such a person has rewritten or cut off.
+    exit status is 4. A user who can write the journal can write its anchor too: only
+    heads that were kept elsewhere show what such a user rewrote or cut off.
     """
     path = existing_journal(call.journal)
     async with call.looking(tells_doubts=False) as looking:

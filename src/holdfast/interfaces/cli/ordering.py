@@ -45,7 +45,7 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
 @click.option("--same-key", is_flag=True, help="Send it once more, under the key that the system dedupes on.")
 @click.option("--compensate", is_flag=True, help="It happened, and is undone: its transaction is called off.")
-@click.option("--abandon", is_flag=True, help="Ask nobody any more: the run is called off, and it stays unknown.")
+@click.option("--abandon", is_flag=True, help="Stop asking: the run is called off, and it stays unknown.")
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
 @by_option

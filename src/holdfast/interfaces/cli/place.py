@@ -17,7 +17,7 @@ from holdfast.errors import UsageError
 
 DEFAULT: Final = "holdfast.db"
 TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
-"""Directories, separated as in PATH, whose pyproject.toml is read whoever owns it."""
+"""Directories, separated as in PATH, whose pyproject.toml is read whatever user owns it."""
 _APPLICATION: Final = slice(68, 72), b"HOLD"  # where an SQLite file says which program it belongs to, and what ours say
 _BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")

@@ -172,7 +172,7 @@ def checked_named(history: RunHistory, operation: OperationState, shown: str) ->
         name = operation_id(history.run, operation.step)
         raise UsageError(
             f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",
-            known="somebody edited it, or something that it relies on is different",
+            known="it was edited, or something that it relies on is different",
             next_step=f"read it, and give the digest that is shown: holdfast inbox --item {name}",
         )
 

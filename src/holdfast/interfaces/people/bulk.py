@@ -57,4 +57,4 @@ async def answer_all(
 
 
 def _first(taken: LedgerTaken) -> str:
-    return read_taken(taken, Command).by or "somebody"
+    return read_taken(taken, Command).by or "another person"

@@ -46,7 +46,7 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
 
 
 def _repeated(one: Listed, wanted: Standing) -> bool:
-    """Whether this permission is there already, and nobody has used it: as when the command is given after a crash."""
+    """Whether this permission exists already and is unused, as when the command is repeated after a crash."""
     before = one.standing
     alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
     soon = abs(before.until_ms - wanted.until_ms) <= _REPEAT_MS

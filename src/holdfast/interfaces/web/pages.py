@@ -226,7 +226,7 @@ class Pages:
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """Render it in a thread, so that a page which takes long to draw holds up nobody else, and never for long."""
+        """Render a page in a thread, within a time limit, so that a slow page delays no other request."""
         shared = {
             "who": request.scope.get("principal"), "now": self._desk.now_ms, "path": request.url.path,
             "provider": self._provider,

@@ -11,7 +11,7 @@ create table meta (
 ) without rowid;
 
 -- run -- One row per run. `token` fences late owners: it grows with each claim, and a write that
--- carries an older one stores nothing. `owner` is the worker that drives the run, null when nobody does.
+-- carries an older one stores nothing. `owner` is the worker that drives the run, null when none does.
 -- `program` is the program that the agent belongs to: agents of one name in two programs are two agents.
 create table run (
   id         integer primary key,

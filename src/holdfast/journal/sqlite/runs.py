@@ -109,7 +109,7 @@ class Roll:
         return self._look_up(database, worker)[1]
 
     def claim(self, database: Database, run: str, worker: str, new: Beginning | None) -> Claimed | Busy | None:
-        """Take the lease of a run that nobody alive drives, creating the run if `new` is given."""
+        """Take the lease of a run that no living process drives, creating the run if `new` is given."""
         row = find(database, run)
         if row is None:
             return None if new is None else self._create(database, run, worker, new)

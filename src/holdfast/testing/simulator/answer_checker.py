@@ -144,7 +144,7 @@ class Answers:
         source, run = self._known.get(met.source), name.partition("/")[0]
         called = self._called.get((run, self._owners.get(run, "")), 0)
         if source is None or not source.accepted:
-            self._broken(12, f"{name} is held back by {met.source}, and nobody has accepted that")
+            self._broken(12, f"{name} is held back by {met.source}, and no person has accepted that")
         elif self._about.get(name) != self._about[met.source]:
             self._broken(12, f"{name} is held back by {met.source}, which is about something else")
         elif 0 <= source.ended_ms < called:
@@ -263,7 +263,7 @@ class Answers:
         if known.status == "succeeded" and known.key == recall.key and not known.person:
             self._world.reach.endings["answer contradicted"] += 1
             if not await self._world.journal.entries(contradiction_stream(run, step)):
-                self._broken(ONCE, f"{recall.id} took {name} back, it is recorded as succeeded, and nobody is asked")
+                self._broken(ONCE, f"{recall.id} took {name} back, it is recorded as succeeded, and no person is asked")
 
     def _counted(self, message: Message) -> None:
         """The operation that waits under the key of this message has ended as the message says."""

@@ -50,7 +50,7 @@ TOGETHER: Final = (
     ),
     Mutant(
         "unknown is refused",
-        "a commit turns back while nobody knows whether a held effect left",
+        "a commit turns back while it is unknown whether a held effect was sent",
         "model.closing:_forward",
         trip_twists.unknown_is_refused,
     ),

@@ -36,7 +36,7 @@ class Replays:
         return self._executions
 
     def told(self, actor: Actor, execution: int, place: tuple[str, int], news: list[str], *, owned: bool) -> None:
-        """Agent code has done what stands at one place of its script. Who is late may hear what nobody will know.
+        """Agent code has done what stands at one place of its script. A late process may be given what is not recorded.
 
         So may a process that another one has taken the run from (not `owned`), also where its code begins only then.
         """

@@ -52,7 +52,7 @@ def refusal_at_once(original: Any) -> Any:
 
 
 def unknown_is_refused(original: Any) -> Any:
-    """What nobody knows about is taken for a refusal on the way forward."""
+    """An unknown outcome is taken for a refusal on the way forward."""
 
     def forward(boundary: Any, members: Any) -> Any:
         sure = [
