@@ -268,3 +268,13 @@ async def one_by_one(office: Office, run: Run) -> str:
         except TransactionAborted as gone:
             office.log.note("<", f"{gone.transaction}: {gone.reason}")
     return "done"
+
+
+async def held_inside(office: Office, run: Run) -> str:
+    """An effect is held in an inner part, and the run may be told something before that part ends."""
+    async with run.transaction("outer"):
+        async with run.transaction("inner") as inner:
+            await inner.on_commit(office.mail, "thanks")
+            await office.look("shelf")
+        office.log.note("<", "the inner part ended")
+    return "done"

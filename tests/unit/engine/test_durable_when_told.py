@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, Verdict, agent, current_operation, tool
-from holdfast.errors import Interrupted
+from holdfast.errors import Interrupted, RunSuspended
 from holdfast.journal.codec import decode
 from holdfast.model import records as r
 from holdfast.model.outcome import DidNotHappen, Happened
@@ -59,8 +59,9 @@ KEYED: dict[str, Any] = {"idempotency": Key.forever(), "retry": AT_ONCE}
         (KEYED, [NotSent("busy"), Rejected("no")], True),
         (KEYED, [".sent"], True),
         (KEYED, [blind(NotSent("busy")), "sent"], False),
+        (KEYED, [Ambiguous("cut"), ".sent"], True),
     ],
-    ids=["plain", "keyed", "refused", "refused later", "key unread", "key unread where nothing was sent"],
+    ids=["plain", "keyed", "refused", "refused later", "key unread", "unread where nothing was sent", "unread later"],
 )
 @virtual
 async def test_an_outcome_that_nobody_could_ask_for_again_is_durable(
@@ -81,6 +82,52 @@ async def test_an_outcome_that_nobody_could_ask_for_again_is_durable(
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") in {"succeeded", "failed"}
     assert stored == [waits]
+
+
+@virtual
+async def test_a_success_after_an_attempt_without_its_key_is_durable(lab: Lab):
+    """A person had it sent again: the system cannot be asked under the key about what was sent without it."""
+    answer, stored = answers(blind(Ambiguous("cut")), "sent"), list[bool]()
+
+    @tool(**KEYED)
+    async def send(to: str) -> str:
+        return answer()
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        sent = await send(name)
+        stored.append(any(one.status == "succeeded" for one in durable(lab, r.OperationSettled)))
+        return sent
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await app.service.resolve("r-ann/send#1", "retry", by="eve")
+        assert await app.run(desk, "ann") == "sent"
+    assert stored == [True]
+
+
+@virtual
+async def test_a_success_that_can_be_read_back_rides_although_its_key_was_not_read(lab: Lab):
+    answer, stored = answers(".sent"), list[bool]()
+
+    @tool(**KEYED)
+    async def send(to: str) -> str:
+        return answer()
+
+    @send.verify(settle_window=SECOND)
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return Happened("sent")
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        sent = await send(name)
+        stored.append(bool(durable(lab, r.OperationSettled)))
+        return sent
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == ".sent"
+    assert stored == [False]
 
 
 @virtual

@@ -19,6 +19,7 @@ from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.office import (
     Office,
     alone,
+    held_inside,
     impatient,
     inner_stays,
     nested,
@@ -269,6 +270,9 @@ STORIES: Final[dict[str, tuple[Body, Script, dict[str, list[Any]]]]] = {
     "impatient, and nothing leaves": (impatient, run_twice, {"parcel": [NotSent("closed")] * 3}),
     "impatient, and it may have landed": (impatient, run_twice, {"parcel": [Ambiguous("cut"), 5.0]}),
     "impatient, and slow inside": (impatient, run_twice, {"parcel": [20.0]}),
+    "nothing is held": (waiting, run_held, {}),
+    "told in an inner part": (held_inside, told, {"look": [9.0]}),
+    "held in an inner part": (held_inside, replay, {}),
     "a crash inside": (order, crash_in_three_seconds, {"reserve": [20.0]}),
     "a crash in a confirmation": (order, crash_in_three_seconds, {"confirm": [20.0]}),
     "a crash in a held effect": (order, crash_in_three_seconds, {"mail": [20.0]}),
