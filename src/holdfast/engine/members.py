@@ -29,7 +29,6 @@ class Members:
         self._transaction = transaction
         self._backlog: Backlog | None = None
         self._news: Final[set[str]] = set()
-        self._words: tuple[object, ...] = ()
 
     def __enter__(self) -> Self:
         """Hear of what is recorded from here on."""
@@ -50,14 +49,16 @@ class Members:
         boundary = self._instance.history.transactions[self._transaction]
         if not boundary.backward:
             return self.every()
-        words = boundary.accepted, boundary.tries
-        if self._backlog is None or words != self._words or not self._caught_up(self._backlog):
-            self._backlog, self._words = Backlog(boundary, self.every()), words
+        if self._backlog is None or not self._caught_up(self._backlog):
+            self._backlog = Backlog(boundary, self.every())
         self._news.clear()
         return self._backlog.front() or self.every()
 
     def _caught_up(self, backlog: Backlog) -> bool:
-        """Whether the news since the last look is about members, which stand there now as they do in the records."""
+        """Whether the news since the last look is about members, which stand there now as they do in the records.
+
+        What a person said about the boundary itself is not about a member: the backlog is made again.
+        """
         operations = self._instance.history.operations
         for step in self._news:
             about = operations.get(step)
