@@ -107,6 +107,8 @@ def test_every_printed_next_step_works_and_one_answer_closes_it(bounced: Lab):
 
 
 def test_compensation_undoes_the_run(bounced: Lab):
+    shown = " ".join(bounced("inbox", "--item", NAME).out.split())
+    assert "undoes the whole run pay-ann" in shown
     said = bounced("resolve", NAME, "--compensate", "--by", "bea")
     assert said.lines[-1] == "Next: holdfast resume pay-ann"
     bounced("resume", "pay-ann")

@@ -41,10 +41,10 @@ class Preview(msgspec.Struct, frozen=True):
     effects: list[Undoable]
 
 
-def preview(history: RunHistory) -> Preview:
-    """What undoing would do about every effect of this run. Nothing is sent."""
+def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
+    """What undoing would do about every effect of this run, or of one transaction in it. Nothing is sent."""
     effects: list[Undoable] = []
-    for operation in reversed(members_of(history, WHOLE_RUN)):
+    for operation in reversed(members_of(history, transaction)):
         contract = contract_of(history, operation)
         by = history.operations.get(operation.compensated_by)
         amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step

@@ -232,6 +232,11 @@ async def test_compensation_is_one_of_the_answers(lab: Lab):
     desk, _ = paying(lab)
     async with lab.app(desk) as app:
         await contradicted(app, desk)
+        assert (await dossier(app.service, OPERATION)).undoes == (
+            "the whole run p-ann",
+            "p-ann/write#1: stands",
+            "p-ann/pay#1: compensated by take_back",
+        )
         await a.answer(app.service, OPERATION, a.Compensate("the customer calls"), by="bea")
         assert await items(app.service.looking) == []
         with suppress(RunStopped):  # it is undone

@@ -47,6 +47,7 @@ def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
     yield from _labelled("last", found.last)
     yield from _labelled("against", found.contradicted)
     yield from _labelled("relied on", found.relied)
+    yield from _labelled("undoes", found.undoes)
     yield from _labelled("risk", found.risks)
     yield from _labelled("evidence", found.evidence)
     yield from _labelled("allowed", found.standing)

@@ -44,7 +44,7 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @click.option("--retry", is_flag=True, help="With --did-not-happen: send it once more.")
 @click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
 @click.option("--same-key", is_flag=True, help="Send it once more, under the key that the system dedupes on.")
-@click.option("--compensate", is_flag=True, help="It happened, and is undone: its transaction is called off.")
+@click.option("--compensate", is_flag=True, help="Undo its open transaction, or the whole run once that has ended.")
 @click.option("--abandon", is_flag=True, help="Stop asking: the run is called off, and it stays unknown.")
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
@@ -83,7 +83,7 @@ def about_contradicted(operation: str, phase: str, word: str) -> tuple[str, str]
     run, _ = split_operation_id(operation)
     note = f"Recorded: the contradiction of {operation} is answered. Its outcome stays {phase}."
     if word == "compensate":
-        return f"{note} The compensation is ordered.", f"holdfast resume {run}"
+        return f"{note} Its open transaction, or else the whole run, is being undone.", f"holdfast resume {run}"
     wrong = word == ("happened" if phase != "succeeded" else "did_not_happen")
     return note, f"holdfast undo {run}" if wrong else f"holdfast show {run}"
 

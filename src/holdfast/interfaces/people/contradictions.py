@@ -16,7 +16,7 @@ from holdfast.interfaces.interrupting import checked_by
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.service import Service
-from holdfast.interfaces.undoing import ENDED, contract_of
+from holdfast.interfaces.undoing import ENDED, contract_of, preview
 from holdfast.journal.bodies import read_taken, readable, written
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
@@ -76,6 +76,24 @@ async def relied_on(looking: Looking, history: RunHistory, records: Sequence[r.R
     return tuple(found) if hidden <= 0 else (*found[:SHOWN], f"and {hidden} more: holdfast show {history.run}")
 
 
+def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
+    """What the answer `compensate` undoes: the open transaction around the effect, else the whole run once it ended."""
+    inside = _open_around(history, state)
+    if not contract_of(history, state).compensates or not (inside or history.status in ENDED):
+        return ()
+    what = f"the transaction {inside}" if inside else f"the whole run {history.run}"
+    found = preview(history, inside).effects
+    lines = [f"{one.operation}: {f'compensated by {one.by}' if one.by else one.can}" for one in found]
+    hidden = len(lines) - SHOWN
+    return (what, *lines) if hidden <= 0 else (what, *lines[:SHOWN], f"and {hidden} more")
+
+
+def _open_around(history: RunHistory, state: OperationState) -> str:
+    """The innermost open transaction around an operation of a run that has not ended; empty where there is none."""
+    inside = [one for one in around(state.step, history.transactions) if not one.over and one.name]
+    return inside[-1].name if inside and history.status not in ENDED and not inside[-1].backward else ""
+
+
 async def review_contradiction(
     service: Service, operation: str, *, word: str, by: str, evidence: str, shown: int
 ) -> Applied:
@@ -113,7 +131,8 @@ def next_steps(history: RunHistory, word: str) -> str:
     """The command that goes on after an answer."""
     run = history.run
     if word == "compensate":
-        return f"The compensation is ordered. Next: holdfast resume {run}"
+        what = "The whole run" if history.status in ENDED else "The transaction around it"
+        return f"{what} is being undone. Next: holdfast resume {run}"
     if word == "happened" or history.status not in ENDED:
         return f"Next: holdfast show {run}"
     return f"What relied on it stays as it is. To undo the whole run: holdfast undo {run}"
@@ -128,11 +147,10 @@ async def _compensate(draft: Service, history: RunHistory, state: OperationState
             next_step=f"holdfast resolve {name} --happened | --did-not-happen",
         )
     reason = why or f"the outcome of {state.step} was contradicted"
-    inside = [one for one in around(state.step, history.transactions) if not one.over and one.name]
     if history.status in ENDED:
         await draft.undo(history.run, by=by, why=reason)
-    elif inside and not inside[-1].backward:
-        await draft.call_off(history.run, inside[-1].name, by=by, why=reason)
+    elif inside := _open_around(history, state):
+        await draft.call_off(history.run, inside, by=by, why=reason)
     else:
         raise UsageError(
             f"run {history.run} is {history.status}, and {state.step} is in no open transaction",

@@ -16,7 +16,7 @@ from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.moments import moment
 from holdfast.interfaces.people.answer_words import words_that_fit
 from holdfast.interfaces.people.asked import Asked, as_answered, asked, asked_in, split_item
-from holdfast.interfaces.people.contradictions import relied_on
+from holdfast.interfaces.people.contradictions import relied_on, undone_together
 from holdfast.interfaces.people.earlier import Change, Earlier, changes_from, earlier_words
 from holdfast.interfaces.people.halted import difference_of, frames_of, last_steps, recommended_for, why_halted
 from holdfast.interfaces.people.handing import Handed, handed
@@ -78,8 +78,8 @@ class Dossier(msgspec.Struct, frozen=True):
     for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
     on, `last` is what it did last, `difference` what its code did otherwise than its record,
     and `frames` the lines of its code that an exception came through, the innermost last. `contradicted` is the
-    evidence against a final outcome, `relied` is what relied on that outcome, and `amendable` says whether its tool
-    declares a compensation.
+    evidence against a final outcome, `relied` what relied on that outcome, `undoes` what the answer `compensate`
+    undoes, and `amendable` says whether its tool declares a compensation.
     """
 
     item: str
@@ -117,6 +117,7 @@ class Dossier(msgspec.Struct, frozen=True):
     difference: str = ""
     contradicted: tuple[str, ...] = ()
     relied: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
     amendable: bool = False
     same_key: bool = False  # whether a service dedupes on the key of this operation, so that sending again is safe
     frames: tuple[str, ...] = ()
@@ -204,11 +205,9 @@ async def dossier(source: Service | Looking, item: str) -> Dossier:
         difference=difference_of(halted) if halted is not None else "",
         contradicted=operation.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
-        same_key=contract is not None
-        and contract.key is not None
-        and operation is not None
-        and not operation.key_unread,
+        same_key=bool(contract and contract.key and operation and not operation.key_unread),
         relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
+        undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=frames_of(halted) if halted is not None else (),
     )
 

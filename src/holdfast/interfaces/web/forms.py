@@ -132,7 +132,8 @@ _ABOUT_CONTRADICTED: Final = {
         ),
         Form(
             "compensate", "Compensate", "Compensate",
-            "The open transaction around it is called off; a run that has ended is undone.", "no", (_EVIDENCE,),
+            "The open transaction around it is called off; a run that has ended is undone as a whole.", "no",
+            (_EVIDENCE,),
         ),
     )
 }  # fmt: skip
