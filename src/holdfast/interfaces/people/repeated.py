@@ -15,7 +15,7 @@ from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.interfaces.applying import Applied
 from holdfast.interfaces.people.answers import Answer, answer
-from holdfast.interfaces.people.asked import Asked, asked, split_item
+from holdfast.interfaces.people.asked import Asked, asked
 from holdfast.interfaces.people.bulk import OneOf, answer_all
 from holdfast.interfaces.people.contradictions import last_answer, note_of
 from holdfast.interfaces.service import Service
@@ -39,11 +39,10 @@ async def answer_again(service: Service, item: str, given: Answer, *, by: str, s
     try:
         return await answer(service, item, given, by=by, shown=shown)
     except UsageError:
-        run = (await asked(service.looking, item)).run
-        applied = await service.sink.apply(run, "")  # its giver may have died before the run had it
-        if not by or not await _was_taken(service, await asked(service.looking, item), given, by):
+        applied = await _taken(service, item, given, by)
+        if applied is None:
             raise
-        return msgspec.structs.replace(applied, note="", alert=False)
+        return applied
 
 
 async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
@@ -51,13 +50,22 @@ async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: st
     try:
         return await answer_all(service, answers, by=by)
     except UsageError:
-        applied = [
-            await service.sink.apply(run, "") for run in dict.fromkeys(split_item(one.item)[0] for one in answers)
-        ]
+        applied = list[Applied]()
         for one in answers:
-            if not await _was_taken(service, await asked(service.looking, one.item), one.answer, by):
+            if (taken := await _taken(service, one.item, one.answer, by)) is None:
                 raise
+            applied.append(taken)
         return applied
+
+
+async def _taken(service: Service, item: str, given: Answer, by: str) -> Applied | None:
+    """How an answer that was taken before is applied; None where it was not taken."""
+    now = await asked(service.looking, item)
+    applied = Applied(now.run, at_once=True)
+    if by and now.open:  # its giver may have died before the run had it
+        applied = msgspec.structs.replace(await service.sink.apply(now.run, ""), note="", alert=False)
+        now = await asked(service.looking, item)
+    return applied if by and await _was_taken(service, now, given, by) else None
 
 
 async def decide_transaction_again(
