@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench examples sim mutants soak mutation year docs fmt audit sbom lock
+.PHONY: help demo test check e2e bench examples sim mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -47,10 +47,13 @@ bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
 
 sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42; JOURNAL=sqlite on real files
-	$(IN) dev python -m holdfast.testing.simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
+	$(IN) dev python -m simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
-	$(IN) dev python -m holdfast.testing.simulator.planting $(ARGS)
+	$(IN) dev python -m simulator.planting $(ARGS)
+
+house: ## measure how easily the code base is read; fails where a measure has grown
+	$(IN) dev python -m scripts.house
 
 soak: ## the tests that grow with time, at full length (hours)
 	@sh scripts/python scripts/system_packages.py

@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from holdfast.testing.simulator import campaign
-from holdfast.testing.simulator.mutants import MUTANTS
-from holdfast.testing.simulator.planting import MOST, Find, plant
-from holdfast.testing.simulator.story import INVARIANTS
+from simulator import campaign
+from simulator.mutants import MUTANTS
+from simulator.planting import MOST, Find, plant
+from simulator.story import INVARIANTS
 
 PLANTED = "## Planted bugs"
 PAGE = Path(__file__).parents[1] / "docs/explanation/proof.md"

@@ -18,15 +18,15 @@ from reference_source import definitions, fields
 from year_charts import NAMES, SWEEPS, Swept, charts
 from year_texts import ASSUMED, HEAD, LABELS, LIMITS, MOVES, READING, SWEPT
 
-from holdfast.testing.year.comparing import ALL, CALIBRATED, FIXED, NONE, Compared, compare
-from holdfast.testing.year.strategies import break_even
-from holdfast.testing.year.world import Year
+from studies.year.comparing import ALL, CALIBRATED, FIXED, NONE, Compared, compare
+from studies.year.strategies import break_even
+from studies.year.world import Year
 
 PAGES: Final = Path(__file__).resolve().parents[1] / "docs" / "explanation"
 PAGE: Final = PAGES / "people-at-scale.md"
 CHARTS: Final = PAGES / "people-at-scale"
 SIMPLER: Final = (ALL, NONE, FIXED)
-YEAR: Final = "holdfast.testing.year.world"
+YEAR: Final = "studies.year.world"
 
 
 def main() -> int:

@@ -6,10 +6,10 @@ from typing import Final
 from charts import Bar, Line, Panel, bars, panels
 from year_texts import LABELS
 
-from holdfast.testing.year.comparing import ALL, CALIBRATED, NONE, Compared
-from holdfast.testing.year.living import Lived, Week
-from holdfast.testing.year.strategies import STRATEGIES
-from holdfast.testing.year.world import Year
+from studies.year.comparing import ALL, CALIBRATED, NONE, Compared
+from studies.year.living import Lived, Week
+from studies.year.strategies import STRATEGIES
+from studies.year.world import Year
 
 MONTH: Final = 4
 """Weeks that the charts put together."""

@@ -12,7 +12,7 @@ written by `make year`, and the reviewers in it are a model. Put your own number
 
 <!-- not run: it takes a while -->
 ```console
-$ python -m holdfast.testing.year arrivals=400 reviewers=3 reading=6 --seeds 8
+$ python -m studies.year arrivals=400 reviewers=3 reading=6 --seeds 8
 ```
 
 | strategy | what people see |

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from holdfast.testing.simulator import story
-from holdfast.testing.simulator.plan import Fault, Permit, Plan, Script, Step, Telling, WorkerPlan
-from holdfast.testing.simulator.world import Journal, Report, simulate
+from simulator import story
+from simulator.plan import Fault, Permit, Plan, Script, Step, Telling, WorkerPlan
+from simulator.world import Journal, Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
-from holdfast.testing.simulator.world import simulate
+from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from simulator.world import simulate
 
 TWO = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 

@@ -5,9 +5,9 @@ from importlib import import_module
 
 import pytest
 
-from holdfast.testing.simulator.mutant import Mutant, planted
-from holdfast.testing.simulator.mutants import MUTANTS
-from holdfast.testing.simulator.planting import hunt
+from simulator.mutant import Mutant, planted
+from simulator.mutants import MUTANTS
+from simulator.planting import hunt
 
 QUICK = (
     "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",

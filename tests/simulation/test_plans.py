@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from holdfast.testing.simulator import story
-from holdfast.testing.simulator.plan import Act, Fault, Plan, Script, Step, WorkerPlan
-from holdfast.testing.simulator.world import Report, simulate
+from simulator import story
+from simulator.plan import Act, Fault, Plan, Script, Step, WorkerPlan
+from simulator.world import Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 ROOM = Act(("room", "gift"))

@@ -4,10 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.testing.simulator.mutant import Mutant, planted
-from holdfast.testing.simulator.plan import Plan, Script, Step, WorkerPlan
-from holdfast.testing.simulator.twists import always
-from holdfast.testing.simulator.world import World
+from simulator.mutant import Mutant, planted
+from simulator.plan import Plan, Script, Step, WorkerPlan
+from simulator.twists import always
+from simulator.world import World
 
 STEPS = (Step("charge", "card"), Step("mail", "letter"), Step("ship", "box"))
 CONFIRMED_MS = 600_000

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.testing.simulator import story
-from holdfast.testing.simulator.draw import draw
-from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
-from holdfast.testing.simulator.world import Report, simulate
+from simulator import story
+from simulator.draw import draw
+from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from simulator.world import Report, simulate
 
 WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 

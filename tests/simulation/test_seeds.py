@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.testing.simulator.draw import draw
-from holdfast.testing.simulator.world import simulate
+from simulator.draw import draw
+from simulator.world import simulate
 
 
 @pytest.mark.parametrize("first", range(0, 80, 10))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.simulator import story
-from holdfast.testing.simulator.plan import Fault, Plan, Script, Step, WorkerPlan
-from holdfast.testing.simulator.shrink import shrink
-from holdfast.testing.simulator.world import Report, World, simulate
+from simulator import story
+from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
+from simulator.shrink import shrink
+from simulator.world import Report, World, simulate
 
 A = WorkerPlan("A", scripts=(0,))
 B = WorkerPlan("B", scripts=(1,), restart_ms=5_000)

@@ -28,8 +28,8 @@ KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Nesting = ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.Match
 
-FILES = python_files("src", "tests", "bench", "scripts")
-PROGRAM_FILES = python_files("src", "bench", "scripts")
+FILES = python_files("src", "simulator", "studies", "tests", "bench", "scripts")
+PROGRAM_FILES = python_files("src", "simulator", "studies", "bench", "scripts")
 
 
 def test_files_are_short():

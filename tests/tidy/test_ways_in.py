@@ -23,6 +23,7 @@ TARGETS = {
     "docs",
     "examples",
     "fmt",
+    "house",
     "audit",
     "sbom",
     "lock",

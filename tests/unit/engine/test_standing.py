@@ -178,8 +178,10 @@ async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
         with pytest.raises(RunSuspended, match="paused"):
             await app.run(desk, "ann")
         assert await revoke_standing(app.engine, given.id, by="cid", why="enough") == Spent()
+        again = await revoke_standing(app.engine, given.id, by="cid")
+        assert (again.times, again.revoked_by) == (0, "cid"), "given again, as after a crash, it ends alike"
         with pytest.raises(UsageError, match="was revoked by cid already"):
-            await revoke_standing(app.engine, given.id, by="cid")
+            await revoke_standing(app.engine, given.id, by="dan")
         await app.service.unpause_tool("refund", by="ops")
         with pytest.raises(RunSuspended, match="the contract asks for a person"):
             await app.run(desk, "ann")

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from holdfast.model.thresholds import Finding, judged
-from holdfast.testing.year.__main__ import main
-from holdfast.testing.year.comparing import ALL, CALIBRATED, FIXED, NONE, SAMPLING, Compared, compare, over_years
-from holdfast.testing.year.living import Lived, live
-from holdfast.testing.year.people import Reviewer
-from holdfast.testing.year.strategies import STRATEGIES, Desk, break_even
-from holdfast.testing.year.world import Case, Year, days
+from studies.year.__main__ import main
+from studies.year.comparing import ALL, CALIBRATED, FIXED, NONE, SAMPLING, Compared, compare, over_years
+from studies.year.living import Lived, live
+from studies.year.people import Reviewer
+from studies.year.strategies import STRATEGIES, Desk, break_even
+from studies.year.world import Case, Year, days
 
 QUICK = Year(days=120, drift_day=60, arrivals=120)
 BY_NAME = {one.name: one for one in STRATEGIES}

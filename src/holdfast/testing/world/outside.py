@@ -21,8 +21,8 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.tool import Tool
 from holdfast.engine.tooling import Code
 from holdfast.testing.faults import Effect, Fault, Request
-from holdfast.testing.simulator.loop import ACTOR, SimLoop
 from holdfast.testing.wire import Lag, Underway, awaited, between, tools_of
+from holdfast.testing.world.loop import ACTOR, SimLoop
 from holdfast.testing.world.service import Service, State, packed, packed_if_possible, restore, state_of, unpacked
 
 AnyTool = Tool[Any, Any]

@@ -19,10 +19,10 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.journal.port import Journal, Row, RunRow
-from holdfast.testing.simulator.files import Files
-from holdfast.testing.simulator.files_disk import SqliteDisk
-from holdfast.testing.simulator.loop import Actor
+from holdfast.testing.world.files import Files
+from holdfast.testing.world.files_disk import SqliteDisk
 from holdfast.testing.world.forking import Line, last_word
+from holdfast.testing.world.loop import Actor
 from holdfast.testing.world.outside import Outside
 from holdfast.testing.world.service import unpacked
 from holdfast.testing.world.stage import RESTART_S, Before, Ended, Stage, Task, ignore

@@ -29,8 +29,8 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal, Row, RunRow, Worker, Write
 from holdfast.model.run import RunHistory
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
-from holdfast.testing.simulator.disk import Disk, Store
-from holdfast.testing.simulator.loop import Actor, Died, SimLoop, Stuck
+from holdfast.testing.world.disk import Disk, Store
+from holdfast.testing.world.loop import Actor, Died, SimLoop, Stuck
 from holdfast.testing.world.outside import Outside
 
 AnyAgent = Agent[Any, Any]

@@ -1,0 +1,205 @@
+"""Measure how easily the code base is read: `python -m scripts.house`; also `make house`.
+
+Each measure stands for something that a reader feels: how much there is, how far one write wanders, how many files hang
+together so that none is understood alone, how many names mean two things. A bound is what was reached; a test holds it,
+and it is lowered with the measure. The target is where we want to be.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PACKAGE: Final = ROOT / "src" / "holdfast"
+SUBJECTLESS: Final = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
+
+
+class Measure(NamedTuple):
+    """One line of the table: what is measured, the bound that holds today, the target, and how it is measured."""
+
+    name: str
+    bound: int
+    target: int
+    measure: Callable[[], int]
+
+
+def sources() -> list[Path]:
+    """Every Python file that is installed."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def lines() -> int:
+    """Lines of Python that are installed."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources())
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+# --- what hangs together ---------------------------------------------------------------------------------------------
+
+
+def imports() -> dict[str, set[str]]:
+    """Which modules of the package each of them imports: at the top, in functions, and for typing only."""
+    known = {_name(path): path for path in sources()}
+    return {name: set(_imported(path, known)) - {name} for name, path in known.items()}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inside = [name for alias in node.names if (name := f"{node.module}.{alias.name}") in known]
+            yield from inside or ([node.module] if node.module in known else [])
+
+
+def largest_cycle() -> set[str]:
+    """The modules of the largest group in which each depends on each other one, by Tarjan's algorithm."""
+    edges = imports()
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[set[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in sorted(edges[name]):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == order[name]:
+            at = stack.index(name)
+            groups.append(set(stack[at:]))
+            del stack[at:]
+
+    sys.setrecursionlimit(10_000)
+    for name in edges:
+        if name not in order:
+            visit(name)
+    return max(groups, key=len)
+
+
+# --- how far one write wanders ---------------------------------------------------------------------------------------
+
+
+@cache
+def keyed_write() -> frozenset[tuple[str, str]]:
+    """The functions of the package, as (file, function), through which each keyed write passes once its run is warm.
+
+    What only some of several writes meet is left out: a timer that came due, a lease that was renewed.
+    """
+    from holdfast import Holdfast, Key, Run, agent, current_operation, tool  # noqa: PLC0415 - only this measure runs it
+
+    seen: set[tuple[str, str]] = set()
+    writes: list[frozenset[tuple[str, str]]] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)):
+            seen.add((code.co_filename, code.co_qualname))
+
+    @tool(idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        return f"{current_operation().key} {cents}"
+
+    @agent(tools=[pay])
+    async def desk(_run: Run, count: int) -> int:
+        for number in range(count):
+            seen.clear()
+            sys.setprofile(watch)
+            await pay(number)
+            sys.setprofile(None)
+            writes.append(frozenset(seen))
+        return count
+
+    async def main() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with Holdfast(Path(directory) / "journal.db", agents=[desk], recover=False) as app:
+                await app.run(desk, 9, run_id="measured")
+
+    asyncio.run(main())
+    return frozenset.intersection(*writes[3:])
+
+
+# --- names and prose -------------------------------------------------------------------------------------------------
+
+
+def shared_names() -> list[str]:
+    """Public class names that two or more classes have."""
+    names = Counter(
+        node.name
+        for path in sources()
+        for node in _parsed(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def roundabout_docstrings() -> int:
+    """Docstrings that begin with "What" or "Whether" instead of naming what they document."""
+    nodes = (node for path in sources() for node in ast.walk(_parsed(path)))
+    texts = (
+        ast.get_docstring(node) or ""
+        for node in nodes
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return sum(text.startswith(("What ", "Whether ")) for text in texts)
+
+
+def subjectless_lines() -> int:
+    """Lines that say whoever, nobody or somebody, in the sources and the documentation."""
+    texts: Iterable[Path] = [*sources(), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+    return sum(
+        SUBJECTLESS.search(line) is not None for path in texts for line in path.read_text(encoding="utf-8").splitlines()
+    )
+
+
+MEASURES: Final = (
+    Measure("lines of Python that are installed", 59_700, 42_000, lines),
+    Measure("files of them", 460, 300, lambda: len(sources())),
+    Measure("files of the engine", 76, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),
+    Measure("largest import cycle, in files", 41, 6, lambda: len(largest_cycle())),
+    Measure("functions that one keyed write passes through", 194, 80, lambda: len(keyed_write())),
+    Measure("files of these", 52, 16, lambda: len({file for file, _ in keyed_write()})),
+    Measure("public class names that two classes share", 79, 0, lambda: len(shared_names())),
+    Measure("docstrings that begin with What or Whether", 675, 0, roundabout_docstrings),
+    Measure("lines that say whoever, nobody or somebody", 640, 30, subjectless_lines),
+)
+
+
+def table() -> str:
+    """The bounds and targets, as the table in CONTRIBUTING.md."""
+    rows = (f"| {one.name} | {one.bound:,} | {one.target:,} |" for one in MEASURES)
+    return "\n".join(["| measure | at most | target |", "|---|---:|---:|", *rows])
+
+
+def main() -> None:
+    """Print what is measured now beside the bounds; the exit status is 1 where one is exceeded."""
+    measured = {one: one.measure() for one in MEASURES}
+    for one, value in measured.items():
+        print(f"{value:>8,}  at most {one.bound:>6,}, target {one.target:>6,}  {one.name}")
+    sys.exit(any(value > one.bound for one, value in measured.items()))
+
+
+if __name__ == "__main__":
+    main()

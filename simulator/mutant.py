@@ -1,0 +1,57 @@
+"""One planted bug: a name, what it breaks, and what stands in the place of a part of the product while it is planted.
+
+None of this is in the product's own code path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from simulator import twists
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it."""
+
+    name: str
+    breaks: str
+    place: str
+    twist: twists.Twist
+
+
+@contextlib.contextmanager
+def planted(mutant: Mutant) -> Generator[None]:
+    """Plant the bug everywhere where its names were imported, and take it out again."""
+    owner, name = _owner(mutant.place)
+    original: Any = owner.__dict__[name]
+    twisted = mutant.twist(original)
+    holders = _holders(owner, name, original)
+    try:
+        for holder in holders:
+            setattr(holder, name, twisted)
+        yield
+    finally:
+        for holder in holders:
+            setattr(holder, name, original)
+
+
+def _owner(place: str) -> tuple[Any, str]:
+    module, _, path = place.partition(":")
+    owner: Any = import_module(f"holdfast.{module}")
+    *parts, name = path.split(".")
+    for part in parts:
+        owner = getattr(owner, part)
+    return owner, name
+
+
+def _holders(owner: Any, name: str, original: object) -> list[Any]:
+    """The owner, and every module of the product that imported the same object under that name."""
+    names = sorted(name for name in (*sys.modules,) if name.startswith("holdfast."))
+    modules = [sys.modules[name] for name in names]
+    return [owner, *(module for module in modules if module is not owner and vars(module).get(name) is original)]

@@ -1,0 +1,323 @@
+"""What the planted bugs put in the place of the product's own functions. Each names the safeguard that it takes out.
+
+Everything here is typed loosely: it stands where any function of the product may stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.engine.ends import describe
+from holdfast.engine.timers import event_stream
+from holdfast.errors import JournalError
+from holdfast.model import records as r
+from holdfast.model.case import EVIDENCE
+from holdfast.model.moves import Attempt, Settle
+from holdfast.model.outcome import RETURNED
+from holdfast.model.secret import Secret
+
+Twist = Callable[[Any], Any]
+"""From the original (a function, a method, a tuple of rules) to what stands in its place."""
+
+
+def always(value: object) -> Twist:
+    """Whatever is asked, answer this."""
+
+    def answer(*_args: object, **_named: object) -> object:
+        return value
+
+    return lambda _original: answer
+
+
+def never_mind(_original: object) -> Any:
+    """An async function that does nothing."""
+
+    async def nothing(*_args: object, **_kwargs: object) -> None:
+        return
+
+    return nothing
+
+
+# --- twists of one mutant each -----------------------------------------------------------------------------------
+
+
+def stale_token_accepted(original: Any) -> Any:
+    def commit(self: Any, write: Any) -> None:
+        found = self._runs[self._names[write.lease.row]]
+        fits = not write.rows or write.rows[0].seq == len(found.rows) + 1
+        lease = replace(write.lease, token=found.listing.token) if fits else write.lease
+        original(self, replace(write, lease=lease))
+
+    return commit
+
+
+def intent_rides(original: Any) -> Any:
+    def append(self: Any, bodies: Any, change: Any = None, posts: Any = ()) -> Any:
+        if change is None and not posts and any(b'"AttemptStarted"' in body for body in bodies):
+            self.ride(bodies)
+            return never_mind(None)()
+        return original(self, bodies, change, posts)
+
+    return append
+
+
+def journal_errors_swallowed(original: Any) -> Any:
+    async def append(self: Any, *records: Any, **rest: Any) -> None:
+        with contextlib.suppress(JournalError):
+            await original(self, *records, **rest)
+
+    return append
+
+
+def only_this_owner_counts(original: Any) -> Any:
+    def init(self: Any, operation: Any, situation: Any, now: Any) -> None:
+        original(self, operation, situation, now)
+        if operation.attempts:
+            self.spent = sum(attempt.token == operation.attempts[-1].token for attempt in operation.attempts)
+
+    return init
+
+
+def nothing_is_spent(original: Any) -> Any:
+    def init(self: Any, operation: Any, situation: Any, now: Any) -> None:
+        original(self, operation, situation, now)
+        self.spent = 0
+
+    return init
+
+
+def only_the_last_attempt(original: Any) -> Any:
+    def init(self: Any, operation: Any, situation: Any, now: Any) -> None:
+        last = replace(operation, attempts=operation.attempts[-1:])
+        original(self, last, situation, now)
+        self.spent = len(operation.attempts)
+
+    return init
+
+
+def sends_again(*columns: str) -> Twist:
+    def twist(original: Any) -> Any:
+        sending = vars(import_module("holdfast.model.sending"))
+
+        def after_ambiguity(case: Any) -> Any:
+            if case.weight.column not in columns:
+                return original(case)
+            return sending["_earlier_call"](case) or sending["_backoff"](case) or Attempt("sent again")
+
+        return after_ambiguity
+
+    return twist
+
+
+def key_of_the_attempt(original: Any) -> Any:
+    return property(lambda self: f"{original.fget(self)}-{self.attempt}")
+
+
+def ends_as(kind: str, *errors: type[BaseException]) -> Twist:
+    def twist(original: Any) -> Any:
+        def end(contract: Any, error: BaseException, sends: int = 0) -> r.End:
+            planted_kind: Any = kind
+            return (
+                r.End(planted_kind, why=describe(error))
+                if isinstance(error, errors)
+                else original(contract, error, sends)
+            )
+
+        return end
+
+    return twist
+
+
+def returned_is_enough(original: Any) -> Any:
+    def returned(case: Any) -> Any:
+        attempt = case.weight.returned
+        if attempt is None:
+            return original(case)
+        return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
+
+    return returned
+
+
+def refusal_ends_it(original: Any) -> Any:
+    def refused(case: Any) -> Any:
+        attempt = case.weight.rejected
+        if attempt is None or attempt.end is None:
+            return original(case)
+        return Settle("refused", "failed", RETURNED, attempt.end.why, attempt.end.code, attempt.number)
+
+    return refused
+
+
+def replaced(name: str, twist: Twist) -> Twist:
+    """One rule of a tuple of rules, twisted."""
+    return lambda rules: tuple(twist(rule) if rule.__name__ == name else rule for rule in rules)
+
+
+def stale_means_failed(original: Any) -> Any:
+    def preconditions(case: Any) -> Any:
+        move = original(case)
+        changed = case.situation.reading == "changed" and not case.operation.one_more
+        if move is None or not changed or case.weight.column == "read":
+            return move
+        return Settle("stale", "failed", EVIDENCE, "its preconditions changed", "stale")
+
+    return preconditions
+
+
+def arguments_drift(original: Any) -> Any:
+    def decoded(self: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = dict(original(self))
+        if len(self.operation.attempts) > 1 and "thing" in arguments:
+            arguments["thing"] += " again"
+        return arguments
+
+    return decoded
+
+
+def unknown_means_failed(original: Any) -> Any:
+    def verify_or_unknown(case: Any, reason: str) -> Any:
+        move = original(case, reason)
+        settled = isinstance(move, Settle) and move.status == "unknown"
+        return Settle("given up", "failed", EVIDENCE, reason) if settled else move
+
+    return verify_or_unknown
+
+
+def verdict_is(verdict: Any) -> Twist:
+    def twist(original: Any) -> Any:
+        async def ask(flight: Any, handler: str) -> Any:
+            answer = await original(flight, handler)
+            return verdict if type(answer).__name__ == "CannotTell" else answer
+
+        return ask
+
+    return twist
+
+
+def wall_clock_windows(_original: Any) -> Any:
+    def over_ms(attempt: Any, situation: Any, now: Any) -> int | None:
+        del situation
+        return None if attempt.over_up is None else max(0, now.wall - attempt.over_at)
+
+    return over_ms
+
+
+def open_is_over(original: Any) -> Any:
+    def over_ms(attempt: Any, situation: Any, now: Any) -> int | None:
+        known: int | None = original(attempt, situation, now)
+        return max(0, now.up - attempt.up) if known is None else known
+
+    return over_ms
+
+
+def lost_means_unsent(original: Any) -> Any:
+    def started(self: Any, record: Any) -> None:
+        end = getattr(record, "end", None)
+        if type(record) is r.AttemptEnded and end is not None and end.kind == "lost":
+            record = replace(record, end=r.End("not_sent", why="its process died"), over=True)
+        original(self, record)
+
+    return started
+
+
+def found_without_result(original: Any) -> Any:
+    def result(move: Any, operation: Any, proof: Any) -> Any:
+        if move.rule == "found by verification":
+            return r.NOTHING, False, ""
+        return original(move, operation, proof)
+
+    return result
+
+
+def chain_skips_the_body(original: Any) -> Any:
+    def rows(self: Any, bodies: Any) -> Any:
+        return tuple(replace(row, hash=row.hash[::-1]) for row in original(self, bodies))
+
+    return rows
+
+
+def fate_is_dead(_original: Any) -> Any:
+    async def fate(*_args: object) -> tuple[bool, str]:
+        return True, "its process died"
+
+    return fate
+
+
+def attempts_again(_original: Any) -> Any:
+    def slow_reading(_case: Any) -> Attempt:
+        return Attempt("enough time has passed")
+
+    return slow_reading
+
+
+def early_events_dropped(original: Any) -> Any:
+    async def rings(instance: Any, name: str, event: Any) -> Any:
+        if event is not None and name in instance.history.timers:
+            set_at = instance.history.timers[name].at
+            for entry in await instance.engine.journal.entries(event_stream(instance.run, *event)):
+                if entry.at_ms <= set_at:
+                    instance.history.events_taken.add(entry.id)
+        return await original(instance, name, event)
+
+    return rings
+
+
+def end_not_listed(original: Any) -> Any:
+    def write(self: Any, bodies: Any, change: Any, posts: Any) -> Any:
+        if change is not None and change.status == "completed":
+            change = replace(change, status="running")
+        return original(self, bodies, change, posts)
+
+    return write
+
+
+def not_kept(_original: Any) -> Any:
+    return property(lambda _self: False)
+
+
+def kept(_original: Any) -> Any:
+    return property(lambda _self: True)
+
+
+def now_only(_original: Any) -> Any:
+    def measured_since(_self: Any, now: Any, **_rest: Any) -> int:
+        up: int = now.up
+        return up
+
+    return measured_since
+
+
+def only_released(_original: Any) -> Any:
+    def wants_worker(line: Any, wall_ms: int, gone: Callable[[str], bool]) -> bool:
+        due = line.status == "running" or (line.due_ms is not None and line.due_ms <= wall_ms)
+        return line.status in {"running", "suspended"} and due and (line.owner is None or gone(line.owner))
+
+    return wants_worker
+
+
+def knocks_in_vain(_original: object) -> Any:
+    async def knock(*_args: object) -> bool:
+        return True
+
+    return knock
+
+
+def secrets_revealed(original: Any) -> Any:
+    def revealed(_walk: object, value: Secret) -> Any:
+        life = import_module("simulator.lives").LIFE.get()
+        return {"$secret": value.name, "value": life.world.secret(value.name)}
+
+    return {**original, Secret: revealed}
+
+
+def asked_again(original: Any) -> Any:
+    async def decide(scope: Any, settings: Any, *question: Any) -> Any:
+        scope.instance.history.answers.pop(settings.step, None)
+        return await original(scope, settings, *question)
+
+    return decide

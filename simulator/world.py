@@ -1,0 +1,353 @@
+"""One simulated world: its loop, its services, its journal, its processes, and who watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import random
+import warnings
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.journal.port import RunRow, Write
+from holdfast.testing.clock import EPOCH_MS
+from holdfast.testing.world.disk import Backup, Disk, Store
+from holdfast.testing.world.files import Files
+from holdfast.testing.world.files_disk import SqliteDisk
+from holdfast.testing.world.loop import Actor, Died, SimLoop, Stuck
+from simulator.checker import Checker, Violation
+from simulator.lives import Life, settings_from
+from simulator.nemesis import Nemesis
+from simulator.offices import Office
+from simulator.people import People
+from simulator.plan import Plan, WorkerPlan
+from simulator.reach import Reach
+from simulator.services import CATALOGUE, Effect, Service
+from simulator.strangers import Strangers
+
+Journal = Literal["memory", "sqlite"]
+QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+"""Files in memory, where the system has such a place: nobody cuts the power here, and syncs take most of the time."""
+BOUND_S: Final = 6 * 3600.0
+"""Virtual time in which every run has to come to rest."""
+
+DRAIN_S: Final = 3600.0
+LOOK_S: Final = 20.0
+UNHURRIED: Final = {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000}
+"""Processes look around less often than real ones: hours pass here, and looking is most of the work."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of one simulation."""
+
+    plan: Plan
+    violations: tuple[Violation, ...]
+    reach: Reach
+    digest: str
+    points: int
+    steps: int
+    ms: int
+    log: tuple[str, ...] = ()
+
+
+class World:
+    """A simulation of one plan. `story` keeps a log that a person can read.
+
+    With a `directory` the journal is a SQLite file in it, without one it is in memory.
+    """
+
+    def __init__(self, plan: Plan, *, story: bool = False, directory: Path | None = None) -> None:
+        self.plan: Final = plan
+        self.chance: Final = random.Random(f"world/{plan.seed}")  # noqa: S311 - a simulation is no secret
+        secret = random.Random(f"secret/{plan.seed}")  # noqa: S311 - as above
+        self.canary: Final = f"canary-{secret.getrandbits(96):024x}"
+        self.loop: Final = SimLoop(self._pick)
+        self.reach: Final = Reach()
+        self.people: Final = People(self)
+        self.checker: Final = Checker(self)
+        self.nemesis: Final = Nemesis(self, plan.faults)
+        self.boot = "boot"
+        self.skew_ms = plan.skew_ms
+        self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
+        self.store.stored = self.checker.stored
+        self._place: Final = f"{directory}/" if directory else ""
+        self.files: Final = Files(self, directory, plan.seed, self.checker.stored) if directory else None
+        self.journal: Final = self.files or self.store
+        self.settings: Final = settings_from(
+            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
+        )
+        self.newer: bool = False
+        self.lives: dict[Actor, Life] = {}
+        self.contained: dict[str, bool] = {}
+        self.outages: dict[str, int] = {}
+        self.lost_until: dict[Actor, int] = {}
+        self.dark_until = 0
+        """Until then the machine is off."""
+        self.full_until = 0
+        self.slow_until = 0
+        self.restored_ms = -1
+        """When an old copy was put in the place of the journal."""
+        self._copy: Backup | None = None
+        self.closing = False
+        self._births: dict[str, int] = {}
+        self._down = 0
+        self._context: Final = contextvars.copy_context()
+        self._log: list[str] | None = [] if story else None
+        self._noise = sha256()
+        self.services: Final = {
+            name: Service(able, self.chance, self.now_ms, self.later, self._happened)
+            for name, able in CATALOGUE.items()
+        }
+        self.offices: Final = {name: Office(self, self.services[name]) for name in CATALOGUE if CATALOGUE[name].accepts}
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def simulate(self) -> Report:
+        """Run the plan to its end."""
+        try:
+            self.loop.run(self._main(), until=BOUND_S + DRAIN_S + 1)
+        except Stuck as stuck:
+            self.checker.broken(19, str(stuck))
+        digest = self._digest()
+        return Report(
+            self.plan, tuple(self.checker.violations), self.reach, digest, self.nemesis.points, self.loop.steps,
+            self.now_ms(), tuple(self._log or ()),
+        )  # fmt: skip
+
+    async def _main(self) -> None:
+        await self.journal.open()
+        for worker in self.plan.workers:
+            self._start(worker)
+        if self.plan.strangers:
+            Strangers(self, self.plan.strangers)
+        self.checker.permits.begin()
+        self.checker.messages.begin()
+        while not await self._at_rest():
+            if self.now_ms() > BOUND_S * 1000:
+                self.checker.broken(19, f"after {BOUND_S / 3600:.0f} h not at rest: {await self._restless()}")
+                return
+            await asyncio.sleep(LOOK_S)
+        self.closing = True
+        for life in list(self.lives.values()):
+            life.leave()
+        while any(life.actor.alive for life in self.lives.values()):  # noqa: ASYNC110 - a dead process sets no event
+            await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(DRAIN_S)
+        await self.checker.at_the_end()
+
+    async def _at_rest(self) -> bool:
+        offices = any(one.busy() for one in self.offices.values())
+        people = self.people.busy() or self.checker.reviews.busy() or self.checker.questions.busy()
+        if self._down or offices or people or self.checker.processes.busy():
+            return False
+        return not await self._restless()
+
+    async def _restless(self) -> list[str]:
+        """The runs that have not come to rest: to an end, or to a person."""
+        listed = {row.run: row for row in await self.journal.runs()}
+        wall = EPOCH_MS + self.now_ms() + self.skew_ms
+        found: list[str] = []
+        for script in self.plan.scripts:
+            row = listed.get(script.id)
+            if row is None or not self._rests(row, wall) or self.checker.answers.awaited(script.id):
+                found.append(f"{script.id} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
+        return found
+
+    def _rests(self, row: RunRow, wall: int) -> bool:
+        """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal.
+
+        One that a process has taken does not rest: something was brought to it, and that process may be dead.
+        """
+        if row.status == "suspended" and row.owner is not None:
+            return False
+        if row.status != "suspended" or (row.due_ms is not None and row.due_ms <= wall):
+            return row.status in {"completed", "stopped"}
+        lost = self.restored_ms >= 0 and b'"event"' in row.waits
+        return b'"person"' in row.waits or lost
+
+    def _start(self, worker: WorkerPlan) -> None:
+        number = self._births[worker.name] = self._births.get(worker.name, 0) + 1
+        life = Life(self, worker, number)
+        self.lives[life.actor] = life
+
+    def restart(self, life: Life) -> None:
+        """A process is gone: its supervisor starts it again."""
+        self.tell(life.actor, "is gone")
+        if self.closing:
+            return
+        self._down += 1
+
+        def again() -> None:
+            self._down -= 1
+            if not self.closing:
+                self._start(life.plan)
+
+        patience = 2 ** min(life.number - 1, 6)  # as supervisors do with what keeps falling over
+        dark = max(0, self.dark_until - self.now_ms())
+        self.later(dark + min(30_000, life.plan.restart_ms * patience), again)
+
+    def back_up(self) -> None:
+        """Copy the journal. Real files are copied and restored by a story of their own."""
+        self._copy = self.store.backup() if self.files is None else None
+
+    def restore(self, looked_at_ms: int) -> bool:
+        """Put the copy in the place of the journal, if there is one; somebody looks at it that much later."""
+        if self._copy is None or self.restored_ms >= 0 or self.closing:
+            return False
+        self.store.restore(self._copy)
+        self.restored_ms = self.now_ms()
+        self.checker.restored(self._copy)
+        self.later(looked_at_ms, self._confirm)
+        return True
+
+    def _confirm(self) -> None:
+        """A person says that some of what was done may be missing, and processes start again with that."""
+        self.store.identity = msgspec.structs.replace(self.store.identity, trust="doubtful", reason="an operator")
+        self.tell(None, "somebody confirms that the journal is old")
+        for life in self.lives.values():
+            life.leave()
+
+    # --- what the parts ask ----------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Milliseconds since the simulation began."""
+        return round(self.loop.time() * 1000)
+
+    def point(self, actor: Actor, label: str) -> bool:
+        """A process reached a point: true where it has to stand still. Raises `Died` where it is dead."""
+        if not actor.alive:
+            raise Died
+        return self.nemesis.reached(actor, label)
+
+    def outside(self, what: Callable[[], None]) -> None:
+        """Let something happen outside of all processes, soon."""
+        self.loop.call_soon(what, context=self._context)
+
+    def later(self, ms: int, what: Callable[[], object]) -> None:
+        """Let something happen outside of all processes, after `ms`."""
+        self.loop.call_later(ms / 1000, what, context=self._context)
+
+    def secret(self, name: str) -> str:
+        """The value behind the name of a secret."""
+        assert name == "vault", name
+        return self.canary
+
+    async def travel(self) -> None:
+        """The time that a message takes."""
+        await asyncio.sleep(0.001 + self.chance.random() * 0.02)
+
+    def disk_of(self, actor: Actor, *, contained: bool) -> Disk | SqliteDisk:
+        """The journal as a new process sees it."""
+        if self.files is not None:
+            return SqliteDisk(self.files, actor, contained=contained)
+        return Disk(self, actor, contained=contained)
+
+    def disk_s(self) -> float:
+        """How long the disk takes, in seconds."""
+        slow = 500 if self.now_ms() < self.slow_until else 1
+        return self.chance.random() * self.plan.disk_ms * slow / 1000
+
+    def unreachable(self, actor: Actor, *, writing: bool) -> str:
+        """Why the journal cannot be reached, or nothing."""
+        if self.now_ms() < self.lost_until.get(actor, 0):
+            return "the journal cannot be reached"
+        return "the disk is full" if writing and self.now_ms() < self.full_until else ""
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        self.checker.acknowledged(write)
+
+    def outage(self, service: str) -> bool:
+        """Whether a service is down."""
+        return self.now_ms() < self.outages.get(service, 0)
+
+    def hidden(self, worker: str, contained: bool) -> bool:
+        """Whether that process cannot be observed from here."""
+        return contained or self.contained.get(worker, False)
+
+    def priority(self) -> float:
+        """The priority of a new process, for schedules that have priorities."""
+        return self.chance.random()
+
+    def tell(self, actor: Actor | None, what: str) -> None:
+        """A line for the story, and for the digest that two equal seeds must share."""
+        line = f"{self.loop.time():10.3f} {actor.name if actor else 'world'}: {what}"
+        if self.canary in line:
+            self.checker.leaked("what the simulation tells")
+        if self._place:
+            line = line.replace(self._place, "")  # it differs each time
+        self._noise.update(line.encode())
+        if self._log is not None:
+            self._log.append(line)
+
+    def _happened(self, effect: Effect) -> None:
+        self.checker.happened(effect)
+        if CATALOGUE[effect.service].answers_later:
+            self._announce(effect)
+
+    def _announce(self, effect: Effect) -> None:
+        """A webhook, some time later: once or twice, and again until somebody acknowledges it."""
+        for _ in range(self.chance.choice((1, 1, 2))):
+            self.later(round(self.chance.random() * 60_000), lambda: self._deliver(effect, [False]))
+
+    def _deliver(self, effect: Effect, heard: list[bool]) -> None:
+        if heard[0] or self.closing:
+            return
+        awake = [life for life in self.lives.values() if life.app is not None and life.actor.alive]
+        if awake:
+            life, run = self.chance.choice(awake), effect.operation.partition("/")[0]
+            acknowledge = functools.partial(heard.__setitem__, 0, True)
+            self.loop.inside(life.actor, life.hear(run, "settled", effect.value, acknowledge))
+        self.later(10_000, lambda: self._deliver(effect, heard))
+
+    def _pick(self, actors: list[Actor]) -> Actor:
+        match self.plan.schedule:
+            case "fifo":
+                return actors[0]
+            case "random":
+                return self.chance.choice(actors)
+            case "priorities":
+                if self.chance.random() < 0.01:
+                    self.chance.choice(actors).priority = self.chance.random()
+                return max(actors, key=_priority)
+
+    def _digest(self) -> str:
+        for part in self.journal.everything():
+            self._noise.update(part)
+        return self._noise.hexdigest()
+
+
+def _priority(actor: Actor) -> float:
+    return actor.priority
+
+
+def simulate(plan: Plan, *, story: bool = False, journal: Journal = "memory") -> Report:
+    """Simulate one plan. The product's own log is silent meanwhile: what it warns of is done to it on purpose."""
+    log = logging.getLogger("holdfast")
+    before, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
+            if journal == "memory":
+                return World(plan, story=story).simulate()
+            with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
+                return _on_files(World(plan, story=story, directory=Path(place)))
+    finally:
+        log.disabled = before
+
+
+def _on_files(world: World) -> Report:
+    assert world.files is not None, "it was made for files"
+    try:
+        return world.simulate()
+    finally:
+        for life in world.lives.values():
+            life.disk.die()
+        world.files.close()

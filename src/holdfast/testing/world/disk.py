@@ -1,0 +1,344 @@
+"""The journal as one simulated process sees it: a shared store behind a disk that can be slow, full or broken.
+
+What rides is kept in the process until it commits, and dies with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.errors import JournalUnavailable
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import (
+    AgentKey,
+    Beginning,
+    Busy,
+    Claimed,
+    Entry,
+    Identity,
+    Instant,
+    Lease,
+    Post,
+    Row,
+    RunRow,
+    RunStatus,
+    Trust,
+    Waits,
+    Which,
+    Worker,
+    WorkerState,
+    Write,
+)
+from holdfast.model.heads import Head
+from holdfast.testing.world.loop import Actor, Died
+
+RIDE_S: Final = 0.005
+
+
+class Ground(Protocol):
+    """What simulated processes stand on: one store, one machine, and somebody who may strike at any point."""
+
+    boot: str
+    contained: dict[str, bool]
+
+    @property
+    def store(self) -> MemoryJournal:
+        """The shared journal."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds since the beginning."""
+        ...
+
+    def point(self, actor: Actor, label: str) -> bool:
+        """A process reached a point: true where it has to stand still. Raises `Died` where it dies."""
+        ...
+
+    def disk_s(self) -> float:
+        """How long a write takes, in seconds."""
+        ...
+
+    def unreachable(self, actor: Actor, *, writing: bool) -> str:
+        """Why the journal cannot be reached, or nothing."""
+        ...
+
+    def hidden(self, worker: str, contained: bool) -> bool:
+        """Whether that process cannot be observed from here."""
+        ...
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        ...
+
+
+class Backup(NamedTuple):
+    """All that a journal holds at one moment, beside who is alive."""
+
+    runs: dict[str, tuple[RunRow, list[Row]]]
+    ledger: list[Entry]
+    hints: dict[str, bytes]
+
+
+class Store(MemoryJournal):
+    """The shared journal. `stored` hears what became durable."""
+
+    stored: Callable[[Write], None]
+
+    def backup(self) -> Backup:
+        """A copy, as somebody makes it while everything goes on."""
+        runs = {name: (run.listing, list(run.rows)) for name, run in self._runs.items()}
+        return Backup(runs, list(self._ledger), dict(self._hints))
+
+    def restore(self, backup: Backup) -> None:
+        """Put a copy in the place of what there is. Whoever opens it next finds out, and trusts it no more."""
+        self._riding.clear()
+        self._refused.clear()
+        self._runs = {
+            name: dataclasses.replace(self._runs[name], listing=listing, rows=list(rows))
+            for name, (listing, rows) in backup.runs.items()
+        }
+        self._names = {run.listing.row: name for name, run in self._runs.items()}
+        self._ledger = list(backup.ledger)
+        self._keys = {(entry.stream, entry.key): entry for entry in backup.ledger if entry.key}
+        self._hints = dict(backup.hints)
+        self.identity = msgspec.structs.replace(
+            self.identity, trust="distrustful", reason="it is older than what was known of it"
+        )
+
+    def _commit(self, write: Write) -> None:
+        super()._commit(write)
+        self.stored(write)
+
+
+class Disk:
+    """The journal port of one process."""
+
+    def __init__(self, world: Ground, actor: Actor, *, contained: bool) -> None:
+        self._world = world
+        self._actor = actor
+        self._contained = contained
+        self._riding: list[Write] = []
+        self._riding_timer: asyncio.TimerHandle | None = None
+        self._kept: list[Write] = []
+        """What rode with a commit that failed: it goes before everything that was asked for later."""
+        self._in_turn = asyncio.Lock()
+        self._left: dict[Lease, list[asyncio.Task[None]]] = {}
+        self.workers: list[str] = []
+        self.broken = False
+
+    def die(self) -> None:
+        """Its process is dead, and what rode dies with it."""
+        self._riding.clear()
+
+    async def open(self) -> Identity:
+        """See `Journal.open`."""
+        await self._reach("open")
+        return await self._world.store.open()
+
+    async def close(self) -> None:
+        """Flush what rides. The store stays open for the others."""
+        if self._actor.alive and not self.broken:
+            await self._start("close", self._taken(), None)
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """See `Journal.confirm`."""
+        await self._reach("confirm")
+        return await self._world.store.confirm(trust, by)
+
+    def now(self) -> Instant:
+        """The machine's monotonic clock: all processes of one boot share it."""
+        self._alive()
+        return Instant(self._world.boot, self._world.now_ms())
+
+    async def beat(self, worker: Worker, lease_ms: int) -> None:
+        """See `Journal.beat`."""
+        await self._reach("beat")
+        if worker.id not in self.workers:
+            self.workers.append(worker.id)
+            self._world.contained[worker.id] = self._contained
+        await self._world.store.beat(worker, lease_ms)
+
+    async def fate(self, worker: str) -> WorkerState:
+        """See `Journal.fate`. Nobody sees into another container."""
+        await self._reach("fate")
+        state = await self._world.store.fate(worker)
+        if state.fate != "unknown" and worker not in self.workers and self._world.hidden(worker, self._contained):
+            return WorkerState("unknown", state.silent_ms)
+        return state
+
+    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+        """See `Journal.claim`."""
+        await self._reach("claim", writing=True)
+        claimed = await self._world.store.claim(run, worker, new)
+        await self._told("claim")
+        return claimed
+
+    async def append(self, write: Write) -> None:
+        """See `Journal.append`. A commit goes on although its caller is cancelled."""
+        await self._soon("append", self._taken(), write)
+
+    def ride(self, write: Write) -> None:
+        """See `Journal.ride`."""
+        self._alive()
+        self._riding.append(write)
+        if self._riding_timer is None:
+            self._riding_timer = asyncio.get_running_loop().call_later(RIDE_S, self._ride_later)
+
+    async def flush(self, lease: Lease) -> None:
+        """See `Journal.flush`."""
+        await self._soon("flush", self._taken(), lease)
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """See `Journal.read`."""
+        await self._reach("read")
+        return await self._world.store.read(run, after, limit)
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: Which | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+        newest: bool = False,
+    ) -> list[RunRow]:
+        """See `Journal.runs`."""
+        await self._reach("runs")
+        return await self._world.store.runs(
+            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
+        )
+
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """See `Journal.due`."""
+        await self._reach("due")
+        return await self._world.store.due(agents, limit, skip)
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """See `Journal.counts`."""
+        await self._reach("counts")
+        return await self._world.store.counts()
+
+    async def waiting(self, status: Which) -> list[Waits]:
+        """See `Journal.waiting`."""
+        await self._reach("waiting")
+        return await self._world.store.waiting(status)
+
+    async def post(self, post: Post) -> Entry:
+        """See `Journal.post`."""
+        await self._reach("post", writing=True)
+        entry = await self._world.store.post(post)
+        await self._told("post")
+        return entry
+
+    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+        """See `Journal.post_all`."""
+        await self._reach("post_all", writing=True)
+        entries = await self._world.store.post_all(posts)
+        await self._told("post_all")
+        return entries
+
+    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+        """See `Journal.entries`."""
+        await self._reach("entries")
+        return await self._world.store.entries(stream, after)
+
+    async def head(self) -> Head:
+        """See `Journal.head`."""
+        await self._reach("head")
+        return await self._world.store.head()
+
+    async def hint(self, name: str) -> bytes | None:
+        """See `Journal.hint`."""
+        await self._reach("hint")
+        return await self._world.store.hint(name)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        """See `Journal.put_hint`."""
+        await self._reach("put_hint", writing=True)
+        return await self._world.store.put_hint(name, body, previous)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _alive(self) -> None:
+        if not self._actor.alive:
+            raise Died
+
+    async def _reach(self, call: str, *, writing: bool = False) -> None:
+        """The call is on its way to the disk. A write takes its time, and is a point for the nemesis."""
+        self._alive()
+        if writing:
+            if self._world.point(self._actor, f"before {call}"):
+                await asyncio.sleep(0)
+            await asyncio.sleep(self._world.disk_s())
+            self._alive()
+        why = "the disk is broken" if self.broken else self._world.unreachable(self._actor, writing=writing)
+        if why:
+            raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
+
+    async def _told(self, call: str) -> None:
+        """It is durable; the process does not know yet."""
+        if self._world.point(self._actor, f"after {call}"):
+            await asyncio.sleep(0)
+
+    def _ride_later(self) -> None:
+        """Nothing waited for them: commit what rides by itself."""
+        self._riding_timer = None
+        self._start("riding", self._taken(), None)
+
+    def _taken(self) -> list[Write]:
+        """What rides goes with the commit that is asked for now, and before any later one."""
+        self._alive()
+        riding, self._riding = self._riding, []
+        if self._riding_timer is not None:
+            self._riding_timer.cancel()
+            self._riding_timer = None
+        return riding
+
+    async def _soon(self, call: str, riding: list[Write], last: Write | Lease) -> None:
+        """Wait for a commit; it goes on although its caller is cancelled, and then the run's next call hears of it."""
+        lease = last.lease if isinstance(last, Write) else last
+        committing = self._start(call, riding, last)
+        left = self._left.pop(lease, ())
+        try:
+            await asyncio.shield(committing)
+        except asyncio.CancelledError:
+            self._left[lease] = [*left, committing]
+            raise
+        for earlier in left:
+            await earlier
+
+    def _start(self, call: str, riding: list[Write], last: Write | Lease | None) -> asyncio.Task[None]:
+        committing = asyncio.get_running_loop().create_task(
+            self._commit(call, riding, last), context=self._actor.context
+        )
+        committing.add_done_callback(_looked_at)
+        return committing
+
+    async def _commit(self, call: str, riding: list[Write], last: Write | Lease | None) -> None:
+        """One commit at a time, in the order in which they were asked for."""
+        store = self._world.store
+        async with self._in_turn:
+            self._kept += riding
+            await self._reach(call, writing=True)
+            kept, self._kept = self._kept, []
+            for write in kept:
+                store.ride(write)
+            store.settle()
+            if isinstance(last, Write):
+                await store.append(last)
+                self._world.acknowledged(last)
+            elif last is not None:
+                await store.flush(last)
+            await self._told(call)
+
+
+def _looked_at(committing: asyncio.Future[None]) -> None:
+    """Its error reaches the caller, or the run's next call where the caller has left."""
+    if not committing.cancelled():
+        committing.exception()

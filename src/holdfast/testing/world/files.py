@@ -1,0 +1,252 @@
+"""The journal on real SQLite files: the product's own journal for each simulated process, over one file.
+
+Statements, files, locks and group commits are real. Simulated are the clock, the thread behind a journal, who is
+alive, and what SQLite reports while the disk is full or broken. A process that dies lets go of the file without a
+last commit and without a checkpoint, as the kernel does after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdfast.errors import JournalUnavailable
+from holdfast.journal.port import Entry, Fate, Identity, Lease, Row, RunRow, Worker, Write
+from holdfast.journal.sqlite.batch import Item
+from holdfast.journal.sqlite.committer import Committer
+from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase, Value
+from holdfast.journal.sqlite.here import Here
+from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.sqlite.opening import Parts
+from holdfast.testing.clock import EPOCH_MS
+from holdfast.testing.world.disk import RIDE_S
+from holdfast.testing.world.loop import Actor
+
+ANCHOR_S: Final = 1.0
+
+
+class Ground(Protocol):
+    """What simulated processes stand on here; see `disk.Ground`."""
+
+    boot: str
+    contained: dict[str, bool]
+    skew_ms: int
+    full_until: int
+
+    def now_ms(self) -> int:
+        """Milliseconds since the beginning."""
+        ...
+
+    def point(self, actor: Actor, label: str) -> bool:
+        """A process reached a point: true where it has to stand still. Raises `Died` where it dies."""
+        ...
+
+    def disk_s(self) -> float:
+        """How long a write takes, in seconds."""
+        ...
+
+    def unreachable(self, actor: Actor, *, writing: bool) -> str:
+        """Why the journal cannot be reached, or nothing."""
+        ...
+
+    def hidden(self, worker: str, contained: bool) -> bool:
+        """Whether that process cannot be observed from here."""
+        ...
+
+    def acknowledged(self, write: Write) -> None:
+        """A process was told that this is durable."""
+        ...
+
+
+class Files:
+    """The file that all processes share, and somebody who reads along. `stored` hears what became durable."""
+
+    def __init__(self, world: Ground, directory: Path, seed: int, stored: Callable[[Write], None]) -> None:
+        self.world: Final = world
+        self.path: Final = directory / "journal.db"
+        self.dead: Final[set[str]] = set()
+        self.commits_on_loop: Final = seed % 2 == 0
+        self._chance: Final = random.Random(f"files/{seed}")  # noqa: S311 - a simulation is no secret
+        self._stored = stored
+        self._seen = 0
+        self._made: list[Afterwards] = []
+        parts = self.parts(self.here(lambda _: "unknown"), lambda: 0, self._made)
+        self._journal: Final = SqliteJournal(self.path, namespace="simulated", parts=parts)
+        self._reader: StandardDatabase | None = None
+        self.identity = Identity("", b"", "")
+
+    def parts(self, here: Here, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
+        """What one process's journal is made of; what stands behind it is added to `made`.
+
+        `strain` is the code with which SQLite refuses to write, or zero.
+        """
+
+        def behind(committer: Committer, deliver: Callable[[list[Item]], None]) -> Afterwards:
+            made.append(Afterwards(committer, deliver, self.world))
+            return made[-1]
+
+        return Parts(
+            commits="loop" if self.commits_on_loop else "thread",
+            connect=lambda path, read_only: Strained(path, read_only, strain),
+            here=here,
+            entropy=lambda size: self._chance.randbytes(size).hex(),
+            behind=behind,
+        )
+
+    def here(self, fate: Callable[[Worker], Fate]) -> Here:
+        """The simulated machine, as somebody sees it who sees that much of other processes."""
+        world = self.world
+        return Here(
+            machine="m",
+            boot=world.boot,
+            uptime_ms=world.now_ms,
+            wall_ms=lambda: EPOCH_MS + world.now_ms() + world.skew_ms,
+            fate=fate,
+        )
+
+    async def open(self) -> Identity:
+        """Create the file, and begin to read along."""
+        self.identity = await self._journal.open()
+        self._reader = StandardDatabase(self.path, read_only=True)
+        return self.identity
+
+    def observe(self) -> None:
+        """Read what became durable since the last look, in the order of commits."""
+        assert self._reader is not None, "open comes first"
+        for number, row, run, seq, token, body, digest in self._reader.rows(_NEWER, (self._seen,)):
+            assert isinstance(number, int)
+            assert isinstance(row, int)
+            assert isinstance(seq, int)
+            assert isinstance(token, int)
+            assert isinstance(body, bytes)
+            assert isinstance(digest, bytes)
+            self._seen = number
+            self._stored(Write(Lease(str(run), row, token, ""), (Row(seq, body, digest, token),)))
+
+    async def runs(self, *, limit: int = 1000) -> list[RunRow]:
+        """The listing."""
+        return await self._journal.runs(limit=limit)
+
+    async def read(self, run: str, *, limit: int = 1000) -> list[Row]:
+        """The records of one run."""
+        self.observe()
+        return await self._journal.read(run, limit=limit)
+
+    async def entries(self, stream: str) -> list[Entry]:
+        """The entries of one stream of the ledger."""
+        return await self._journal.entries(stream)
+
+    def kill(self, worker: str) -> None:
+        """That process is dead, and whoever sees it can prove it."""
+        self.dead.add(worker)
+
+    def everything(self) -> list[bytes]:
+        """All that is durable, as bytes: what two equal simulations must agree on."""
+        assert self._reader is not None, "open comes first"
+        found = self._reader.rows("select cast(body as blob), hash from record order by id")
+        found += self._reader.rows("select cast(body as blob), hash from ledger order by id")
+        return [bytes(part) for row in found for part in row if isinstance(part, bytes)]
+
+    def close(self) -> None:
+        """Stop reading along."""
+        if self._reader is not None:
+            self._reader.close()
+        for one in self._made:
+            one.abandon()
+
+
+_NEWER: Final = (
+    "select record.id, run.id, run.name, record.seq, record.token, cast(record.body as blob), record.hash"
+    " from record join run on run.id = record.run where record.id > ? order by record.id"
+)
+
+
+class Strained:
+    """A connection whose writes fail while the disk is full or broken."""
+
+    def __init__(self, path: Path, read_only: bool, strain: Callable[[], int]) -> None:
+        self._real = StandardDatabase(path, read_only)
+        self._strain = strain
+
+    @property
+    def in_transaction(self) -> bool:
+        """See `Database`."""
+        return self._real.in_transaction
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
+        """See `Database.rows`. A transaction fails at its end, when its pages go to the disk."""
+        if sql == "commit":
+            self._suffer()
+        return self._real.rows(sql, values)
+
+    def change(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """See `Database.change`."""
+        if not self.in_transaction:
+            self._suffer()
+        return self._real.change(sql, values)
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        self._real.close()
+
+    def _suffer(self) -> None:
+        code = self._strain()
+        if code:
+            raise DatabaseFailure(code, "the simulated disk refuses")
+
+
+class Afterwards:
+    """In the place of the thread behind a journal: the same duties, as timers of the simulated loop."""
+
+    def __init__(self, committer: Committer, deliver: Callable[[list[Item]], None], world: Ground) -> None:
+        self._committer = committer
+        self._deliver = deliver
+        self._world = world
+        self._watching = False
+        self._anchor_due = 0.0
+
+    def start(self) -> None:
+        """Timers need no start."""
+
+    def stop(self) -> None:
+        """Commit what is queued."""
+        self._commit()
+
+    def commit_soon(self) -> None:
+        """Commit the queue after the time that the disk takes."""
+        asyncio.get_running_loop().call_later(self._world.disk_s(), self._commit)
+
+    def watch_rides(self) -> None:
+        """Something rides: it is committed soon, if not before."""
+        if not self._watching:
+            self._watching = True
+            asyncio.get_running_loop().call_later(RIDE_S, self._ridden)
+
+    def keep_house(self) -> None:
+        """Renew the anchor, about once a second; bring the log into the file far more often than there is need."""
+        store, now = self._committer.store, asyncio.get_running_loop().time()
+        if store.anchor_is_old and now >= self._anchor_due:
+            self._anchor_due = now + ANCHOR_S
+            with self._committer.mutex:
+                store.checkpoint()
+                store.save_anchor()
+
+    def abandon(self) -> None:
+        """Its process is dead: what is queued is lost, and the handles are closed as they are."""
+        self._committer.queue.clear()
+        store = self._committer.store
+        store.failure = JournalUnavailable("its process is dead")
+        store.close()
+
+    def _ridden(self) -> None:
+        self._watching = False
+        self._commit()
+
+    def _commit(self) -> None:
+        items = self._committer.commit_patiently()
+        if items:
+            self._deliver(items)
+        self.keep_house()
