@@ -138,7 +138,7 @@ def keyed_write() -> frozenset[tuple[str, str]]:
                 await app.run(desk, 9, run_id="measured")
 
     asyncio.run(main())
-    return frozenset.intersection(*writes[3:])
+    return writes[3].intersection(*writes[4:])
 
 
 # --- names and prose -------------------------------------------------------------------------------------------------
