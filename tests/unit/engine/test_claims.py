@@ -8,6 +8,7 @@ import pytest
 from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
 from holdfast.errors import OperationFailed, ParameterMismatch, RunSuspended
 from holdfast.model import records as r
+from holdfast.people import Policy
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
@@ -43,6 +44,10 @@ def charging(bank: Bank, seconds: float = 0, **clauses: object):
         return f"{outcome.result} {outcome.reused}".strip()
 
     return desk
+
+
+JUDGED = pytest.mark.parametrize("policy", [None, Policy("all", default="auto")], ids=["", "under a policy"])
+"""A policy adds entries of its own to the commit of an attempt, beside the one that takes the key."""
 
 
 def order(run: str, invoice: str = "17", **more: str) -> dict[str, str]:
@@ -111,22 +116,24 @@ async def test_a_mismatch_is_told_again_on_replay_although_the_key_is_free_by_th
     assert lab.sent == ["charge-1", "refund"]
 
 
+@JUDGED
 @virtual
-async def test_a_pending_owner_is_waited_for(lab: Lab):
+async def test_a_pending_owner_is_waited_for(lab: Lab, policy: Policy | None):
     desk = charging(Bank(lab), seconds=5)
-    async with lab.app(desk) as app, lab.app(desk) as other:
+    async with lab.app(desk, policy=policy) as app, lab.app(desk, policy=policy) as other:
         first, second = app.start(desk, order("a")), other.start(desk, order("b"))
         assert await first.result() == "charge-1"
         assert await second.result() == "charge-1 a/charge#1"
     assert lab.sent == ["charge-1"]
 
 
+@JUDGED
 @virtual
-async def test_one_that_waited_takes_the_next_turn_and_is_reused_in_its_turn(lab: Lab):
+async def test_one_that_waited_takes_the_next_turn_and_is_reused_in_its_turn(lab: Lab, policy: Policy | None):
     """It was on record as waiting: which turn it took is on record with its attempt."""
     bank = Bank(lab, Rejected("the card is closed"))
     desk = charging(bank, seconds=5)
-    async with lab.app(desk) as app, lab.app(desk) as other:
+    async with lab.app(desk, policy=policy) as app, lab.app(desk, policy=policy) as other:
         first, second = app.start(desk, order("a")), other.start(desk, order("b"))
         with pytest.raises(Rejected):
             await first.result()
@@ -137,10 +144,11 @@ async def test_one_that_waited_takes_the_next_turn_and_is_reused_in_its_turn(lab
     assert (attempt.intent.generation, attempt.intent.outside) == (2, 2)
 
 
+@JUDGED
 @virtual
-async def test_two_runs_that_start_at_once_charge_once(lab: Lab):
+async def test_two_runs_that_start_at_once_charge_once(lab: Lab, policy: Policy | None):
     desk = charging(Bank(lab))
-    async with lab.app(desk) as app:
+    async with lab.app(desk, policy=policy) as app:
         results = await asyncio.gather(*(app.run(desk, order(run)) for run in "abcde"))
     assert len(lab.sent) == 1
     assert all(result.startswith("charge-1") for result in results)

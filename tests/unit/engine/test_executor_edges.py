@@ -370,3 +370,31 @@ async def test_nothing_goes_on_while_the_code_of_a_run_that_ends_is_cleaning_up(
         with pytest.raises(RunSuspended):
             await handle.result()
         assert lab.loop.time() - read[-1] > 1.5
+
+
+@virtual
+async def test_redacted_arguments_that_come_after_the_driver_began_to_wait_for_them_are_sent(lab: Lab):
+    """After a restart the driver of a retry is there first, and only the code has the arguments."""
+    busy = [True]
+
+    @tool(redact=["card"], idempotency=Key.forever(), retry=Retry(attempts=5, elapsed=timedelta(days=3)))
+    async def pay(card: str) -> str:
+        _ = current_operation().key
+        if busy:
+            raise NotSent("later", retry_after=7200)
+        lab.sent.append(card)
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        await asyncio.sleep(5)  # what the code does before it comes back to its call
+        return await pay("4111")
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    busy.clear()
+    await lab.pass_time(hours=3)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "paid"
+    assert lab.sent == ["4111"]
