@@ -2,7 +2,7 @@
 
 from scripts.house import MEASURES, ROOT, imports, keyed_write, largest_cycle, table
 
-LOOSE = 1.05  # a bound that is further above its measure than that holds nothing
+LOOSE = 1.1  # a bound further above its measure holds nothing; a write takes one of several ways to the disk
 
 
 def test_no_measure_of_the_house_grows():
