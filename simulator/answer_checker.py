@@ -30,7 +30,7 @@ ONCE: Final = 16
 class _Awaiting:
     """An operation whose answer comes later, and what the records say about it."""
 
-    __slots__ = ("accepted", "ended_ms", "evidence", "key", "pending", "person", "status", "tool", "until")
+    __slots__ = ("accepted", "ended_ms", "evidence", "forgotten", "key", "pending", "person", "status", "tool", "until")
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
@@ -43,6 +43,8 @@ class _Awaiting:
         """Accepted, and nobody has said anything since."""
         self.status = ""
         self.evidence = ""
+        self.forgotten = False
+        """A person is asked since the journal was restored: an attempt that is not on record may have landed."""
         self.ended_ms = -1
         """When its outcome became durable; negative while it has none."""
 
@@ -127,8 +129,10 @@ class Answers:
                 self._ended(name)
                 if name in self._known:
                     self._known[name].person = True
-            case r.OperationParked(why=why):
+            case r.OperationParked(why=why, forgotten=forgotten):
                 self._settled(name, "unknown", why)
+                if name in self._known:
+                    self._known[name].forgotten = forgotten
             case _:
                 return
 
@@ -266,9 +270,14 @@ class Answers:
                 self._broken(ONCE, f"{recall.id} took {name} back, it is recorded as succeeded, and no person is asked")
 
     def _counted(self, message: Message) -> None:
-        """The operation that waits under the key of this message has ended as the message says."""
+        """The operation that waits under the key of this message has ended as the message says.
+
+        After a restore a refusal speaks for its own attempt only: a person is asked whether a forgotten one has landed.
+        """
         name = message.application.request.operation
         known = self._known.get(name)
+        if known is not None and known.forgotten and (known.status, message.status) == ("unknown", "failed"):
+            return
         if known is not None and known.key == message.key and known.status != message.status:
             better = known.status == "succeeded" and self._effects.get(name)  # another attempt has landed
             if not better:

@@ -31,3 +31,14 @@ def test_seeds_draw_restores():
     assert restored
     for seed in restored:
         assert not simulate(draw(seed)).violations, f"make sim SEED={seed}"
+
+
+def test_a_refusal_that_comes_after_a_restore_is_never_all_there_is_to_know():
+    """Another attempt may have been forgotten, so a person is asked about what cannot be read back."""
+    told = Plan(5, (Script("run", (Step("permit", "it"),)),), WORKERS, (Fault("declined", 1, "permit case"),))
+    endings: set[str] = set()
+    for copied in range(1, (points := checked(told).points)):
+        for restored in range(copied + 1, min(copied + 30, points), 3):
+            faults = (Fault("backup", copied), Fault("restore", restored, ms=123))
+            endings |= set(checked(replace(told, faults=(*told.faults, *faults))).reach.endings)
+    assert "answer to permit unknown" in endings
