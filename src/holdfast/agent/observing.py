@@ -11,6 +11,7 @@ import msgspec
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.grounds import APPROVE
 from holdfast.engine import values
+from holdfast.engine.boundary import sealing
 from holdfast.engine.instance import Instance
 from holdfast.engine.learning import learned
 from holdfast.engine.questions import answer_post
@@ -66,7 +67,7 @@ class Facts:
         correction = learned(instance, recorded)
         if correction is None:
             return Correction(name)
-        await _withdraw(instance, {*correction.dropped, *correction.underway})
+        await _withdraw(self._scope(), {*correction.dropped, *correction.underway})
         return await self._journaled(f"corrected:{name}", lambda: correction, Correction)
 
     async def ask_or_infer(
@@ -152,12 +153,16 @@ def _checked(fact: Fact) -> Fact:
     return fact
 
 
-async def _withdraw(instance: Instance, steps: set[str]) -> None:
-    """Whether a step that is dropped may be taken is no question any more: nobody has to answer it."""
+@sealing
+async def _withdraw(scope: Scope, steps: set[str]) -> None:
+    """Answer whether a step that is dropped may be taken: no person has to do that any more."""
+    instance = scope.instance
     asked = [name for name in instance.history.questions if name not in instance.history.answers]
     for name in asked:
         step, _, question = name.rpartition("/")
         if step in steps and question.startswith(APPROVE):
+            # The correction is on record first: a process that was paused would answer for the next owner otherwise.
+            await instance.settle_writes()
             await instance.engine.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
             _wake(instance, name)
 

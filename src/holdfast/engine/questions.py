@@ -108,6 +108,8 @@ async def _answered(instance: Instance, name: str) -> bool:
     entries = await journal.entries(question_stream(instance.run, name))
     first = next(iter(entries), None)
     if first is None and asked.until and instance.engine.seams.clock.wall_ms() >= asked.until:
+        # The question is on record first: a process that was paused would end the question of the next owner otherwise.
+        await instance.settle_writes()
         first = await journal.post(answer_post(instance.run, name, _late(asked)))
     if first is None:
         return False

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
 from holdfast.interfaces.replaying import replay_records
+from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
 from tests.unit.engine.lab import Lab, virtual
@@ -86,8 +87,17 @@ async def test_a_question_about_what_is_dropped_needs_no_answer(lab: Lab):
     async with lab.app(asking) as app:
         with pytest.raises(RunSuspended, match="Approve step seat"):
             await app.run(asking, "x")
+
+        async def post(one: Post) -> Entry:
+            if b"the runtime, since a fact was corrected" in one.body:
+                on_record.extend(record for record in lab.durable("w-x") if isinstance(record, r.StepsDropped))
+            return await lab.journal.post(one)
+
+        on_record: list[r.StepsDropped] = []
+        lab.processes[-1].post = post
         await app.service.signal("w-x", "correction")
         assert await app.resume("w-x") == ["~1/fly/seat"]
+    assert on_record, "a process that is paused before the post answers a question of the next owner"
     (answer,) = [one for one in lab.of("w-x", r.EventReceived) if one.event == "answer"]
     assert b"the runtime, since a fact was corrected" in bytes(answer.payload)
     replayed = await replay_records(await lab.journal.open(), "w-x", lab.records("w-x"), [asking])

@@ -42,6 +42,7 @@ class Process:
     """One process's way to the shared journal. Once it is dead every call hangs for ever.
 
     `lag_s` is how long each answer takes: with it, others get in between. What was asked is in order.
+    While it is not `awake`, as a stopped process, its calls wait, and so does what they bring.
     """
 
     def __init__(self, journal: MemoryJournal, worker: str) -> None:
@@ -49,6 +50,8 @@ class Process:
         self.worker = worker
         self.dead = False
         self.lag_s = 0.0
+        self.awake = asyncio.Event()
+        self.awake.set()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.journal, name)
@@ -58,9 +61,11 @@ class Process:
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.dead:
                 await asyncio.get_running_loop().create_future()
+            await self.awake.wait()
             try:
                 return await method(*args, **kwargs)
             finally:
+                await self.awake.wait()
                 if self.lag_s:
                     await asyncio.sleep(self.lag_s)
                     if self.dead:
@@ -165,6 +170,12 @@ class Lab:
 
     def forget_what_rides(self) -> None:
         self.journal._riding.clear()
+
+    def keep_back_what_rides(self) -> Callable[[], None]:
+        """What rides is not stored before the returned function is called, as if its process were stopped."""
+        riding = self.journal._riding
+        self.journal._riding = []
+        return lambda: self.journal._riding.extend(riding)
 
     async def exit(self, app: Holdfast) -> None:
         """The app closes and its process ends."""

@@ -1,6 +1,7 @@
 """`run.ask`: a run waits for a person without a process; the first answer is final, a deadline's included."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -166,3 +167,30 @@ async def test_two_questions_may_be_asked_at_once(lab: Lab):
             answer = {"which colour?": "red", "which size?": "large"}[question.question.text]
             await app.service.answer(f"r-ann/{question.step}", answer, by="bea")
         assert await app.run(desk, "ann") == "red and large"
+
+
+@virtual
+async def test_a_process_that_slept_ends_no_question_that_another_one_asked(lab: Lab):
+    """It stops after it has asked, and before the question is on record: it has missed that deadline, and no other."""
+    desk = asking(timeout=timedelta(seconds=20), default="Oslo")
+    async with lab.app(desk) as sleeper, lab.app(desk) as other:
+        process, asleep = lab.processes[-2], list[Callable[[], None]]()
+
+        async def entries(stream: str, after: int = 0) -> Any:
+            if stream.startswith("question") and not asleep:
+                process.awake.clear()
+                asleep.append(lab.keep_back_what_rides())  # it is in the memory of the process that stops
+            await process.awake.wait()
+            return await lab.journal.entries(stream, after)
+
+        process.entries = entries
+        asked = sleeper.start(desk, "ann")
+        await lab.pass_time(seconds=17)
+        assert not lab.of("r-ann", r.QuestionAsked), "the process stopped before the question was on record"
+        running = other.start(desk, "ann")
+        await lab.pass_time(seconds=10)
+        asleep[0]()
+        process.awake.set()
+        await lab.pass_time(seconds=5)
+        await other.service.answer("r-ann/ask#1", "Rome", by="bea")
+        assert [await running.result(), await asked.result()] == ["Rome", "Rome"]
