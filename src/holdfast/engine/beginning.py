@@ -119,19 +119,38 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Cla
         engine.leases.give_back(claimed.row)
 
 
-async def admitted(instance: Instance, claimed: Claimed) -> bool:
+async def number_of_claim(instance: Instance) -> int:
+    """How many processes have taken the run without any progress and may have died of it, this one included.
+
+    An earlier owner that is seen to live was paused or lost its lease, so it is not counted. Code that blocks each
+    process that takes it would go on for ever like this: once twice as many as may die got nowhere, all are counted.
+    """
+    engine = instance.engine
+    earlier = dict.fromkeys(claim.worker for claim in instance.history.fruitless if claim.worker != engine.worker.id)
+    if len(earlier) >= 2 * engine.settings.claims_allowed:
+        return len(earlier) + 1
+    return 1 + sum([not await _lives(engine, worker) for worker in earlier])
+
+
+async def _lives(engine: Engine, worker: str) -> bool:
+    """Whether the process of this worker is seen to live, here or by the lease that it renews."""
+    state = await engine.journal.fate(worker)
+    return state.fate == "alive" or (state.fate == "unknown" and not state.silent_ms)
+
+
+async def admitted(instance: Instance, number: int) -> bool:
     """Wait until the run may be driven beside what else this process has in flight.
 
     A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
     """
-    engine, so_far = instance.engine, instance.history.claims_without_progress
-    number, allowed = so_far + (not claimed.fresh), engine.settings.claims_allowed
+    engine = instance.engine
+    allowed = engine.settings.claims_allowed
     if number > allowed:
         return True  # none of its code is run any more
     return await engine.company.enter(instance.run, chances=allowed - number + 1 if number > 1 else 0)
 
 
-async def record_claim(instance: Instance, claimed: Claimed) -> None:
+async def record_claim(instance: Instance, claimed: Claimed, number: int) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 
     Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
@@ -143,7 +162,7 @@ async def record_claim(instance: Instance, claimed: Claimed) -> None:
         worker=engine.worker.id,
         token=instance.lease.token,
         boot=engine.journal.now().boot,
-        number=history.claims_without_progress + 1,
+        number=number,
         **instance.stamp(),
     )
     suspicious = history.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1

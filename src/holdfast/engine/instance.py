@@ -185,7 +185,7 @@ class Instance:
             self.history.add(record)
             if type(record) in _MAY_TROUBLE and _troubles(record):
                 self.troubled.add(record.step)
-        if self.suspected and not self.history.claims_without_progress:
+        if self.suspected and not self.history.fruitless:
             self.clear()
         if self.changes:
             self._changed({record.step if is_about_operation(record) else "" for record in records})

@@ -15,6 +15,7 @@ from holdfast.engine.beginning import (
     check_input,
     first_records,
     go_on_after_stop,
+    number_of_claim,
     record_claim,
     release,
 )
@@ -155,11 +156,12 @@ async def _drive_claimed(
         instance = Instance(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(instance, history)
-        if not await admitted(instance, claimed):
+        number = 1 if claimed.fresh else await number_of_claim(instance)
+        if not await admitted(instance, number):
             await release(engine, history, log, claimed)
             return Conclusion(run, "suspended", "the process shuts down")
         if not claimed.fresh:
-            await record_claim(instance, claimed)
+            await record_claim(instance, claimed, number)
         await take_commands(instance)
     except HoldfastError:
         await release(engine, history, log, claimed)

@@ -35,7 +35,7 @@ class Claimed(Stamped, frozen=True):
     worker: str
     token: int
     boot: str
-    number: int = 1  # claims since the last progress
+    number: int = 1  # owners since the last progress, this one included, without those seen to live
 
 
 class ContractStored(Stamped, frozen=True):

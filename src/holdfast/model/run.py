@@ -93,13 +93,19 @@ class RunHistory:
         self.exits: dict[str, Transaction] = {}
         """Each boundary as it stood at its first end: what code is told about it, whatever is learned later."""
         self.messages: Messages | None = None
-        self.claims_without_progress = 0
+        self.fruitless: tuple[r.Claimed, ...] = ()
+        """The claims since the run last got anywhere."""
         self.entry_seen = 0
         self.forked_from = ""
         self.events_taken: set[int] = set()
         self.cancelled: r.CommandApplied | None = None
         self.paused: r.CommandApplied | None = None
         self.records = 0
+
+    @property
+    def claims_without_progress(self) -> int:
+        """How many processes may have died of this run since it last got anywhere, the present one included."""
+        return self.fruitless[-1].number if self.fruitless else 0
 
     def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
         """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
@@ -119,7 +125,7 @@ class RunHistory:
         if self.unanswered.steps and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
             self.unanswered.moved_on(name)
         if kind in _PROGRESS:
-            self.claims_without_progress = 0
+            self.fruitless = ()
         if kind in MOVES:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif kind in _BOUNDARY:
@@ -362,16 +368,16 @@ class RunHistory:
                 self.owners[record.token] = record
                 if record.boot != self.boot:
                     self.boot, self.boot_up = record.boot, record.up
-                self.claims_without_progress += 1
+                self.fruitless += (record,)
                 self.status = "running" if self.status == "suspended" else self.status
             case r.RunSuspended():
                 self.status, self.reason = "suspended", record.reason
-                self.claims_without_progress = 0  # its owner came to an end of its own: nobody died of it
+                self.fruitless = ()  # its owner came to an end of its own: nobody died of it
             case r.RunReopened():
                 self._renew(self.stopped.renews if self.stopped is not None else ())
                 self._ask_again()
                 self.status, self.reason, self.stopped, self.cancelled = "running", "", None, None
-                self.claims_without_progress = 0
+                self.fruitless = ()
             case r.RunCompleted():
                 self.status, self.completed = "completed", record
             case r.RunStopped():

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.settings import Settings
+from holdfast.errors import RunStopped
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, Process, virtual
 
@@ -78,6 +80,36 @@ class Desk:
             await app.aclose()
         await asyncio.gather(driving, return_exceptions=True)
         return died
+
+
+class Thinker:
+    """An agent whose first step takes longer than any process is given, until it is `quick`."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.quick = False
+
+        @agent(run_id="{name}")
+        async def thinks(run: Run, name: str) -> str:
+            return await run.decide(self.think, name)
+
+        self.agent: Any = thinks
+
+    async def think(self, name: str) -> str:
+        await self.lab.pass_time(hours=0 if self.quick else 1)
+        return name
+
+    async def taken(self, *, dies: bool) -> None:
+        """A process takes the run and dies, or stands still and loses its lease while it is seen to live."""
+        app = self.lab.make(self.agent)
+        process = self.lab.processes[-1]
+        await app.open()
+        app.start(self.agent, "n")
+        await self.lab.pass_time(seconds=2)
+        if dies:
+            await self.lab.bury(app, process)
+        process.dead = True  # nothing of it goes through any more; only `bury` proves a death
+        await self.lab.pass_time(minutes=1)
 
 
 async def _all(done: Any) -> None:
@@ -190,3 +222,41 @@ async def test_suspects_that_wait_for_each_other_keep_no_other_run_waiting(lab: 
         assert lab.of("later", r.RunCompleted)
         last = [lab.of(f"n{number}", r.Claimed)[-1].number for number in range(40)]
         assert 8 <= last.count(3) <= 9, "those that died twice go nine at once"
+
+
+@pytest.mark.parametrize("paused", [0, 2, 5])
+@virtual
+async def test_a_process_that_is_paused_is_not_counted_as_a_death_of_its_run(lab: Lab, paused: int):
+    """Four deaths are allowed, and the pauses come between them and after the last."""
+    thinker, allowed = Thinker(lab), Settings().claims_allowed
+    for number in range(allowed - 1):
+        await thinker.taken(dies=True)
+        if number < paused:
+            await thinker.taken(dies=False)
+    for _ in range(paused - allowed + 1):
+        await thinker.taken(dies=False)
+    thinker.quick = True
+    async with lab.app(thinker.agent) as app:
+        assert await app.run(thinker.agent, "n") == "n"
+    assert lab.of("n", r.Claimed)[-1].number == allowed
+
+
+@virtual
+async def test_a_process_that_hung_and_was_killed_is_a_death_of_its_run(lab: Lab):
+    thinker, allowed = Thinker(lab), Settings().claims_allowed
+    for _ in range(allowed):
+        await thinker.taken(dies=False)
+        lab.processes[-1].die()
+    async with lab.app(thinker.agent) as app:
+        with pytest.raises(RunStopped, match="5 processes took it and got nowhere"):
+            await app.run(thinker.agent, "n")
+
+
+@virtual
+async def test_a_run_that_hangs_every_process_is_set_aside_in_the_end(lab: Lab):
+    thinker, allowed = Thinker(lab), Settings().claims_allowed
+    for _ in range(2 * allowed):
+        await thinker.taken(dies=False)
+    async with lab.app(thinker.agent) as app:
+        with pytest.raises(RunStopped, match="10 processes took it and got nowhere"):
+            await app.run(thinker.agent, "n")

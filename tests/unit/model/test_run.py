@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.model import records as r
@@ -64,10 +65,11 @@ def test_a_claim_wakes_what_was_suspended_and_nothing_else():
     ids=lambda record: type(record).__name__,
 )
 def test_claims_are_counted_since_the_last_progress(progress):
-    told = history(STARTED, CLAIMED, CLAIMED)
-    assert told.claims_without_progress == 2
+    second = msgspec.structs.replace(CLAIMED, worker="w2", number=2)
+    told = history(STARTED, CLAIMED, second)
+    assert (told.claims_without_progress, told.fruitless) == (2, (CLAIMED, second))
     told.add(progress)
-    assert told.claims_without_progress == 0
+    assert (told.claims_without_progress, told.fruitless) == (0, ())
 
 
 def test_the_end_of_an_attempt_is_progress_its_start_is_not():
