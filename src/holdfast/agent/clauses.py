@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, Literal, cast, get_args
 
+from holdfast.engine.tooling import Classifier
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, InProgress, Key, Mismatch, Natural, OnUnknown, Rejection, Repeat, Stores
 from holdfast.model.ids import NAME_LIMIT, can_name
@@ -74,6 +76,18 @@ def answers(statuses: object, means: Literal["rejected", "not_sent"], where: str
             raise ContractError(f"{where}: {status!r} is no HTTP status", next_step="write a whole number, such as 402")
         found.append(status)
     return tuple(Rejection(status, means) for status in sorted(found))
+
+
+def checked_classifier(classifier: Classifier | None, where: str) -> Classifier | None:
+    """The classifier, if it can be one. Raises `ContractError` for what is no synchronous function of one exception."""
+    if classifier is None:
+        return None
+    if not callable(classifier) or isinstance(classifier, type) or inspect.iscoroutinefunction(classifier):
+        raise ContractError(
+            f"{where}: classify={classifier!r} is not a function that can be called with an exception",
+            next_step="write classify=function; it returns NotSent(...), Rejected(...), Ambiguous(...) or None",
+        )
+    return classifier
 
 
 def _check_words(contract: Contract, where: str) -> None:

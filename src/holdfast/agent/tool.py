@@ -15,14 +15,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import msgspec
 
 from holdfast.agent.calling import outcome_of, result_of, said
-from holdfast.agent.clauses import answers, check_clauses
+from holdfast.agent.clauses import answers, check_clauses, checked_classifier
 from holdfast.agent.companions import Compensate, Confirm, amended_by
 from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, tool_name, without_operation
 from holdfast.agent.titles import Title, parsed_title
 from holdfast.engine.about import NOTHING_SAID, About
-from holdfast.engine.tooling import Code
+from holdfast.engine.tooling import Classifier, Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
 from holdfast.model.canonical import canonical
@@ -63,6 +63,7 @@ class Tool(Generic[P, R]):
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
         self.digest = contract_digest(self.contract)
         self.redact = redact
+        self.classifier: Classifier | None = None
         self.title: Title | None = None
         """The template of the sentence about a call."""
         parameters = frozenset(self.shape.types) if self.serves else None
@@ -269,6 +270,7 @@ def tool(
     on_unknown: OnUnknown = ...,
     rejections: Collection[int] = ...,
     not_sent: Collection[int] = ...,
+    classify: Classifier | None = ...,
     redact: Collection[str] = ...,
     gate: str | Gate = ...,
     name: str | None = ...,
@@ -290,6 +292,9 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `timeout`, `retry`, `budget`: limits that survive a crash.
     - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
       (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
+    - `classify`: a function that says what an exception of the client library proves: it is given the exception, and
+      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None for one that it does not
+      know. It is asked before `rejections`, `not_sent` and the table of well-known exceptions.
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
     - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): where it holds, a person approves the call
@@ -337,6 +342,7 @@ def _declared(
     on_unknown: OnUnknown = "suspend",
     rejections: Collection[int] = (),
     not_sent: Collection[int] = (),
+    classify: Classifier | None = None,
     redact: Collection[str] = (),
     gate: str | Gate = "",
     name: str | None = None,
@@ -373,6 +379,7 @@ def _declared(
             next_step=f"compute another name for the effect: @{contract.tool}.claim",
         )
     declared: Tool[..., Any] = Tool(function, contract, frozenset(redact))
+    declared.classifier = checked_classifier(classify, where)
     if title is not None:
         declared.title = _titled(title, declared)
     return declared

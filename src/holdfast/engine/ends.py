@@ -1,24 +1,33 @@
 """How a call ended: from a return value or an exception to an `End`.
 
-The tool's own words count first, then the answers it declared as refusals, then the table of
-well-known exceptions, where only failures before the first byte was written are not-sent. Anything
-unknown is ambiguous: on a write, guessing is how effects are repeated.
+The tool's own words count first, then its classifier (`@tool(classify=)`), the answers it declared as refusals, the
+classifiers of installed distributions (entry points of the group `holdfast.exceptions`), and the table of well-known
+exceptions, where only failures before the first byte was written are not-sent. Anything unknown is ambiguous: on a
+write, guessing is how effects are repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
+import logging
 import math
+import reprlib
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
-from holdfast.engine.tooling import Codec
+from holdfast.engine.tooling import Classifier, Codec
 from holdfast.engine.wellknown import classify
 from holdfast.engine.wellknown_answers import retry_after, status_code
-from holdfast.errors import LONGEST_WAIT_S, Ambiguous, KeyInProgress, NotSent, Rejected, SendByPassed
+from holdfast.errors import LONGEST_WAIT_S, Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
 from holdfast.model.records import End, Raw
 
+LOG: Final = logging.getLogger("holdfast")
 RESULT_LIMIT: Final = 16 * 1024 * 1024
+CLASSIFIERS: Final = "holdfast.exceptions"
+"""The group of entry points by which an installed distribution classifies the exceptions of a client library."""
 
 
 def end_of_value(codec: Codec, value: Any) -> End:
@@ -33,24 +42,67 @@ def end_of_value(codec: Codec, value: Any) -> End:
     return End("returned", result=Raw(stored))
 
 
-def end_of_error(contract: Contract, error: BaseException, sends: int = 0) -> End:
+def end_of_error(contract: Contract, error: BaseException, sends: int = 0, classifier: Classifier | None = None) -> End:
     """The end of a call that raised, after it said `sends` times that it was about to send."""
     why = describe(error)
+    if isinstance(error, SendByPassed) and sends > 1:
+        return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
+    if (said := _said(error, why)) is not None:
+        return said
+    if sends > 1 or isinstance(error, asyncio.CancelledError):
+        return End("ambiguous", why=why)  # whatever the last answer was, an earlier send may have landed
+    return (
+        (_classified(classifier, error, why) if classifier is not None else None)
+        or _declared(contract, error, why)
+        or next((end for one in installed_classifiers() if (end := _classified(one, error, why)) is not None), None)
+        or End(classify(error).kind, why=why)
+    )
+
+
+def _said(error: BaseException, why: str) -> End | None:
+    """The end that one of our own exceptions states."""
     match error:
-        case SendByPassed() if sends > 1:
-            return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
         case NotSent():
             return End("not_sent", why=why, retry_after_ms=_ms(error.retry_after))
         case Rejected():
             return End("rejected", why=clean(error.message), code=clean(error.code))
         case KeyInProgress():
             return End("key_in_progress", why=why, retry_after_ms=_ms(error.retry_after))
-        case Ambiguous() | asyncio.CancelledError():
+        case Ambiguous():
             return End("ambiguous", why=why)
         case _:
-            if sends > 1:  # whatever the last answer was, an earlier send of this attempt may have landed
-                return End("ambiguous", why=why)
-            return _declared(contract, error, why) or End(classify(error).kind, why=why)
+            return None
+
+
+def _classified(classifier: Callable[[Exception], object], error: BaseException, why: str) -> End | None:
+    """The end that a classifier states; None where it does not know the exception. One that fails proves nothing."""
+    if not isinstance(error, Exception):
+        return None
+    try:
+        known = classifier(error)
+    except Exception as failure:  # noqa: BLE001 - code of the user's: whatever it is, it says nothing about the call
+        return End("ambiguous", why=clean(f"{why}; classify raised {describe(failure)}"))
+    if known is None:
+        return None
+    if isinstance(known, HoldfastError) and (end := _said(known, clean(f"{known.message} ({why})"))) is not None:
+        return end
+    returned = f"{why}; classify returned {reprlib.repr(known)}, which says nothing about a call"
+    return End("ambiguous", why=clean(returned))
+
+
+@cache
+def installed_classifiers() -> tuple[Classifier, ...]:
+    """The classifiers of installed distributions, by name; read when the first exception asks for them.
+
+    One that cannot be loaded is named in the log: its exceptions are ambiguous, which is safe.
+    """
+    found: list[Classifier] = []
+    for point in sorted(importlib.metadata.entry_points(group=CLASSIFIERS), key=lambda one: one.name):
+        try:
+            found.append(point.load())
+        except Exception as error:  # noqa: BLE001 - code of somebody else's must not change what is known of a call
+            LOG.warning("the entry point %s of %s cannot be used: %s", point.name, CLASSIFIERS, describe(error))
+    return tuple(found)
 
 
 def _declared(contract: Contract, error: BaseException, why: str) -> End | None:

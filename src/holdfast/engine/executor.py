@@ -255,7 +255,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     end = (
         end_of_value(tool.codec, answer.value)
         if answer.error is None
-        else end_of_error(flight.contract(), answer.error, answer.sends)
+        else end_of_error(flight.contract(), answer.error, answer.sends, tool.classifier)
     )
     if answer.cost:
         end = msgspec.structs.replace(end, cost=answer.cost)
@@ -390,7 +390,11 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     assert tool is not None, flight.step
     error = asyncio.CancelledError() if call.cancelled() else call.exception()
     sends = flight.current.sends if flight.current is not None else 0
-    end = end_of_error(flight.contract(), error, sends) if error else end_of_value(tool.codec, call.result())
+    end = (
+        end_of_error(flight.contract(), error, sends, tool.classifier)
+        if error
+        else end_of_value(tool.codec, call.result())
+    )
     if flight.current is not None and flight.current.said is not None:
         end = flight.current.said.added_to(end)
     report = r.LateReport(step=flight.step, number=number, end=flight.masked(end), **instance.stamp())

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,14 @@ from holdfast.engine.seams import Seams
 from holdfast.model.canonical import canonical, digest
 from holdfast.model.contract import Contract
 
+if TYPE_CHECKING:
+    from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
+
 _NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+Classifier: TypeAlias = Callable[[Exception], "NotSent | Rejected | Ambiguous | KeyInProgress | None"]
+"""Says what an exception of a client library proves about the call that raised it; None: it does not know it."""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -73,6 +80,11 @@ class ToolCode(Protocol):
     @property
     def handlers(self) -> Mapping[str, Code]:
         """Its handlers by name: verify, observe, expect, compensate, claim."""
+        ...
+
+    @property
+    def classifier(self) -> Classifier | None:
+        """What its exceptions prove, where the tool says so itself."""
         ...
 
     @property
