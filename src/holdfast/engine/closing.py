@@ -22,7 +22,7 @@ from holdfast.engine.members import Members, companion
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
-from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, Unreadable
+from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.model import records as r
 from holdfast.model.boundaries import closing_boundaries, members_of, reopened
 from holdfast.model.closing import (
@@ -59,8 +59,10 @@ def start_flight(instance: Instance, flight: Flight) -> None:
             raise
         except (LeaseLost, JournalUnavailable, Unreadable) as error:
             instance.fail(error)  # its caller may have left, and then nobody would hear of it
-        except BaseException as error:  # noqa: BLE001 - the caller is told, whatever it is
+        except HoldfastError as error:  # the caller receives it, as if it had driven this itself
             instance.failures[flight.step] = error
+        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
+            instance.break_off(error)
         finally:
             instance.drivers.pop(flight.step, None)
             instance.flights.pop(flight.step, None)
@@ -84,8 +86,8 @@ def start_closing(instance: Instance, transaction: str) -> None:
             raise
         except JournalError as error:
             instance.fail(error)
-        except BaseException as error:  # noqa: BLE001 - whoever waits at the boundary's end is told
-            instance.failures[key] = error
+        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
+            instance.break_off(error)
         finally:
             instance.drivers.pop(key, None)
             instance.closing.pop(key, None)
@@ -118,8 +120,12 @@ def raise_again(instance: Instance) -> None:
     async def body() -> None:
         try:
             await _reopen(instance)
+        except asyncio.CancelledError:
+            raise
         except JournalError as error:
             instance.fail(error)
+        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
+            instance.break_off(error)
         finally:
             instance.drivers.pop(_AGAIN, None)
             instance.consider_rest()

@@ -15,7 +15,7 @@ from holdfast.engine.rest import Ending
 from holdfast.errors import ClaimUnproven, TransactionAborted
 from holdfast.model.boundaries import open_boundaries
 from holdfast.model.claims import receipts_in, unproven
-from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.run import RunHistory
 from holdfast.model.transactions import WHOLE_RUN, encloses
 
 LOG: Final = logging.getLogger("holdfast")
@@ -64,8 +64,7 @@ def _unclosed(instance: Instance) -> Ending | None:
     if instance.ending.done() and instance.ending.result().kind != "cancelled":
         return instance.ending.result()
     for boundary in open_boundaries(instance.history):
-        error = instance.failures.pop(exit_of(boundary.name), None)
-        return Ending("failed", f"the transaction {boundary.name} could not be closed", error=error)
+        return Ending("failed", f"the transaction {boundary.name} could not be closed")
     return None
 
 

@@ -240,6 +240,17 @@ class Instance:
         assert self.sealed is not None
         return self.sealed
 
+    def break_off(self, error: BaseException) -> Sealed:
+        """Stop the run with an error of the runtime, or of a declaration, that no record holds.
+
+        Agent code does not receive it: it could catch it and go another way than after the repair, when the run is
+        resumed.
+        """
+        self.end(Ending("failed", str(error), error=error))
+        self.seal(str(error))
+        assert self.sealed is not None
+        return self.sealed
+
     def end(self, ending: Ending) -> None:
         """Ask for the instance to be torn down; the first reason counts."""
         if not self.ending.done():

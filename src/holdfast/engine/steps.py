@@ -26,7 +26,7 @@ from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
-from holdfast.errors import MustHold, ParameterMismatch, UnknownTool, Unreadable
+from holdfast.errors import HoldfastError, MustHold, ParameterMismatch, UnknownTool, Unreadable
 from holdfast.model import records as r
 from holdfast.model.canonical import Forms, digest, forms
 from holdfast.model.deliveries import Delivery
@@ -136,6 +136,10 @@ async def _perform(scope: Scope, flight: Flight) -> None:
         raise
     except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
         raise flight.instance.fail(error) from error
+    except HoldfastError:
+        raise
+    except Exception as error:  # of the runtime or a declaration, for the same reason
+        raise flight.instance.break_off(error) from error
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)
@@ -354,6 +358,10 @@ async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.Re
     scope.host.working += 1
     try:
         operation = await drive(flight)
+    except HoldfastError:
+        raise
+    except Exception as error:  # as in `_perform`
+        raise instance.break_off(error) from error
     finally:
         scope.host.working -= 1
     instance.check()

@@ -110,8 +110,6 @@ async def _told(section: Scope, name: str) -> None:
 async def _ended(scope: Scope, name: str) -> None:
     instance, key = scope.instance, exit_of(name)
     while key not in instance.history.exits:
-        if key in instance.failures:
-            raise instance.failures.pop(key)
         await instance.wait(scope, instance.watchers.setdefault(key, []), Pause("operation", key))
 
 

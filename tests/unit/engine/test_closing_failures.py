@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
 from holdfast.engine import closing
+from holdfast.engine.flight import Flight
 from holdfast.errors import HoldfastError, JournalError, RunStopped
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -139,3 +140,60 @@ def test_whichever_journal_call_fails_the_run_ends_after_its_transaction(undo: b
         failing_at(n=n)
     assert any(verdicts)
     assert not verdicts[-1], "more journal calls than were tried"
+
+
+def calling_off(lab: Lab, *, catches: bool) -> Any:
+    """An agent whose transaction is called off, and which goes on with another plan whatever it is told."""
+
+    @tool(idempotency=Key.forever())
+    async def book(what: str) -> str:
+        _ = current_operation().key
+        lab.sent.append(what)
+        return what
+
+    @book.compensate(restores=True)
+    @tool(idempotency=Key.forever())
+    async def cancel(operation: Operation[str]) -> None:
+        _ = current_operation().key
+        lab.sent.append(f"cancel {operation.arguments['what']}")
+
+    @agent(run_id="trip-{name}")
+    async def trip(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("trip") as boundary:
+                await book("room")
+                boundary.abort("too dear")
+        except TransactionAborted as gone:
+            return f"called off: {gone.reason}"
+        except Exception:
+            if not catches:
+                raise
+        return await book("tent")
+
+    return trip
+
+
+@pytest.mark.parametrize("catches", [False, True], ids=["raises", "catches"])
+@pytest.mark.parametrize("where", ["the boundary", "the compensation"])
+@virtual
+async def test_an_error_of_the_runtime_at_the_end_of_a_transaction_is_not_for_agent_code(
+    lab: Lab, where: str, catches: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """It is not recorded, so code that catches it would go another way than after the repair."""
+    trip = calling_off(lab, catches=catches)
+
+    def broken(*given: Any) -> Any:
+        raise ZeroDivisionError("a bug in the runtime")
+
+    async with lab.app(trip) as app:
+        with monkeypatch.context() as patched:
+            if where == "the boundary":
+                patched.setattr(closing, "close", broken)
+            else:
+                patched.setattr(Flight, "given", broken)
+            with pytest.raises(ZeroDivisionError):
+                await app.run(trip, "ann")
+        assert lab.of("trip-ann", r.RunStopped)[-1].reason == "error"
+        assert lab.sent == ["room"]
+        assert await app.resume("trip-ann") == "called off: too dear"
+    assert lab.sent == ["room", "cancel room"]
