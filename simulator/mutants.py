@@ -22,7 +22,7 @@ MUTANTS: Final = (
     Mutant(
         "fence removed",
         "the journal accepts a late owner",
-        "testing.simulator.disk:Store._commit",
+        "testing.world.disk:Store._commit",
         twists.stale_token_accepted,
     ),
     Mutant(

@@ -47,7 +47,7 @@ TIMING: Final = (
     Mutant(
         "strangers take places",
         "runs of other programs are counted among those to recover",
-        "testing.simulator.disk:Disk.due",
+        "testing.world.disk:Disk.due",
         timing_twists.strangers_take_places,
     ),
     Mutant(

@@ -38,7 +38,7 @@ def spoil(path: Path, bodies: dict[str, bytes], posts: list[Post]) -> None:
         identity = await journal.open()
         for name, body in bodies.items():
             begun = b'{"kind":"RunStarted","agent":"desk","input":{"input":{"id":"9"}},"digest":"d"}'
-            new = beginning(identity.namespace, f"bad-{name}", "desk", [begun, body])
+            new = beginning(identity.namespace, f"bad-{name}", "desk", [begun, body], program="desk")
             claimed = await journal.claim(f"bad-{name}", "w", new)
             assert isinstance(claimed, Claimed)
             await journal.append(Write(claimed.lease, (), RunChange("running", release=True)))
