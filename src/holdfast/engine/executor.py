@@ -18,7 +18,7 @@ from holdfast.engine.calls import Answer, call_tool
 from holdfast.engine.company import chances_of
 from holdfast.engine.contradictions import by_disputes, by_report, opening_posts
 from holdfast.engine.elsewhere import reused_post, undone_posts
-from holdfast.engine.ends import end_of_error, end_of_value
+from holdfast.engine.ends import describe, end_of_error, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.interrupting import hearing, may_still_begin
 from holdfast.engine.judging import judge, sent_posts
@@ -164,7 +164,7 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
     engine, history = flight.instance.engine, flight.instance.history
     decided = history.records
     if (flight.arguments is None or operation.edits) and (misfit := _misfit(flight)):
-        await park(flight, m.Park("arguments", why=f"its recorded arguments no longer fit the tool: {misfit}"))
+        await park(flight, m.Park("arguments", why=misfit))
         return
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)
@@ -215,11 +215,15 @@ async def _called(flight: Flight, started: r.AttemptStarted) -> None:
 
 
 def _misfit(flight: Flight) -> str:
-    """Why the recorded arguments cannot be given to the tool as it is now; empty where they can."""
+    """Why what is on record cannot be given to the tool as it is now; empty where it can."""
     try:
         flight.decoded()
     except ArgumentError as error:
-        return error.message
+        return f"its recorded arguments no longer fit the tool: {error.message}"
+    try:
+        flight.given()
+    except Exception as error:  # noqa: BLE001 - its arguments are decoded above: here it is the result, whatever reads it
+        return f"the result of {flight.operation.intent.serves} no longer fits its tool: {describe(error)}"
     return ""
 
 

@@ -152,3 +152,43 @@ async def test_arguments_that_no_longer_fit_are_not_sent(lab: Lab):
             await app.run(changed, "ann")
     assert "wrong" not in lab.sent
     assert len(lab.of("r-ann", r.AttemptStarted)) == 1
+
+
+def returning(lab: Lab, kind: Any, value: object) -> Any:
+    """A desk whose tool returns this kind of thing, and is compensated with what it returned."""
+
+    async def book(what: str) -> object:
+        return value
+
+    book.__annotations__["return"] = kind
+    booked = tool(idempotency=Key.forever())(book)
+
+    @booked.compensate(restores=True)
+    @tool(idempotency=Key.forever())
+    async def cancel(operation: Operation[Any]) -> None:
+        _ = current_operation().key
+        lab.sent.append(f"cancel {operation.result!r}")
+
+    @agent(run_id="r-{name}", name="desk")
+    async def desk(run: Run, name: str) -> str:
+        await booked("room")
+        return "booked"
+
+    return desk
+
+
+@virtual
+async def test_a_result_that_no_longer_fits_is_not_given_to_a_compensation(lab: Lab):
+    """A person is asked before anything is sent, and the mended code goes on where they say so."""
+    before, changed = returning(lab, int, 17), returning(lab, tuple[int, int], (1, 7))
+    async with lab.app(before) as app:
+        await app.run(before, "ann")
+    async with lab.app(changed) as app:
+        undone = await app.undo("r-ann", by="ann")
+        assert "no longer fits" in undone.waits
+    (asked,) = lab.of("r-ann", r.OperationParked)
+    assert not any(one.step == asked.step for one in lab.of("r-ann", r.AttemptStarted))
+    async with lab.app(before) as app:
+        await app.service.resolve(f"r-ann/{asked.step}", "retry", by="ann")
+        undone = await app.undo("r-ann", by="ann")
+    assert (undone.waits, lab.sent) == ("", ["cancel 17"])

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine import closing
+from holdfast.engine import closing, executor
+from holdfast.engine.calls import call_tool
 from holdfast.engine.flight import Flight
 from holdfast.errors import HoldfastError, JournalError, RunStopped
 from holdfast.model import records as r
@@ -185,12 +186,15 @@ async def test_an_error_of_the_runtime_at_the_end_of_a_transaction_is_not_for_ag
     def broken(*given: Any) -> Any:
         raise ZeroDivisionError("a bug in the runtime")
 
+    async def broken_call(flight: Flight, started: r.AttemptStarted) -> Any:
+        return broken() if flight.operation.intent.serves else await call_tool(flight, started)
+
     async with lab.app(trip) as app:
         with monkeypatch.context() as patched:
             if where == "the boundary":
                 patched.setattr(closing, "close", broken)
             else:
-                patched.setattr(Flight, "given", broken)
+                patched.setattr(executor, "call_tool", broken_call)
             with pytest.raises(ZeroDivisionError):
                 await app.run(trip, "ann")
         assert lab.of("trip-ann", r.RunStopped)[-1].reason == "error"
