@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,7 +23,6 @@ from holdfast.engine.members import Members, companion
 from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
-from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.model import records as r
 from holdfast.model.boundaries import closing_boundaries, members_of, reopened
 from holdfast.model.closing import (
@@ -52,25 +52,14 @@ _AGAIN: Final = "//"  # no step is named like that
 def start_flight(instance: Instance, flight: Flight) -> None:
     """Drive an operation in a task of its own: after a crash, once its caller has left, or for a transaction."""
 
-    async def body() -> None:
+    async def work() -> None:
         try:
             await drive(flight)
-        except asyncio.CancelledError:
-            raise
-        except (LeaseLost, JournalUnavailable, Unreadable) as error:
-            instance.fail(error)  # its caller may have left, and then nobody would hear of it
-        except HoldfastError as error:  # the caller receives it, as if it had driven this itself
-            instance.failures[flight.step] = error
-        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
-            instance.break_off(error)
         finally:
-            instance.drivers.pop(flight.step, None)
             instance.flights.pop(flight.step, None)
-            instance.settled(flight.step)
-            instance.consider_rest()
 
     instance.flights[flight.step] = flight
-    instance.drivers[flight.step] = _task(body)
+    _start(instance, flight.step, work)
 
 
 def start_closing(instance: Instance, transaction: str) -> None:
@@ -79,29 +68,34 @@ def start_closing(instance: Instance, transaction: str) -> None:
     if key in instance.drivers:
         return
 
-    async def body() -> None:
+    async def work() -> None:
         try:
             await _finish(instance, transaction)
+        finally:
+            instance.closing.pop(key, None)
+
+    instance.closing[key] = None
+    _start(instance, key, work)
+
+
+def _start(instance: Instance, key: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Start a driver. Its caller may have left: what it cannot handle ends the run, with that error."""
+
+    async def body() -> None:
+        try:
+            await work()
         except asyncio.CancelledError:
             raise
-        except JournalError as error:
-            instance.fail(error)
-        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - nothing else receives it
             instance.break_off(error)
         finally:
             instance.drivers.pop(key, None)
-            instance.closing.pop(key, None)
             instance.settled(key)
             instance.consider_rest()
 
-    instance.closing[key] = None
-    instance.drivers[key] = _task(body)
-
-
-def _task(body: object) -> asyncio.Task[None]:
     context = contextvars.copy_context()
     context.run(SCOPE.set, None)  # what the runtime drives is no branch of agent code
-    return asyncio.get_running_loop().create_task(body(), context=context)  # type: ignore[operator]  # a coroutine function
+    instance.drivers[key] = asyncio.get_running_loop().create_task(body(), context=context)
 
 
 def resume_closing(instance: Instance) -> None:
@@ -117,28 +111,14 @@ def raise_again(instance: Instance) -> None:
     if _AGAIN in instance.drivers or not reopened(instance.history):
         return
 
-    async def body() -> None:
-        try:
-            await _reopen(instance)
-        except asyncio.CancelledError:
-            raise
-        except JournalError as error:
-            instance.fail(error)
-        except BaseException as error:  # noqa: BLE001 - the run stops with it, whatever it is
-            instance.break_off(error)
-        finally:
-            instance.drivers.pop(_AGAIN, None)
-            instance.consider_rest()
-
-    instance.drivers[_AGAIN] = _task(body)
+    _start(instance, _AGAIN, partial(_reopen, instance))
 
 
 async def _reopen(instance: Instance) -> None:
-    await instance.settle_writes()
     whole = await load(instance.engine, instance.run, whole=True)
     for boundary in reopened(instance.history):
         if instance.sealed is not None:
-            return
+            return  # the run may have ended meanwhile: nothing is recorded after its end
         name, history, stamp = boundary.name, instance.history, instance.stamp()
         history.recall(whole, partial(encloses, name))
         late = tuple(step for step in sorted(history.raised) if encloses(name, step))
@@ -188,8 +168,6 @@ async def _finish(instance: Instance, transaction: str) -> None:
             boundary = instance.history.transactions[transaction]
             if boundary.over:
                 return
-            if (failed := next((step for step in instance.failures if encloses(transaction, step)), None)) is not None:
-                raise instance.failures.pop(failed)  # whoever drove it could not go on, and neither can the boundary
             await _perform(instance, boundary, close(boundary, members.now()), members)
 
 

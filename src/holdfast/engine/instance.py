@@ -18,7 +18,15 @@ from holdfast.engine.rest import Ending, Pause, how_to_rest
 from holdfast.engine.scopes import Scope
 from holdfast.engine.tooling import ToolCode
 from holdfast.engine.turns import Turns, release
-from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, LedgerTaken, ReplayDiverged, Sealed
+from holdfast.errors import (
+    JournalError,
+    JournalUnavailable,
+    LeaseLost,
+    LedgerTaken,
+    RecordRefused,
+    ReplayDiverged,
+    Sealed,
+)
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
@@ -79,7 +87,6 @@ class Instance:
             history.answers
         )
         self.seen_by_models: dict[str, bytes] = {}
-        self.failures: dict[str, BaseException] = {}
         self.resting: dict[str, Pause] = {}
         self.pauses: dict[asyncio.Future[Any], Pause] = {}
         self.limits: dict[str, int] = {}  # time limits around what waits, by step: the wall clock at which each ends
@@ -244,8 +251,10 @@ class Instance:
         """Stop the run with an error of the runtime, or of a declaration, that no record holds.
 
         Agent code does not receive it: it could catch it and go another way than after the repair, when the run is
-        resumed.
+        resumed. A refused record stops the run as well; after any other error of the journal the run is claimed anew.
         """
+        if isinstance(error, JournalError) and not isinstance(error, (LedgerTaken, RecordRefused)):
+            return self.fail(error)
         self.end(Ending("failed", str(error), error=error))
         self.seal(str(error))
         assert self.sealed is not None

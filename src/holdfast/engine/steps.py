@@ -258,7 +258,7 @@ def _told_at_once(instance: Instance, step: str) -> Told | None:
     delivery = history.deliveries.get(step)
     if delivery is None or delivery.told != "outcome" or delivery.index != instance.turns.at:
         return None
-    if history.transactions or step in instance.drivers or step in instance.failures:
+    if history.transactions or step in instance.drivers:
         return None
     return _hear(instance, step, instance.take(step))
 
@@ -269,8 +269,6 @@ async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
     instance = scope.instance
     try:
         while True:
-            if step in instance.failures:
-                raise instance.failures.pop(step)
             gone = instance.history.called_off(step)
             if step in instance.history.deliveries and _is_told(instance, step, called_off=gone is not None):
                 break

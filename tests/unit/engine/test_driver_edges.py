@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
 
@@ -23,8 +25,10 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import RunSuspended
+from holdfast.errors import JournalUnavailable, RecordRefused, RunSuspended
 from holdfast.interfaces.forking import fork
+from holdfast.journal.codec import decode
+from holdfast.journal.port import Write
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.transcripts import bury
@@ -196,6 +200,102 @@ async def test_what_a_driver_cannot_handle_stops_the_run_whatever_its_code_catch
         with pytest.raises(RuntimeError, match=f"a bug at {point}"):
             await app.run(desk, "ann")
     assert lab.sent.count("send ann") == 1
+
+
+@virtual
+async def test_what_no_caller_waits_for_ends_the_run_as_well(lab: Lab):
+    """Its caller was cancelled, and code inside a transaction catches everything: the run does not complete."""
+    breaks, caught = Breaks("before_outcome"), list[BaseException]()
+
+    @tool(idempotency=STEADY)
+    async def send(to: str) -> str:
+        lab.sent.append(current_operation().key)
+        await asyncio.sleep(5)
+        return to
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> str:
+        call = asyncio.create_task(send(name))
+        await asyncio.sleep(1)
+        call.cancel()
+        await asyncio.wait({call})
+        try:
+            async with run.transaction("t") as boundary:
+                await asyncio.sleep(10)
+                boundary.abort("no")
+        except Exception as error:  # noqa: BLE001 - code that goes on whatever happens
+            caught.append(error)
+        return "done"
+
+    async with lab.app(desk, crash=breaks, hold_ms=10**9) as app:
+        breaks.here = True
+        with pytest.raises(RuntimeError, match="a bug at before_outcome"):
+            await app.run(desk, "ann")
+        assert caught == []
+        assert lab.of("r-ann", r.RunStopped)[-1].open == ("~1/send#1",)
+        breaks.here = False
+        assert await app.resume("r-ann", by="eve") == "done"
+    assert len(set(lab.sent)) == 1
+    assert [type(one) for one in caught] == [TransactionAborted]
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["unavailable", "refused"])
+@virtual
+async def test_code_does_not_receive_what_the_journal_answered_to_a_driver(lab: Lab, refused: bool):
+    """The end of a transaction is not recorded: its code cannot take that for an end, and the next drive records it."""
+    desk, caught = returns(lab)
+    error = RecordRefused("too large") if refused else JournalUnavailable("the disk is gone", next_step="wait")
+    async with lab.app(desk) as app:
+        with fails_at(lab, r.TransactionAborted, error), pytest.raises(type(error)):
+            await app.run(desk, "ann")
+        assert (caught, (await app.service.row("r-ann")).status) == ([], "stopped" if refused else "running")
+        assert await app.resume("r-ann", by="eve") == "done"
+    assert lab.sent == ["put back"]
+    assert [type(one) for one in caught] == [TransactionAborted]
+
+
+def returns(lab: Lab) -> tuple[Any, list[BaseException]]:
+    """An agent that takes and puts back, and goes on whatever its transaction raises; and what that was."""
+    caught: list[BaseException] = []
+
+    @tool(idempotency=STEADY)
+    async def take(item: str) -> str:
+        _ = current_operation().key
+        return item
+
+    @take.compensate(restores=True)
+    @tool(idempotency=Natural(within=HOUR))
+    async def put_back(operation: Operation[str]) -> None:
+        lab.sent.append("put back")
+
+    @agent(run_id="r-{name}", tools=[take])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.transaction("t") as boundary:
+                await take("pen")
+                boundary.abort("no")
+        except Exception as error:  # noqa: BLE001 - code that goes on whatever happens
+            caught.append(error)
+        return "done"
+
+    return desk, caught
+
+
+@contextlib.contextmanager
+def fails_at(lab: Lab, kind: type, error: Exception) -> Generator[None]:
+    """The journal answers with `error` where a record of this kind is to be stored."""
+    process = lab.processes[-1]
+
+    async def append(write: Write) -> None:
+        if any(isinstance(decode(row.body), kind) for row in write.rows):
+            raise error
+        await process.journal.append(write)
+
+    vars(process)["append"] = append
+    try:
+        yield
+    finally:
+        del vars(process)["append"]
 
 
 async def _dies(lab: Lab, desk: Any) -> None:

@@ -1,6 +1,7 @@
 """Effects that turn out otherwise after their transaction was called off: it is raised again, and never silently."""
 
 import asyncio
+import contextlib
 import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,7 +21,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.errors import RunSuspended
+from holdfast.errors import JournalUnavailable, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
@@ -180,3 +181,95 @@ async def test_what_is_found_after_its_compensation_is_shown_although_another_at
         await app.service.resolve_transaction("flat", "part", "retry", by="eve")
         assert await app.resume("flat") == "undone 1, standing 0"
     assert len(set(lab.sent)) == len(lab.sent) == 2
+
+
+@virtual
+async def test_a_journal_that_fails_while_a_transaction_is_raised_again_ends_the_drive(lab: Lab):
+    """The run does not complete beside an effect that nothing compensates; the next drive compensates it."""
+    stay, world = hotel(lab)
+
+    async def read(*_: object) -> object:
+        raise JournalUnavailable("the disk is gone", next_step="wait")
+
+    async with lab.app(stay) as app:
+        handle = app.start(stay, "flat")
+        await lab.pass_time(seconds=3)
+        lab.loop.call_later(6, vars(lab.processes[-1]).update, {"read": read})
+        await fails_then_lands(lab, app, world, "flat/part/book#1")
+        with pytest.raises(JournalUnavailable):
+            await handle.result()
+        del vars(lab.processes[-1])["read"]
+        assert not lab.of("flat", r.RunCompleted) + lab.of("flat", r.RunStopped)
+    async with lab.app(stay) as app:
+        assert await app.resume("flat") == "undone 0, standing 0"
+    assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
+
+
+def two_rooms(lab: Lab) -> Any:
+    """An agent with two transactions side by side: a letter that cannot be undone, and a booking that is unknown."""
+
+    @tool(idempotency=STEADY)
+    async def mail(to: str) -> str:
+        return current_operation().key and to
+
+    @tool
+    async def book(room: str) -> str:
+        raise ConnectionResetError("gone")
+
+    @book.verify(settle_window=SECOND, deadline=timedelta(hours=1))
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return Conflict("another guest is in there")
+
+    @book.compensate(restores=True, absent_safe=True)
+    @tool(idempotency=STEADY)
+    async def give_back(operation: Operation[str], room: str) -> None:
+        lab.sent.append(f"give back {room} {current_operation().key[-4:]}")
+
+    @agent(run_id="{name}", tools=[book, mail])
+    async def stay(run: Run, name: str) -> str:
+        async def part(room: str) -> None:
+            with contextlib.suppress(TransactionAborted):
+                async with run.transaction(room):
+                    await mail.options(hold=False)(room)
+                    await book(room)
+
+        await run.gather(part("a"), part("b"))
+        await run.wait_for("go")
+        return "done"
+
+    return stay
+
+
+@virtual
+async def test_each_transaction_that_is_raised_again_shows_its_own_news_and_its_first_end(lab: Lab):
+    """What stood after its first end is in every later word about it, although code was told of that end before."""
+    stay, parts = two_rooms(lab), ("~1/a", "~2/b")
+
+    async def suspends() -> None:
+        with pytest.raises(RunSuspended):
+            await app.run(stay, "trip")
+
+    async with lab.app(stay, slow_verify_ms=10**9) as app:
+        await suspends()
+        for part in parts:
+            await app.service.call_off("trip", part, by="eve", why="enough")
+        await suspends()
+        first = {one.transaction: one for one in lab.of("trip", r.TransactionAborted)}
+        for part in parts:
+            await app.service.resolve(f"trip/{part}/book#1", "happened", by="bob", result="taken")
+        await suspends()
+        for part in parts:
+            await app.service.resolve_transaction("trip", part, "retry", by="eve")
+        await app.service.signal("trip", "go")
+        assert await app.run(stay, "trip") == "done"
+    last = {one.transaction: one for one in lab.of("trip", r.TransactionAborted)}
+    parked = lab.of("trip", r.TransactionParked)
+    for part in parts:
+        booked, mailed = (f"{part}/book#1",), (f"{part}/mail#1",)
+        raised, asked = [one for one in parked if one.transaction == part]
+        assert raised.why.endswith(f"news came about {part}/book#1")
+        assert raised.stuck == asked.stuck == booked
+        for end in (first[part], raised, last[part]):
+            assert (end.undone, end.still_standing) == (booked, mailed)
+        assert (asked.undone, asked.still_standing) == ((), (*mailed, *booked))
+    assert len(set(lab.sent)) == len(lab.sent) == 4
