@@ -94,7 +94,7 @@ def _start(instance: Instance, key: str, work: Callable[[], Coroutine[Any, Any, 
             instance.consider_rest()
 
     context = contextvars.copy_context()
-    context.run(SCOPE.set, None)  # what the runtime drives is no branch of agent code
+    context.run(SCOPE.set, None)  # a task that the runtime makes is no branch of agent code, and not cancelled with one
     instance.drivers[key] = asyncio.get_running_loop().create_task(body(), context=context)
 
 

@@ -116,7 +116,7 @@ def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationSta
 
 def _lapsed(instance: Instance, operation: OperationState, lapses_ms: int | None) -> bool:
     """Whether a reservation's own time is over: it closes early by the error of the clocks."""
-    if lapses_ms is None or operation.phase != "succeeded":
+    if lapses_ms is None:
         return False
     settings = instance.engine.settings
     age = instance.engine.seams.clock.wall_ms() - operation.settled_at

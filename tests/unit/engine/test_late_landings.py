@@ -14,6 +14,7 @@ from holdfast import (
     Happened,
     Key,
     Operation,
+    Rejected,
     Run,
     TransactionAborted,
     Verdict,
@@ -35,12 +36,34 @@ class Hotel:
 
     lab: Lab
     answer: threading.Event = field(default_factory=threading.Event)
+    refusals: list[Exception] = field(default_factory=list)
+    confirmed: list[str] = field(default_factory=list)
 
     def book(self, room: str) -> str:
         with self.lab.loop.passing():
             self.answer.wait(20)
         self.lab.sent.append(f"book {room}")
         return room
+
+
+def seats(world: Hotel) -> Any:
+    """A reservation that is confirmed or released."""
+
+    @tool(idempotency=STEADY)
+    async def reserve(seat: str) -> str:
+        return current_operation().key and seat
+
+    @reserve.compensate(restores=True)
+    @tool(idempotency=STEADY)
+    async def release(operation: Operation[str]) -> None:
+        world.confirmed.append(f"released {current_operation().key}")
+
+    @reserve.confirm(expires=timedelta(hours=1))
+    @tool(idempotency=STEADY)
+    async def confirm(operation: Operation[str]) -> None:
+        world.confirmed.append(current_operation().key and operation.step)
+
+    return reserve
 
 
 def hotel(lab: Lab, *, absent_safe: bool = False) -> Any:
@@ -54,7 +77,11 @@ def hotel(lab: Lab, *, absent_safe: bool = False) -> Any:
     @book.compensate(restores=True, absent_safe=absent_safe)
     @tool(idempotency=STEADY)
     async def give_back(operation: Operation[str], room: str) -> None:
+        if world.refusals:
+            raise world.refusals.pop()
         lab.sent.append(f"give back {room} {current_operation().key[-4:]}")
+
+    reserve = seats(world)
 
     async def part(run: Run, room: str) -> str:
         try:
@@ -65,11 +92,12 @@ def hotel(lab: Lab, *, absent_safe: bool = False) -> Any:
             return f"undone {len(error.undone)}, standing {len(error.still_standing)}"
         return "never"
 
-    @agent(run_id="{shape}", tools=[book])
+    @agent(run_id="{shape}", tools=[book, reserve])
     async def stay(run: Run, shape: str) -> str:
         pause = asyncio.create_task(run.sleep(timedelta(seconds=25)))
         if shape == "nested":
             async with run.transaction("trip"):
+                await reserve("12A")
                 said = await part(run, "7")
                 await pause
         else:
@@ -112,6 +140,24 @@ async def test_what_lands_late_in_an_inner_part_is_compensated_before_the_outer_
         transactions = (await app.service.history("nested")).transactions
     assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
     assert {one.name: one.phase for one in transactions.values()} == {"trip": "committed", "trip/part": "aborted"}
+
+
+@virtual
+async def test_a_reservation_is_confirmed_once_after_a_compensation_was_tried_again(lab: Lab):
+    """The outer transaction commits after a person had the compensation of the inner part tried again."""
+    stay, world = hotel(lab)
+    world.refusals.append(Rejected("the desk is closed"))
+    async with lab.app(stay) as app:
+        handle = app.start(stay, "nested")
+        await fails_then_lands(lab, app, world, "nested/trip/part/book#1")
+        with pytest.raises(RunSuspended, match=r"trip/part/book#1/undo is failed: .*the desk is closed"):
+            await handle.result()
+        await app.service.resolve_transaction("nested", "trip", "retry", by="eve")
+        assert await app.resume("nested") == "undone 0, standing 0"
+    assert world.confirmed == ["trip/reserve#1"]
+    assert [one.step for one in lab.of("nested", r.OperationPlanned)] == [
+        "trip/part/book#1/undo", "trip/part/book#1/undo#2", "trip/reserve#1/confirm",
+    ]  # fmt: skip
 
 
 @virtual

@@ -146,6 +146,32 @@ async def test_an_open_effect_whose_arguments_are_gone_waits_for_its_code(lab: L
         assert lab.sent == [card]
 
 
+@virtual
+async def test_a_compensation_whose_arguments_are_not_stored_gets_none_that_were_masked(lab: Lab):
+    card, given = secrets.token_hex(8), list[str]()
+
+    @tool(redact={"card"}, idempotency=Key.forever(stores="all"))
+    async def charge(card: str) -> str:
+        return current_operation().key and "paid"
+
+    @charge.compensate(restores=True)
+    @tool(idempotency=Key.forever(stores="all"))
+    async def refund(operation: Operation[str], card: str) -> None:
+        given.append(card)
+
+    @agent(run_id="r-{name}", tools=[charge])
+    async def desk(run: Run, name: str) -> str:
+        async with run.transaction("t") as boundary:
+            await charge(card)
+            boundary.abort("no")
+        return "never"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="t/charge#1/undo: its arguments are not stored"):
+            await app.run(desk, "ann")
+    assert given == []
+
+
 # --- where a value turns up although nobody meant it to ---------------------------------------------------
 
 

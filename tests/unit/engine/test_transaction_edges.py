@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -314,3 +315,48 @@ async def test_code_inside_receives_the_end_in_the_order_of_the_first_pass(lab: 
             await app.run(order, "ann")
         assert await app.resume("r-ann", by="eve") == "done"
     assert passes[1:] == [["beside", "inside", "ended", "beside again"]] * 2
+
+
+@virtual
+async def test_the_end_of_an_inner_transaction_that_outlives_the_outer_one_is_durable(lab: Lab):
+    desk, stored = Desk(lab), list[str]()
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        async def inside() -> None:
+            async with run.transaction("inner"):
+                await desk.take("book")
+                await asyncio.sleep(5)
+            stored.extend(one.transaction for one in lab.durable("r-ann") if isinstance(one, r.TransactionCommitted))
+
+        async with run.transaction("outer"):
+            task = asyncio.create_task(inside())
+            await asyncio.sleep(1)
+        await task
+        return "done"
+
+    async with lab.app(order, hold_ms=10**9) as app:
+        assert await app.run(order, "ann") == "done"
+    assert stored == ["outer", "outer/~1/inner"]
+
+
+@virtual
+async def test_a_message_does_not_interrupt_a_commit_that_was_begun_before_it(lab: Lab):
+    """Code hears it behind the transaction: replay reaches the same commit, and goes on with it."""
+    desk = Desk(lab)
+
+    @agent(run_id="r-{name}", tools=desk.tools)
+    async def order(run: Run, name: str) -> str:
+        async with run.transaction("t") as boundary:
+            await boundary.on_commit(desk.ship, "book")
+        return "shipped"
+
+    async with lab.app(order) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(order, "ann")
+        await app.service.tell("r-ann", "not any more", by="ann")
+        await lab.pass_time(hours=1)
+        with pytest.raises(RunSuspended, match="before the next attempt"):
+            await app.run(order, "ann")
+    assert len(lab.of("r-ann", r.AttemptStarted)) == 2
+    assert (len(lab.of("r-ann", r.MessageReceived)), lab.of("r-ann", r.MessageHeard)) == (1, [])
