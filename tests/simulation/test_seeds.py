@@ -44,3 +44,10 @@ def test_the_same_seed_does_the_same_on_real_files_to_the_last_byte():
     first, second = (simulate(draw(5), story=True, journal="sqlite") for _ in range(2))
     assert first.log == second.log
     assert first.digest == second.digest
+
+
+@pytest.mark.parametrize("seed", [21074, 31577])
+def test_what_is_let_go_with_its_transaction_is_not_driven_any_more(seed: int):
+    """An amends and a confirmation are settled while their drivers wait, and with that the transaction is over."""
+    report = simulate(draw(seed))
+    assert not report.violations, report.violations[0]

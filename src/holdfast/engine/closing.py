@@ -84,7 +84,7 @@ def _start(instance: Instance, key: str, work: Callable[[], Coroutine[Any, Any, 
     async def body() -> None:
         try:
             await work()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - nothing else receives it
             instance.break_off(error)

@@ -59,9 +59,8 @@ async def drive(flight: Flight) -> OperationState:
         operation = flight.operation
     while operation.phase not in FINAL:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
-        if closing and instance.history.cancelled is None:
-            break
-        if flight.scope is not None and _tells_now(flight, operation):
+        stops = closing and instance.history.cancelled is None
+        if stops or (flight.scope is not None and _tells_now(flight, operation)):
             break
         if operation.attempts:
             await account_for_owners(flight)
@@ -75,6 +74,8 @@ async def drive(flight: Flight) -> OperationState:
             await _attempt(flight, operation, now)
         else:
             await _perform(flight, move)
+        if flight.step not in instance.history.operations and flight.forgotten:
+            break  # it has its outcome, and so has its transaction
         operation = flight.operation
     return operation
 

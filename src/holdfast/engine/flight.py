@@ -104,6 +104,14 @@ class Flight(msgspec.Struct, eq=False):
         return self.journaled and self.step in self.instance.history.operations
 
     @property
+    def forgotten(self) -> bool:
+        """Whether the operation was settled meanwhile, and the history let go of it with its transaction."""
+        history = self.instance.history
+        if not self.journaled or self.step in history.operations:
+            return False
+        return self.state is None or any(one.over for one in around(self.step, history.transactions))
+
+    @property
     def intent(self) -> r.Intent:
         """The intent, with the generation of the business key that this process is about to take."""
         intent = self.operation.intent
