@@ -7,7 +7,12 @@ import contextlib
 from datetime import timedelta
 from typing import Any
 
-from holdfast import Run, agent, tool
+import pytest
+
+from holdfast import Run, agent, current_operation, tool
+from holdfast.engine.awaiting import Arrival
+from holdfast.errors import RunSuspended
+from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -49,3 +54,30 @@ async def test_a_late_return_against_a_persons_word_opens_a_review(lab: Lab):
         assert (await handle.result()).startswith("failed")
         await lab.pass_time(seconds=20)
         assert len(await app.service.looking.contradictions()) == 1
+
+
+@virtual
+async def test_what_a_call_said_is_part_of_its_late_return(lab: Lab):
+    @tool(timeout=timedelta(seconds=5))
+    async def send(to: str) -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await lab.pass_time(seconds=60)
+        await lab.pass_time(seconds=10)
+        current_operation().report("receipt", "R-1")
+        current_operation().pending("seat", within=timedelta(hours=1), key="seat-1")
+        return "sent"
+
+    @agent(run_id="r-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> list[str]:
+        pause = asyncio.create_task(run.sleep(timedelta(seconds=25)))
+        outcome = await send.outcome(name)
+        await pause
+        return [outcome.status, *outcome.pending]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="seat-1"):
+            await app.run(desk, "ann")
+        await app.service.deliver("seat-1", Arrival("m1", result=r.Raw(b'"12A"')))
+        assert await app.run(desk, "ann") == ["succeeded", "seat"]
+    report = lab.of("r-ann", r.LateReport)[0]
+    assert [one.name for one in report.end.facts] == ["receipt"]

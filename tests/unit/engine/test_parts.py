@@ -330,3 +330,28 @@ async def test_what_a_reading_misses_after_a_death_is_looked_for_as_a_part(lab: 
         await lab.pass_time(minutes=15)
         assert await app.run(desk, "a") == ["cid", "succeeded" if found else "failed"]
     assert lab.sent == ["mails"]
+
+
+@virtual
+async def test_a_repeat_in_the_same_run_has_the_parts_of_what_it_met(lab: Lab):
+    """What is pending of the first call is pending of the second, which sent nothing, and both receive its end."""
+
+    @tool(idempotency=Key.forever(), claim="subject")
+    async def send(subject: str) -> str:
+        lab.sent.append(current_operation().key)
+        current_operation().pending("dan", within=HOUR, key="mail-dan")
+        return subject
+
+    @agent(run_id="m-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> list[str]:
+        first, second = await send.outcome("offer"), await send.outcome("offer")
+        assert (second.reused, first.pending, second.pending) == ("m-a/send#1", ("dan",), ("dan",))
+        ends = [await run.wait_pending(one) for one in (first, second)]
+        return [end["dan"].status for end in ends]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "a")
+        await app.service.deliver("mail-dan", Arrival("m1", result=r.Raw(b'"read"')))
+        assert await app.run(desk, "a") == ["succeeded", "succeeded"]
+    assert len(lab.sent) == 1
