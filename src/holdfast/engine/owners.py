@@ -15,6 +15,10 @@ _HUNG: Final = (
     "process {pid} on this machine still lives and has not reported how its call ended:"
     " end that process (kill -9 {pid}), or wait for its report"
 )
+_BEATS: Final = (
+    "process {pid}, which cannot be observed from here (another container, for example), renews its lease and has not"
+    " reported how its call ended: end that process, or wait for its report"
+)
 
 
 class _Fate(msgspec.Struct, frozen=True):
@@ -22,7 +26,7 @@ class _Fate(msgspec.Struct, frozen=True):
 
     over: bool
     end: r.End
-    pid: int | None = None  # None: no process is seen to live
+    hung: str = ""  # the process in words; empty: no process is seen to live
 
 
 async def account_for_owners(flight: Flight) -> None:
@@ -40,11 +44,10 @@ async def account_for_owners(flight: Flight) -> None:
             continue
         if attempt.token == instance.lease.token:
             if _runs_here(flight, attempt):
-                hung = _named(instance.engine.worker.pid)
+                hung = _HUNG.format(pid=instance.engine.worker.pid)
             continue
         fate = await _fate(flight, attempt)
-        if fate.pid is not None:
-            hung = _named(fate.pid)
+        hung = fate.hung or hung
         if fate.over or attempt.end is None:
             end = fate.end
             if attempt.end is not None and not (end.died and attempt.end.kind == "lost"):
@@ -58,23 +61,23 @@ async def account_for_owners(flight: Flight) -> None:
 async def _fate(flight: Flight, last: Attempt) -> _Fate:
     """What is known of the call of an earlier owner."""
     instance, engine = flight.instance, flight.instance.engine
-    owner, pid = instance.history.owners[last.token].worker, engine.worker.pid
+    owner, here = instance.history.owners[last.token].worker, _HUNG.format(pid=engine.worker.pid)
     if owner == engine.worker.id:
         runs = _runs_here(flight, last)
-        return _Fate(not runs, r.End("lost", why="this process let go of the run"), pid if runs else None)
+        return _Fate(not runs, r.End("lost", why="this process let go of the run"), here if runs else "")
     if (still := still_runs(engine.worker, owner)) is not None:
-        return _Fate(not still, r.End("lost", why="the app that made it is closed"), pid if still else None)
+        return _Fate(not still, r.End("lost", why="the app that made it is closed"), here if still else "")
     state = await engine.journal.fate(owner)
     if state.fate == "dead":
         return _Fate(over=True, end=r.End("lost", why="its process died", died=True))
-    over = state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms
-    return _Fate(over, r.End("lost", why="its owner lost the lease"), state.pid if state.fate == "alive" else None)
+    over, hung = False, _HUNG.format(pid=state.pid)
+    if state.fate == "unknown":
+        over = state.silent_ms > engine.settings.pause_bound_ms
+        # A lease that lasts is a sign of life: its process may go on for ever, and no silence will ever end the wait.
+        hung = _BEATS.format(pid=state.pid) if state.silent_ms == 0 else ""
+    return _Fate(over, r.End("lost", why="its owner lost the lease"), hung)
 
 
 def _runs_here(flight: Flight, attempt: Attempt) -> bool:
     call = flight.calls.get(attempt.number)
     return call is not None and not call.done()
-
-
-def _named(pid: int) -> str:
-    return _HUNG.format(pid=pid)
