@@ -188,12 +188,6 @@ PEOPLE: Final = (
         question_twists.taken_for_an_answer,
     ),
     Mutant(
-        "orders overtake",
-        "an order is recorded before an attempt that had been decided on",
-        "engine.arriving:in_between",
-        question_twists.at_once,
-    ),
-    Mutant(
         "handed more than one has",
         "another agent may use all tools",
         "agent.offering:tools_for",

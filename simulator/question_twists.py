@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from msgspec.structs import replace
@@ -71,15 +70,6 @@ def taken_for_an_answer(_original: Any) -> Any:
         return await self.cancel(item.partition("/")[0], by=by, why=why)
 
     return take_over
-
-
-def at_once(_original: Any) -> Any:
-    """An order is recorded wherever it comes: also before attempts that are on their way to the journal."""
-
-    def in_between(_instance: Any) -> Any:
-        return contextlib.nullcontext()
-
-    return in_between
 
 
 def with_all_tools(_original: Any) -> Any:
