@@ -81,7 +81,7 @@ def declare(**clauses: Any) -> Any:
         ({"on_unknown": "fail"}, "on_unknown='fail'"),
         ({"rejections": ["402"]}, "'402' is no HTTP status"),
         ({"not_sent": 429}, "429 is no list of HTTP statuses"),
-        ({"idempotent": True}, "does not take idempotent. Known: it takes budget, claim, effect,"),
+        ({"idempotent": True}, "does not take idempotent. Known: it takes budget, claim, classify, effect,"),
         ({"timeout": 60}, "60 is no duration. Next: write timedelta.seconds=60."),
     ],
 )
