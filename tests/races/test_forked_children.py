@@ -39,7 +39,7 @@ def tried(what):
 
 def lives():
     says(f"child {os.getpid()}")
-    time.sleep(600)
+    time.sleep(600)  # until the test kills it: it is the child that outlives its parent
 
 def of_its_own():
     with Holdfast("desk.db", agents=[desk]) as own:
@@ -60,7 +60,7 @@ async def main():
             if sys.argv[1] == "free":
                 assert store._lock.try_take()
             says("holds the lock")
-            time.sleep(600)
+            time.sleep(600)  # until the test kills it
 
 asyncio.run(main())
 """

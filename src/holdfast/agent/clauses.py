@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from typing import Any, Literal, cast, get_args
 
-from holdfast.engine.tooling import Classifier
+from holdfast.engine.tooling import Classifier, can_classify
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, InProgress, Key, Mismatch, Natural, OnUnknown, Rejection, Repeat, Stores
 from holdfast.model.ids import NAME_LIMIT, can_name
@@ -80,9 +79,7 @@ def answers(statuses: object, means: Literal["rejected", "not_sent"], where: str
 
 def checked_classifier(classifier: Classifier | None, where: str) -> Classifier | None:
     """The classifier, if it can be one. Raises `ContractError` for what is no synchronous function of one exception."""
-    if classifier is None:
-        return None
-    if not callable(classifier) or isinstance(classifier, type) or inspect.iscoroutinefunction(classifier):
+    if classifier is not None and not can_classify(classifier):
         raise ContractError(
             f"{where}: classify={classifier!r} is not a function that can be called with an exception",
             next_step="write classify=function; it returns NotSent(...), Rejected(...), Ambiguous(...) or None",

@@ -79,9 +79,8 @@ async def in_the_tracker(operation: Operation[str]) -> Verdict[str]:
     return Happened(found) if found else DidNotHappen()
 
 
-@tool(
-    title="restock {count} x {sku} of {order_id}", timeout=PATIENCE
-)  # a plain write: attempted once; if its answer is lost, a person is asked
+# A plain write: attempted once; if its answer is lost, a person is asked.
+@tool(title="restock {count} x {sku} of {order_id}", timeout=PATIENCE)
 async def restock(order_id: str, sku: str, count: int) -> None:
     with answers():
         await shop().restock(order_id, sku, count)

@@ -129,13 +129,7 @@ async def number_of_claim(instance: Instance) -> int:
     earlier = dict.fromkeys(claim.worker for claim in instance.history.fruitless if claim.worker != engine.worker.id)
     if len(earlier) >= 2 * engine.settings.claims_allowed:
         return len(earlier) + 1
-    return 1 + sum([not await _lives(engine, worker) for worker in earlier])
-
-
-async def _lives(engine: Engine, worker: str) -> bool:
-    """Whether the process of this worker is seen to live, here or by the lease that it renews."""
-    state = await engine.journal.fate(worker)
-    return state.fate == "alive" or (state.fate == "unknown" and not state.silent_ms)
+    return 1 + sum([not (await engine.journal.fate(worker)).seen_to_live for worker in earlier])
 
 
 async def admitted(instance: Instance, number: int) -> bool:

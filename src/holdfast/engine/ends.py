@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from holdfast.engine.tooling import Classifier, Codec
+from holdfast.engine.tooling import Classifier, Codec, can_classify
 from holdfast.engine.wellknown import classify
 from holdfast.engine.wellknown_answers import retry_after, status_code
 from holdfast.errors import LONGEST_WAIT_S, Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
@@ -99,7 +99,10 @@ def installed_classifiers() -> tuple[Classifier, ...]:
     found: list[Classifier] = []
     for point in sorted(importlib.metadata.entry_points(group=CLASSIFIERS), key=lambda one: one.name):
         try:
-            found.append(point.load())
+            loaded = point.load()
+            if not can_classify(loaded):
+                raise TypeError(f"{reprlib.repr(loaded)} is not a function of one exception")  # noqa: TRY301 - logged below
+            found.append(loaded)
         except Exception as error:  # noqa: BLE001 - code of somebody else's must not change what is known of a call
             LOG.warning("the entry point %s of %s cannot be used: %s", point.name, CLASSIFIERS, describe(error))
     return tuple(found)

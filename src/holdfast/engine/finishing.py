@@ -63,9 +63,8 @@ def _unclosed(instance: Instance) -> Ending | None:
     """
     if instance.ending.done() and instance.ending.result().kind != "cancelled":
         return instance.ending.result()
-    for boundary in open_boundaries(instance.history):
-        return Ending("failed", f"the transaction {boundary.name} could not be closed")
-    return None
+    unclosed = open_boundaries(instance.history)
+    return Ending("failed", f"the transaction {unclosed[0].name} could not be closed") if unclosed else None
 
 
 async def unwind(instance: Instance) -> None:

@@ -1,7 +1,4 @@
-"""One operation on its way: what the executor holds in memory beside the records.
-
-The file is long because it gathers all that may influence a decision into one `Situation`.
-"""
+"""One operation on its way: what the executor holds in memory beside the records, and what decisions are made from."""
 
 from __future__ import annotations
 

@@ -70,12 +70,14 @@ async def _fate(flight: Flight, last: Attempt) -> _Fate:
     state = await engine.journal.fate(owner)
     if state.fate == "dead":
         return _Fate(over=True, end=r.End("lost", why="its process died", died=True))
-    over, hung = False, _HUNG.format(pid=state.pid)
-    if state.fate == "unknown":
-        over = state.silent_ms > engine.settings.pause_bound_ms
-        # A lease that lasts is a sign of life: its process may go on for ever, and no silence will ever end the wait.
-        hung = _BEATS.format(pid=state.pid) if state.silent_ms == 0 else ""
-    return _Fate(over, r.End("lost", why="its owner lost the lease"), hung)
+    over = state.fate == "unknown" and state.silent_ms > engine.settings.pause_bound_ms
+    # One that renews its lease may go on for ever: no silence ends the wait, so a person is asked.
+    says = _HUNG if state.fate == "alive" else _BEATS
+    return _Fate(
+        over,
+        r.End("lost", why="its owner lost the lease"),
+        says.format(pid=state.pid) if state.seen_to_live else "",
+    )
 
 
 def _runs_here(flight: Flight, attempt: Attempt) -> bool:

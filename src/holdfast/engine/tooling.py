@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -22,6 +23,11 @@ _NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 Classifier: TypeAlias = Callable[[Exception], "NotSent | Rejected | Ambiguous | KeyInProgress | None"]
 """Says what an exception of a client library proves about the call that raised it; None: it does not know it."""
+
+
+def can_classify(value: object) -> bool:
+    """True for what can be a classifier: a synchronous function, and not a class, which would give an instance."""
+    return callable(value) and not isinstance(value, type) and not inspect.iscoroutinefunction(value)
 
 
 class Code(msgspec.Struct, frozen=True):

@@ -415,8 +415,7 @@ class MemoryJournal:
         return WorkerState("dead" if worker in self._dead else "alive", max(0, self._now() - until), known.pid)
 
     def _gone(self, worker: str) -> bool:
-        state = self._fate(worker)
-        return state.fate == "dead" or state.silent_ms > 0
+        return self._fate(worker).gone
 
     def _insert(self, post: Post) -> Entry:
         standing = self._keys.get((post.stream, post.key))

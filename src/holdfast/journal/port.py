@@ -66,6 +66,16 @@ class WorkerState(msgspec.Struct, frozen=True):
     silent_ms: int
     pid: int = 0
 
+    @property
+    def gone(self) -> bool:
+        """True where its runs may be taken: it is proven dead, or its lease is over."""
+        return self.fate == "dead" or self.silent_ms > 0
+
+    @property
+    def seen_to_live(self) -> bool:
+        """True where its process is seen on this machine, or cannot be observed and renews its lease."""
+        return self.fate == "alive" or (self.fate == "unknown" and not self.silent_ms)
+
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
     """The right to drive one run. `row` is the journal's own number for the run, `token` fences late owners."""

@@ -251,6 +251,15 @@ def test_a_broken_one_is_named_in_the_log_and_stops_no_other(
     assert [one.levelno for one in caplog.records if "a-broken" in one.message] == [logging.WARNING]
 
 
+@pytest.mark.parametrize("wrong", ["ledger", 7, LedgerError])
+def test_one_that_is_no_function_does_not_make_every_exception_ambiguous(
+    installed: list[Installed], caplog: pytest.LogCaptureFixture, wrong: Any
+):
+    installed += [Installed("a-wrong", wrong), Installed("ledger", ledger_errors)]
+    _sent_again()
+    assert "the entry point a-wrong of holdfast.exceptions cannot be used: TypeError" in caplog.text
+
+
 # --- a real server ---------------------------------------------------------------------------------------------------
 
 

@@ -49,8 +49,7 @@ class Finder:
         if row.owner is None:
             return row.status == "running"
         if row.owner not in self._gone:
-            state = await self._looking.journal.fate(row.owner)
-            self._gone[row.owner] = state.fate == "dead" or state.silent_ms > 0
+            self._gone[row.owner] = (await self._looking.journal.fate(row.owner)).gone
         return self._gone[row.owner]
 
     async def find(self, row: RunRow) -> Undriven | None:

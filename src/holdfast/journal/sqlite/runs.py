@@ -115,7 +115,7 @@ class Roll:
             return None if new is None else self._create(database, run, worker, new)
         if row.owner is not None:
             owner, state = self._look_up(database, row.owner)
-            if row.owner == worker or not _is_gone(state):
+            if row.owner == worker or not state.gone:
                 return Busy(row, owner)
         wall = self._here.wall_ms()
         database.change(
@@ -136,7 +136,7 @@ class Roll:
             found += database.rows(ABANDONED, (*agent, most))
             found += database.rows(DUE, (*agent, wall, most))
         for (owner,) in database.rows("select distinct owner from run where owner is not null"):
-            if _is_gone(self.fate(database, str(owner))):
+            if self.fate(database, str(owner)).gone:
                 found += [row for row in database.rows(HELD, (owner,)) if row[2:4] in agents]
         lines = [line for line in map(_run_row, found) if line.run not in skip]
         return sorted(lines, key=due_since)[:limit]
@@ -147,7 +147,7 @@ class Roll:
 
         def gone(owner: str) -> bool:
             if owner not in known:
-                known[owner] = _is_gone(self.fate(database, owner))
+                known[owner] = self.fate(database, owner).gone
             return known[owner]
 
         wants = wants_look if query.status == "stopped" else wants_worker
@@ -227,10 +227,6 @@ def read(database: Database, run: str, after: int, limit: int) -> list[Row]:
         Row(seq, body if len(body) != POINTER_SIZE else read_body(database, body), digest, token)
         for seq, body, digest, token in stored
     ]
-
-
-def _is_gone(state: WorkerState) -> bool:
-    return state.fate == "dead" or state.silent_ms > 0
 
 
 def _record(database: Database, row: tuple[Value, ...]) -> Row:
