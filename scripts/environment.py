@@ -2,23 +2,25 @@
 
     python scripts/environment.py NAME COMMAND [ARGUMENT...]
 
-An environment is made once: a stamp in it holds a digest of pyproject.toml, so a second call only reads
-two files. uv is used when it is there; venv and pip do as well. Everything printed while an environment
+An environment is made once: a stamp in it holds a digest of each pyproject.toml and of the lock, so a second call
+only reads these. uv is used when it is there; venv and pip do as well. Everything printed while an environment
 is made goes to standard error, because standard output belongs to the command.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PYPROJECT: Final = ROOT / "pyproject.toml"
+PYPROJECT: Final = ROOT / "pyproject.toml"  # the groups of requirements for development
+DISTRIBUTIONS: Final = tuple(sorted(ROOT.glob("packages/*/pyproject.toml")))  # what is developed: all are installed
 LOCK: Final = ROOT / "scripts" / "dev.lock"
 BACKEND: Final = ("hatchling>=1.27", "editables>=0.5")  # what an editable install needs, without isolation
 OLDEST: Final = (3, 11)
@@ -26,7 +28,7 @@ ASK_VERSION: Final = "import sys; print(*sys.version_info[:2])"
 
 
 class Environment(NamedTuple):
-    """Where an environment lives, and which extras and dependency groups it holds beside the package."""
+    """Where an environment lives, and which extras and dependency groups it holds beside the distributions."""
 
     directory: str
     extras: str
@@ -65,7 +67,8 @@ def main() -> NoReturn:
 
 def _digest(environment: Environment) -> str:
     locked = LOCK.read_bytes() if environment.locked and LOCK.is_file() else b""
-    return hashlib.sha256(PYPROJECT.read_bytes() + locked + repr(environment).encode()).hexdigest()
+    stated = b"".join(path.read_bytes() for path in (PYPROJECT, *DISTRIBUTIONS))
+    return hashlib.sha256(stated + locked + repr(environment).encode()).hexdigest()
 
 
 def _usable(place: Path) -> bool:
@@ -78,20 +81,46 @@ def _usable(place: Path) -> bool:
     return version == sys.version_info[:2] if os.environ.get("PYTHON") else version >= OLDEST
 
 
-def _requirements(environment: Environment) -> list[str]:
-    """The package itself, editable, and its groups, spelled out because older pips cannot read groups."""
+def _project(distribution: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads(distribution.read_text())["project"]
+    return project
+
+
+def _extras(project: dict[str, Any], environment: Environment) -> list[str]:
+    """The extras of the environment that this distribution has."""
+    return [extra for extra in environment.extras.split(",") if extra in project.get("optional-dependencies", {})]
+
+
+def _editable(distribution: Path, environment: Environment) -> tuple[str, str]:
+    extras = ",".join(_extras(_project(distribution), environment))
+    return "--editable", f"{distribution.parent}{f'[{extras}]' if extras else ''}"
+
+
+def _in_groups(environment: Environment) -> list[str]:
+    """The requirements of its groups, spelled out because older pips cannot read groups."""
     groups = tomllib.loads(PYPROJECT.read_text())["dependency-groups"]
-    listed = [requirement for group in environment.groups for requirement in groups[group]]
-    extras = f"[{environment.extras}]" if environment.extras else ""
-    return ["--editable", f"{ROOT}{extras}", *listed]
+    return [requirement for group in environment.groups for requirement in groups[group]]
 
 
-def locked_requirements(pyproject: Path) -> list[str]:
+def _requirements(environment: Environment) -> list[str]:
+    """The distributions, editable, and what the environment holds beside them."""
+    ours = [word for distribution in DISTRIBUTIONS for word in _editable(distribution, environment)]
+    return [*ours, *_in_groups(environment)]
+
+
+def locked_requirements() -> list[str]:
     """What the lock has to hold: the dependencies, extras and groups of `dev`, and the build backend."""
-    said, environment = tomllib.loads(pyproject.read_text()), ENVIRONMENTS["dev"]
-    extras = [one for extra in environment.extras.split(",") for one in said["project"]["optional-dependencies"][extra]]
-    groups = [one for group in environment.groups for one in said["dependency-groups"][group]]
-    return [*said["project"]["dependencies"], *extras, *groups, *BACKEND]
+    environment, projects = ENVIRONMENTS["dev"], [_project(one) for one in DISTRIBUTIONS]
+    ours = {project["name"] for project in projects}
+    listed = [one for project in projects for one in project["dependencies"]]
+    listed += [
+        one
+        for project in projects
+        for extra in _extras(project, environment)
+        for one in project["optional-dependencies"][extra]
+    ]
+    foreign = [one for one in listed if re.split(r"[^\w.-]", one)[0] not in ours]
+    return [*foreign, *_in_groups(environment), *BACKEND]
 
 
 def install_with(pip: Callable[..., bool], environment: Environment) -> bool:
@@ -100,8 +129,8 @@ def install_with(pip: Callable[..., bool], environment: Environment) -> bool:
     With the variable LOCKED nothing but the lock is installed.
     """
     if environment.locked and LOCK.is_file():
-        itself = ("--no-build-isolation", "--no-deps", "--editable", str(ROOT))
-        if pip("--require-hashes", "--requirement", str(LOCK)) and pip(*itself):
+        ours = [word for distribution in DISTRIBUTIONS for word in ("--editable", str(distribution.parent))]
+        if pip("--require-hashes", "--requirement", str(LOCK)) and pip("--no-build-isolation", "--no-deps", *ours):
             return True
         if os.environ.get("LOCKED"):
             return False

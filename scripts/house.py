@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGE: Final = ROOT / "src" / "holdfast"
+PACKAGE: Final = ROOT / "packages" / "holdfast" / "src" / "holdfast"
 SUBJECTLESS: Final = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
 
 

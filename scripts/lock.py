@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import LOCK, PYPROJECT, locked_requirements
+from environment import LOCK, locked_requirements
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory() as place:
         given = Path(place) / "requirements.in"
-        given.write_text("\n".join(locked_requirements(PYPROJECT)) + "\n")
+        given.write_text("\n".join(locked_requirements()) + "\n")
         command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
         spelled = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", *sys.argv[1:]]
         return subprocess.run(

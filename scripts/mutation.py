@@ -28,7 +28,7 @@ import pytest
 from mutants import Replacing, mutants
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-MODEL: Final = ROOT / "src" / "holdfast" / "model"
+MODEL: Final = ROOT / "packages" / "holdfast" / "src" / "holdfast" / "model"
 OPERATIONS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
 BOUNDARIES: Final = ("test_transactions.py", "test_closing_*.py", "test_backlog.py")
 TARGETS: Final = {

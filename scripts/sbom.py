@@ -18,7 +18,15 @@ LIST: Final = ROOT / "dist" / "sbom.json"
 def main() -> int:
     """Write the list; 1 where it cannot be made, or the schema refuses it."""
     tool = Path(sys.executable).with_name("cyclonedx-py")
-    command = [str(tool), "environment", "--validate", "--pyproject", "pyproject.toml", "--mc-type", "library"]
+    command = [
+        str(tool),
+        "environment",
+        "--validate",
+        "--pyproject",
+        "packages/holdfast/pyproject.toml",
+        "--mc-type",
+        "library",
+    ]
     made = subprocess.run([*command, ".venv/bin/python"], cwd=ROOT, stdout=subprocess.PIPE, check=False)
     if made.returncode:
         return 1

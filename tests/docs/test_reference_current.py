@@ -21,7 +21,7 @@ CITING = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(?:#([\w-]+))?\)")
 CITED = re.compile(r"`((?:tests|src|scripts|bench|model|engine|journal|agent|interfaces)/[\w./-]*\w)(?:/)?`")
 TESTS = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)`")
-PLACES = (ROOT, ROOT / "src" / "holdfast", ROOT / "tests")
+PLACES = (ROOT, ROOT / "packages" / "holdfast" / "src" / "holdfast", ROOT / "tests")
 
 
 def reference() -> str:

@@ -35,7 +35,7 @@ asyncio.run(main())
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with what the wheel brings, as pip would lay it out."""
     place = tmp_path_factory.mktemp("wheel")
-    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(place), versions=["standard"]))
+    wheel = next(WheelBuilder(str(ROOT / "packages" / "holdfast")).build(directory=str(place), versions=["standard"]))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place / "installed")
     return place / "installed"

@@ -18,7 +18,7 @@ NEEDS_NO_CODE = "pragma"
 def test_exemptions_say_what_and_why():
     bare = [
         f"{shown(path)}:{line}: {comment}"
-        for path in python_files("src", "simulator", "studies", "tests", "bench", "scripts")
+        for path in python_files("packages", "simulator", "studies", "tests", "bench", "scripts")
         for line, comment in comments(path.read_text(encoding="utf-8"))
         if EXEMPTION.search(comment) and not explained(comment)
     ]

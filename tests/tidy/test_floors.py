@@ -41,7 +41,7 @@ PURE = {
     "uuid", "weakref",
 }  # fmt: skip
 
-SOURCES = python_files("src")
+SOURCES = python_files("packages")
 
 
 def own_part(module: str) -> str:

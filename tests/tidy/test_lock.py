@@ -36,7 +36,7 @@ def locked() -> list[tuple[str, str, int]]:
 
 def test_every_requirement_is_locked_at_a_version_that_it_allows():
     environment = script("environment")
-    wanted = [Requirement(one) for one in environment.locked_requirements(ROOT / "pyproject.toml")]
+    wanted = [Requirement(one) for one in environment.locked_requirements()]
     versions: dict[str, list[str]] = {}
     for name, version, _ in locked():
         versions.setdefault(name, []).append(version)

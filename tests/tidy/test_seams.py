@@ -51,7 +51,7 @@ HOMES = (
 def test_the_world_is_reached_through_seams():
     found = [
         f"{shown(path)}:{line} uses {name}"
-        for path in python_files("src")
+        for path in python_files("packages")
         for line, name in reached(parsed(path))
         if banned(name) - allowed_in(path)
     ]

@@ -56,10 +56,10 @@ def test_public_names_are_documented():
 def documented() -> set[str]:
     """The names with a docstring written in the source; generated docstrings do not count."""
     defined = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    nodes = [node for path in python_files("src") for node in parsed(path).body]
+    nodes = [node for path in python_files("packages") for node in parsed(path).body]
     return {node.name for node in nodes if isinstance(node, defined) and ast.get_docstring(node)}
 
 
 def test_sources_compile_without_warnings():
-    for path in python_files("src"):
+    for path in python_files("packages"):
         compile(path.read_text(encoding="utf-8"), shown(path), "exec")

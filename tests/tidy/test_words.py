@@ -35,7 +35,7 @@ QUOTES = "\"'`“*"
 
 
 def domain_files() -> list[Path]:
-    return [path for path in python_files("src") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
+    return [path for path in python_files("packages") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
 
 
 def prose_files() -> list[Path]:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "holdfast"
+PACKAGE = ROOT / "packages" / "holdfast" / "src" / "holdfast"
 
 # Made by tools, by the environments or by version control: not ours to judge.
 NOT_OURS = {".cache", ".git", ".hypothesis", "__pycache__", "build", "dist", "site", "node_modules"}
