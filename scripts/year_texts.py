@@ -77,7 +77,7 @@ with the goal, the rate of errors at which a look costs what it saves:
 Intervals are Wilson's; sampled cases are weighed by one over their chance; where cases are planted, rates are divided
 by the share of them that was caught, with the uncertainty of that. `holdfast.model.thresholds` moves it here, too.
 
-[Watch the reviewers](../how-to/watch-the-reviewers.md) says how to use it on your own decisions.
+[Watch the reviewers](../how-to/monitor-reviewers.md) says how to use it on your own decisions.
 """
 
 LABELS: Final = {

@@ -85,7 +85,7 @@ def load_reach(path: Path) -> Reach:
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is no YAML: {_place(error)}") from error
     except (msgspec.ValidationError, ValueError) as error:
-        raise UsageError(f"{path} does not fit: {error}", next_step="docs: how-to/reach-people") from error
+        raise UsageError(f"{path} does not fit: {error}", next_step="docs: how-to/notifications") from error
 
 
 def _channel(one: _Entry, smtp: _Server | None) -> Channel:
