@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from holdfast.interfaces.accounts.log import Access, AccessLog
+from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.cli.lab import Lab
 

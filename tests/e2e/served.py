@@ -16,10 +16,10 @@ from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemRng
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.guard import SERVER
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.site import loopback
+from holdfast.interfaces.connections import SERVER
 from holdfast.interfaces.web.app import web
 from holdfast.people import Policy
 from tests.unit.interfaces.accounts.keeping import Counting

@@ -13,8 +13,7 @@ from holdfast.interfaces.people.handing import Handing, hand
 from holdfast.interfaces.people.items import Item, Wanted, items, placed, worded
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Beginning, Claimed, Post, RunChange, RunStatus, Write
-from holdfast.model.looks import Traits
-from holdfast.model.shadow import Left, shadow_item, shadow_stream
+from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
 from holdfast.model.waits import PEOPLE
 

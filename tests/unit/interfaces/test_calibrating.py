@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.judging import Judge
+from holdfast.agent.judging import Judge, threshold_positions
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.people.calibrating import apply, proposals, standing_at
+from holdfast.interfaces.people.calibrating import apply, proposals
 from holdfast.model.thresholds import Threshold
 from holdfast.people import Policy, PolicyError, Rule
 from tests.unit.engine.lab import Lab, virtual
@@ -54,7 +54,7 @@ async def test_what_people_refuse_of_the_sample_tightens_it(lab: Lab):
         assert (one.judgement.direction, one.judgement.at, one.judgement.to) == ("tighten", 50, 40)
         assert one.judgement.beyond.rate == 1.0
         assert one.judgement.before.of == 0, "what another rule asks about says nothing"
-        assert await standing_at(app.service.engine.journal) == {}, "it is only proposed"
+        assert await threshold_positions(app.service.engine.journal) == {}, "it is only proposed"
         [move] = await apply(app.service.engine.journal, [one], "anna")
         assert (move.name, move.before, move.after, move.by) == ("large", 50, 40, "anna")
         assert await apply(app.service.engine.journal, [one], "carl") == [], "the second one is only on record"

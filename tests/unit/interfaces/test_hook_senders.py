@@ -16,7 +16,7 @@ import uvicorn
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.interfaces.accounts.log import AccessLog
+from holdfast.interfaces.access_log import AccessLog
 from holdfast.interfaces.hooks import Hooks, Sender
 from holdfast.interfaces.json_input import decode_json
 from holdfast.model.records import Raw

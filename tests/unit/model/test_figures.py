@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from holdfast.model.figures import figures
-from holdfast.model.looks import Look, Passed, Traits, amount_band, last_words, weights
+from holdfast.model.looks import Look, Passed, amount_band, last_words, weights
+from holdfast.model.shadow import Traits
 
 HOUR = 3_600_000
 

@@ -17,7 +17,8 @@ from holdfast.model.health import (
     quick_ones,
     suggested,
 )
-from holdfast.model.looks import Look, Traits
+from holdfast.model.looks import Look
+from holdfast.model.shadow import Traits
 
 NOW = 100 * DAY_MS
 LIMITS = Limits()

@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast.model.calibration import Finding, judged
 from holdfast.model.intervals import share
-from holdfast.model.thresholds import Finding, Threshold, judged
+from holdfast.model.thresholds import Threshold
 
 SURE = Threshold("sure", start=0.8, least=0.6, most=0.95, step=0.02, width=0.05, goal=0.04, slack=0.1, enough=30)
 LARGE = Threshold("large", start=500, least=100, most=2000, step=50, width=100, goal=0.04, safe="below")

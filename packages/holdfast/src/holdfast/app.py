@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.agent.judging import threshold_positions
 from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
@@ -42,7 +43,6 @@ from holdfast.interfaces.arguments import check
 from holdfast.interfaces.cli.place import journal_option, located, sqlite_path
 from holdfast.interfaces.code_location import note_code, stop_if_loading
 from holdfast.interfaces.errands import Errands
-from holdfast.interfaces.people.calibrating import standing_at
 from holdfast.interfaces.service import Service
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
@@ -175,7 +175,7 @@ class Holdfast:
         try:
             await engine.open()
             if self.judge is not None:
-                engine.judge = self.judge.standing(await standing_at(engine.journal))
+                engine.judge = self.judge.moved(await threshold_positions(engine.journal))
         except BaseException:
             await self._journal.close()
             raise

@@ -2,11 +2,12 @@
 
 from holdfast.agent.judging import PolicyError
 from holdfast.interfaces.accounts.roles import Grant, Principal, may
-from holdfast.interfaces.people.links import Link, LinkKeys, LinkRefused, make_link, read_link, use_link
+from holdfast.interfaces.people.links import Link, LinkRefused, make_link, read_link, use_link
 from holdfast.interfaces.reaching.apprising import Apprise
 from holdfast.interfaces.reaching.chats import Slack, Teams
 from holdfast.interfaces.reaching.mail import Mail
 from holdfast.interfaces.reaching.reach import Reach
+from holdfast.interfaces.signing_keys import SigningKeys
 from holdfast.model.notices import Only, Pace
 from holdfast.model.policy import Policy, Rule
 from holdfast.policies import Gate
@@ -16,7 +17,6 @@ __all__ = [
     "Gate",
     "Grant",
     "Link",
-    "LinkKeys",
     "LinkRefused",
     "Mail",
     "Only",
@@ -26,6 +26,7 @@ __all__ = [
     "Principal",
     "Reach",
     "Rule",
+    "SigningKeys",
     "Slack",
     "Teams",
     "make_link",

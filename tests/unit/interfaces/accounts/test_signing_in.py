@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import NotAllowed, SignInRefused
+from holdfast.interfaces.access_log import network
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.entrance import WAITING, WRONG, Entrance
-from holdfast.interfaces.accounts.limits import PER_ADDRESS, PER_NAME, Rate, network, taken
+from holdfast.interfaces.accounts.limits import PER_ADDRESS, PER_NAME, Rate, taken
 from holdfast.interfaces.accounts.permitting import About
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.sessions import LASTS_MS, Sessions

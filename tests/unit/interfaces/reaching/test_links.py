@@ -10,8 +10,9 @@ import pytest
 from itsdangerous import URLSafeSerializer
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import beside, checked_unused, first_keys, keep_keys, load_keys
-from holdfast.people import Link, LinkKeys, LinkRefused, make_link, read_link, use_link
+from holdfast.interfaces.people.links import beside, checked_unused
+from holdfast.interfaces.signing_keys import first_keys, keep_keys, load_keys
+from holdfast.people import Link, LinkRefused, SigningKeys, make_link, read_link, use_link
 from tests.unit.engine.lab import Lab, virtual
 
 BASE = "https://desk.example.com"
@@ -22,10 +23,10 @@ def fresh() -> str:
     return os.urandom(32).hex()
 
 
-KEYS = LinkKeys((fresh(),))
+KEYS = SigningKeys((fresh(),))
 
 
-def token(link: Link = LINK, keys: LinkKeys = KEYS) -> str:
+def token(link: Link = LINK, keys: SigningKeys = KEYS) -> str:
     address = make_link(BASE, keys, link)
     assert address.startswith(f"{BASE}/links/")
     return urlsplit(address).path.rpartition("/")[2]
@@ -118,4 +119,4 @@ def test_keys_are_made_once_and_are_for_their_owner_alone(tmp_path: Path):
 
 def test_without_a_key_nothing_is_signed():
     with pytest.raises(UsageError, match="no key"):
-        make_link(BASE, LinkKeys(()), LINK)
+        make_link(BASE, SigningKeys(()), LINK)

@@ -11,17 +11,18 @@ import pytest
 
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.links import beside, checked_unused, keep_keys, make_link
+from holdfast.interfaces.people.links import beside, checked_unused, make_link
+from holdfast.interfaces.signing_keys import keep_keys
 from holdfast.interfaces.web.desk import Desk
 from holdfast.interfaces.web.linked import Links
 from holdfast.journal.port import Post
-from holdfast.people import Link, LinkKeys, LinkRefused
+from holdfast.people import Link, LinkRefused, SigningKeys
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import ORIGIN, Stand, standing
 
 REFUND = "refund-ann/refund#1"
 HOUR = 3_600_000
-LINK_KEYS = LinkKeys((os.urandom(32).hex(),))
+LINK_KEYS = SigningKeys((os.urandom(32).hex(),))
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def link_of(
-    stand: Stand, item: str = REFUND, *, keys: LinkKeys = LINK_KEYS, lasts_ms: int = HOUR
+    stand: Stand, item: str = REFUND, *, keys: SigningKeys = LINK_KEYS, lasts_ms: int = HOUR
 ) -> tuple[str, Link]:
     """The path of a link as a notice has it."""
     now = await asked(stand.app.service.looking, item)
@@ -103,7 +104,7 @@ async def test_a_link_is_no_identity(lab: Lab):
 @virtual
 async def test_a_link_is_good_for_its_item_as_it_was_asked_until_its_end(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
-        forged, _ = await link_of(stand, keys=LinkKeys(("x" * 32,)))
+        forged, _ = await link_of(stand, keys=SigningKeys(("x" * 32,)))
         ended, _ = await link_of(stand, lasts_ms=0)
         for path in (forged, ended, "/links/nothing"):
             assert (await client.get(path)).status_code == 409

@@ -10,8 +10,11 @@ import msgspec
 
 from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
+from holdfast.journal.bodies import readable
+from holdfast.journal.port import Journal
 from holdfast.model.policy import Policy, Rule, text_of, version_of
 from holdfast.model.ruling import MEMBERS, VARIABLES, Draw, Facts, Ruling, choose
+from holdfast.model.thresholds import THRESHOLDS, Move
 from holdfast.policies import milliseconds
 
 _QUEUE: Final = re.compile(r"\bqueue\b")
@@ -63,10 +66,11 @@ class Judge:
         values = {**facts.values(arguments), THRESHOLD: self._thresholds}
         return choose(self.policy, values, _holds, draw)
 
-    def standing(self, at: Mapping[str, float]) -> Judge:
-        """The same policy with its thresholds where they stand now: it has another version."""
+    def moved(self, positions: Mapping[str, ThresholdPosition]) -> Judge:
+        """The same policy with its thresholds where they are now: it has another version."""
+        starts = {name: one.at for name, one in positions.items()}
         moved = {
-            name: msgspec.structs.replace(one, start=min(one.most, max(one.least, at.get(name, one.start))))
+            name: msgspec.structs.replace(one, start=min(one.most, max(one.least, starts.get(name, one.start))))
             for name, one in self.policy.thresholds.items()
         }
         return (
@@ -95,6 +99,27 @@ def _holds(text: str, values: Mapping[str, Any]) -> bool:
             else " ".join(reason.split())[:_FEW]
         )
         raise ValueError(f"{told} (its condition has no answer here)") from error
+
+
+# --- where its thresholds are now -----------------------------------------------------------------------------------
+
+
+class ThresholdPosition(msgspec.Struct, frozen=True):
+    """The recorded moves of one threshold: how many there are, when the last one was (wall clock), and where it led."""
+
+    number: int
+    since_ms: int
+    at: float
+
+
+async def threshold_positions(journal: Journal) -> dict[str, ThresholdPosition]:
+    """The position of every threshold that was ever moved, by its name. An app judges by these when it opens."""
+    found: dict[str, ThresholdPosition] = {}
+    for entry, move in await readable(journal, await journal.entries(THRESHOLDS), Move):
+        if entry.key:  # an entry without a key came second: it is on record and moves nothing
+            before = found[move.name].number if move.name in found else 0
+            found[move.name] = ThresholdPosition(before + 1, entry.at_ms, move.after)
+    return found
 
 
 # --- what is wrong with a policy --------------------------------------------------------------------------------

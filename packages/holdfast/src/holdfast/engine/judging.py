@@ -16,11 +16,10 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
 from holdfast.model.ids import operation_id
-from holdfast.model.looks import Traits
 from holdfast.model.operation import OperationState
 from holdfast.model.plain import plain_arguments
 from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Past, Ruling, asked_before, chance
-from holdfast.model.shadow import Left, asked_afterwards, shadow_stream
+from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight

@@ -19,11 +19,21 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from holdfast.interfaces.accounts.guard import SERVER
-from holdfast.interfaces.accounts.limits import network
+from holdfast.interfaces.access_log import network
 from holdfast.interfaces.handshakes import Handshake
 
 PER_PEER: Final = 64
+SERVER: Final[dict[str, Any]] = {
+    # With it, uvicorn would let X-Forwarded-For say who the peer is, and the peer is whom we trust.
+    "proxy_headers": False,
+    "access_log": False,  # addresses of links hold what opens them
+    "server_header": False,
+    "ws": "none",
+    "timeout_keep_alive": 5,
+    "h11_max_incomplete_event_size": 32 * 1024,
+    "limit_concurrency": 256,
+}
+"""How uvicorn is configured around every app of ours."""
 
 
 class Limits(msgspec.Struct, frozen=True):

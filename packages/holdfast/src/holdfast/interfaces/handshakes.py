@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.utils import get_remote_addr
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.accounts.limits import network
+from holdfast.interfaces.access_log import network
 
 
 def tls_context(cert: str, key: str = "") -> ssl.SSLContext:

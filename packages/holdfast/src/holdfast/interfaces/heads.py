@@ -12,7 +12,7 @@ import msgspec
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import Rng
 from holdfast.errors import JournalDistrusted, UsageError
-from holdfast.interfaces.people.links import LinkKeys, first_keys, load_keys
+from holdfast.interfaces.signing_keys import SigningKeys, first_keys, load_keys
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post
 from holdfast.model.heads import SHORTEST_KEY, SignedHead, is_signed, sign
@@ -70,7 +70,7 @@ def own_head_keys(journal: Path, rng: Rng) -> tuple[str, ...]:
     if keys := head_keys(journal):
         return keys
     try:
-        made: LinkKeys = first_keys(beside(journal), rng.token() + rng.token())
+        made: SigningKeys = first_keys(beside(journal), rng.token() + rng.token())
     except OSError as error:
         raise UsageError(
             f"the key that signs heads cannot be made at {beside(journal)}: {error.strerror}",

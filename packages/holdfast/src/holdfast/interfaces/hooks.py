@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import HoldfastError, NotAllowed, UsageError
-from holdfast.interfaces.accounts.log import Access, AccessLog
+from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.interfaces.json_input import decode_json
 from holdfast.interfaces.service import Service
 from holdfast.model.records import NOTHING, Raw

@@ -15,8 +15,8 @@ from holdfast.engine.pauses import ToolPause
 from holdfast.engine.pending_ways import Way
 from holdfast.engine.pendings import Note as Pending
 from holdfast.errors import Unreadable
+from holdfast.interfaces.access_log import Access
 from holdfast.interfaces.accounts.book import AccountNote
-from holdfast.interfaces.accounts.log import Access
 from holdfast.interfaces.accounts.sessions import SessionNote
 from holdfast.interfaces.accounts.tokens import TokenNote
 from holdfast.interfaces.people.handing import Handing

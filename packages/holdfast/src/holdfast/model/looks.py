@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.reliability import band_of
+from holdfast.model.shadow import Traits
 
 Kind = Literal["approval", "review", "shadow", "planted"]
 Said = Literal["approved", "declined", "asked_back", "edited", "answered", "expired", "right", "wrong", "settled"]
@@ -18,20 +19,6 @@ OVERRIDES: Final = frozenset[Said]({"declined", "asked_back", "edited", "answere
 """Words after which something other happened than the agent wanted, or should have."""
 JUDGED: Final = OVERRIDES | frozenset[Said]({"approved", "right"})
 """Words that say whether the agent was right. A time that ran out says nothing, nor does a word on an outcome."""
-
-
-class Traits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What an operation is grouped by. None is what nobody stated.
-
-    `stratum` is what a sample was drawn from, and empty where nothing was drawn; `rule` is the rule that decided.
-    """
-
-    tool: str
-    agent: str = ""
-    confidence: float | None = None
-    amount: float | None = None
-    stratum: str = ""
-    rule: str = ""
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -10,7 +10,6 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.ids import stream
-from holdfast.model.looks import Traits
 
 SHADOW: Final = "shadow/"
 """How an item begins that is a shadow review, and its stream; the name of the operation follows."""
@@ -18,6 +17,20 @@ SAID: Final = "said"
 """The key of the word that counts: the first one."""
 Word = Literal["right", "wrong"]
 _SHOWN: Final = 300
+
+
+class Traits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What an operation is grouped by. None is what nobody stated.
+
+    `stratum` is what a sample was drawn from, and empty where nothing was drawn; `rule` is the rule that decided.
+    """
+
+    tool: str
+    agent: str = ""
+    confidence: float | None = None
+    amount: float | None = None
+    stratum: str = ""
+    rule: str = ""
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):

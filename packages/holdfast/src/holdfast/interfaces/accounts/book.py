@@ -9,7 +9,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.errors import Unreadable, UsageError
-from holdfast.interfaces.accounts.roles import Grant, Principal, Via
+from holdfast.interfaces.access_log import Via
+from holdfast.interfaces.accounts.roles import Grant, Principal
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import NotAllowed, SignInRefused
+from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.limits import Limits
-from holdfast.interfaces.accounts.log import Access, AccessLog
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.permitting import About, checked_answerer
 from holdfast.interfaces.accounts.roles import Deed, Principal, may_somewhere

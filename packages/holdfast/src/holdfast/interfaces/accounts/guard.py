@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import HoldfastError, NotAllowed
+from holdfast.interfaces.access_log import Access
 from holdfast.interfaces.accounts.bodies import FORM, JSON, read_body, replayed
 from holdfast.interfaces.accounts.crossing import SAFE, UNSAFE, Crossing, refusal
 from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.log import Access
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.replies import Message, Receive, Refused, Send, answer, with_headers
 from holdfast.interfaces.accounts.roles import Principal
@@ -32,18 +32,6 @@ LARGEST_OF_STRANGERS: Final = 8 * 1024
 SIGN_IN: Final = "/sign-in"
 API: Final = "/api/"
 LOG: Final = logging.getLogger("holdfast.guard")
-
-SERVER: Final[dict[str, Any]] = {
-    # With it, uvicorn would let X-Forwarded-For say who the peer is, and the peer is whom we trust.
-    "proxy_headers": False,
-    "access_log": False,  # addresses of links hold what opens them
-    "server_header": False,
-    "ws": "none",
-    "timeout_keep_alive": 5,
-    "h11_max_incomplete_event_size": 32 * 1024,
-    "limit_concurrency": 256,
-}
-"""How uvicorn has to be configured around the guard."""
 
 
 class Asking(msgspec.Struct, frozen=True):

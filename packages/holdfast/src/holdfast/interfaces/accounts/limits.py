@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from typing import Final
 
 import msgspec
 
 from holdfast.errors import SignInRefused
+from holdfast.interfaces.access_log import network
 from holdfast.journal.port import Identity, Journal
 
 BUCKETS: Final = 65_536
@@ -39,19 +39,6 @@ def taken(rate: Rate, whole_ms: int, now_ms: int) -> tuple[int, int]:
     whole = max(now_ms, min(whole_ms, now_ms + rate.burst * rate.every_ms))
     wait = whole + rate.every_ms - now_ms - rate.burst * rate.every_ms
     return (whole, wait) if wait > 0 else (whole + rate.every_ms, 0)
-
-
-def network(address: str) -> str:
-    """What counts as one address: of IPv6 the network, because each household has 2**64 of them."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return "elsewhere"
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found.packed, 64), strict=False))
-    return str(found)
 
 
 class Limits:

@@ -6,6 +6,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from holdfast.interfaces.access_log import Via
+
 Role = Literal["viewer", "answerer", "operator", "admin"]
 """From less to more: each may do what the ones before it may."""
 
@@ -17,9 +19,6 @@ resolve: say what happened to an effect · stand: give or revoke a standing perm
 let a run that stopped go on · tell: interrupt a run · tune: change a policy or a threshold ·
 administer: accounts, tokens, the record of access.
 """
-
-Via = Literal["typed", "password", "token", "proxy", "oidc"]
-"""How somebody proved to be who they are. `typed` is no proof: a name on the command line of whoever has the file."""
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 

@@ -9,8 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.engine.seams import Rng
+from holdfast.interfaces.access_log import Via
 from holdfast.interfaces.accounts.book import Account, Accounts
-from holdfast.interfaces.accounts.roles import Principal, Via
+from holdfast.interfaces.accounts.roles import Principal
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Identity, Journal, Post
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.interfaces.accounts.log import AccessLog, Noted
+from holdfast.interfaces.access_log import AccessLog, Noted
 from holdfast.interfaces.cli.common import Call, command
 from holdfast.interfaces.cli.words import safe
 from holdfast.interfaces.moments import moment

@@ -14,10 +14,11 @@ from holdfast.interfaces.cli.common import Call, by_option, command
 from holdfast.interfaces.cli.place import existing_journal
 from holdfast.interfaces.cli.screen import Screen
 from holdfast.interfaces.cli.words import ago, count, safe
-from holdfast.interfaces.people.links import beside, keep_keys, load_keys
+from holdfast.interfaces.people.links import beside
 from holdfast.interfaces.reaching.due import Due, due_now
 from holdfast.interfaces.reaching.overview import NAMED, Notice, ToldChannel, told_channels
 from holdfast.interfaces.reaching.wiring import as_reach
+from holdfast.interfaces.signing_keys import keep_keys, load_keys
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.notices import Sent, run_of, stream_of

@@ -7,19 +7,19 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.judging import thresholds_in
+from holdfast.agent.judging import ThresholdPosition, threshold_positions, thresholds_in
 from holdfast.interfaces.looking import Looking
 from holdfast.interfaces.people.gathering import Gathered, gather
-from holdfast.journal.bodies import readable, written
+from holdfast.journal.bodies import written
 from holdfast.journal.port import Journal, Post
+from holdfast.model.calibration import Finding, Judgement, judged
 from holdfast.model.figures import caught_of
 from holdfast.model.health import DAY_MS
 from holdfast.model.ids import stream
 from holdfast.model.looks import Look, last_words, weights
 from holdfast.model.policy import Policy
-from holdfast.model.thresholds import Finding, Judgement, Move, Threshold, judged
+from holdfast.model.thresholds import Move, Threshold
 
-THRESHOLDS: Final = "thresholds/"
 MEMORY_DAYS: Final = 90.0
 """After how long what people found is forgotten: agents change."""
 
@@ -33,36 +33,16 @@ class Proposal(msgspec.Struct, frozen=True):
     judgement: Judgement
 
 
-class _Standing(msgspec.Struct):
-    number: int = 0
-    since_ms: int = 0
-    at: float | None = None
-
-
-async def standing_at(journal: Journal) -> dict[str, float]:
-    """Where every threshold stands that was ever moved."""
-    return {name: one.at for name, one in (await _standings(journal)).items() if one.at is not None}
-
-
-async def _standings(journal: Journal) -> dict[str, _Standing]:
-    found: dict[str, _Standing] = {}
-    for entry, move in await readable(journal, await journal.entries(THRESHOLDS), Move):
-        if entry.key:  # without one it came second, and is only on record
-            one = found.setdefault(move.name, _Standing())
-            one.number, one.since_ms, one.at = one.number + 1, entry.at_ms, move.after
-    return found
-
-
 async def proposals(looking: Looking, policy: Policy, now_ms: int) -> list[Proposal]:
     """What people found near each threshold since it last moved says about it."""
-    standings = await _standings(looking.journal)
+    positions = await threshold_positions(looking.journal)
     said = await gather(looking, now_ms - int(MEMORY_DAYS * DAY_MS)) if policy.thresholds else Gathered([], [])
     planted = [one for one in said.looks if one.kind == "planted"]
     found: list[Proposal] = []
     for name, threshold in policy.thresholds.items():
-        one = standings.get(name, _Standing())
+        one = positions.get(name) or ThresholdPosition(0, 0, threshold.start)
         since = max(one.since_ms, now_ms - int(MEMORY_DAYS * DAY_MS))
-        at = threshold.start if one.at is None else min(threshold.most, max(threshold.least, one.at))
+        at = min(threshold.most, max(threshold.least, one.at))
         judgement = judged(
             threshold, at, findings(threshold, policy, said, since), caught_of(planted) if planted else None
         )

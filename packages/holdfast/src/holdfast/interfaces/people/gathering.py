@@ -15,10 +15,10 @@ from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.model.looks import Kind, Look, Passed, Said, Traits
+from holdfast.model.looks import Kind, Look, Passed, Said
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
 from holdfast.model.planted import Ended
-from holdfast.model.shadow import SAID, SHADOW, Judged, Left
+from holdfast.model.shadow import SAID, SHADOW, Judged, Left, Traits
 from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.transactions import WHOLE_RUN
 

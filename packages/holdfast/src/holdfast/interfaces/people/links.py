@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.interfaces.signing_keys import SigningKeys, load_keys
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Journal, Post
 
@@ -23,7 +24,6 @@ VARIABLE: Final = "HOLDFAST_LINK_KEY"
 SHORTEST: Final = 32
 _SALT: Final = "holdfast.link.item.1"  # what a signature is for: no other text that the key signs is a link
 _USED: Final = "links/"
-_KEPT: Final = 2
 _LONGEST: Final = 2048
 
 
@@ -44,30 +44,17 @@ class Link(msgspec.Struct, frozen=True):
     id: str
 
 
-class LinkKeys(msgspec.Struct, frozen=True):
-    """The keys that sign links, the newest first. The newest signs, each of them is believed."""
-
-    keys: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"LinkKeys({len(self.keys)} keys)"
-
-    def rotated(self, fresh: str) -> LinkKeys:
-        """The same with a new key first. Links under the last one are good until their end, older ones are not."""
-        return LinkKeys((fresh, *self.keys)[:_KEPT])
-
-
 def link_id(notice: str, item: str) -> str:
     """The id of the link to this item in this notice: every try of the notice has the same."""
     return hashlib.sha256(f"{notice}\0{item}".encode()).hexdigest()[:24]
 
 
-def make_link(base_url: str, keys: LinkKeys, link: Link) -> str:
+def make_link(base_url: str, keys: SigningKeys, link: Link) -> str:
     """The address to send. Raises `UsageError` for a base address that is none."""
     return f"{checked_base(base_url)}{PATH}{_signer(keys).dumps(msgspec.to_builtins(link))}"
 
 
-def read_link(token: str, keys: LinkKeys, *, now_ms: int) -> Link:
+def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
     """What a link says. `token` is the last part of its path. Raises `LinkRefused` for one that is not good now.
 
     To open the page of an item, this is enough; `use_link` comes with the answer.
@@ -133,7 +120,7 @@ def beside(journal: Path) -> Path:
     return journal.with_name(journal.name + ".linkkeys")
 
 
-def keys_of(journal: Journal) -> LinkKeys | None:
+def keys_of(journal: Journal) -> SigningKeys | None:
     """The keys as every process finds them: in the variable HOLDFAST_LINK_KEY, else beside the journal, else nowhere.
 
     Raises `UsageError` for keys that are none.
@@ -144,12 +131,12 @@ def keys_of(journal: Journal) -> LinkKeys | None:
     return None if path is None else load_keys(path)
 
 
-def given_keys(value: str) -> LinkKeys:
+def given_keys(value: str) -> SigningKeys:
     """The keys from a secret that was given: several are separated by commas, the newest first. Raises `UsageError`."""
     keys = tuple(one.strip() for one in value.split(",") if one.strip())
     if not keys or min(len(one) for one in keys) < SHORTEST:
         raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random signs")
-    return LinkKeys(keys)
+    return SigningKeys(keys)
 
 
 def file_of(journal: Journal) -> Path | None:
@@ -158,44 +145,7 @@ def file_of(journal: Journal) -> Path | None:
     return beside(path) if isinstance(path, Path) else None
 
 
-def load_keys(path: Path) -> LinkKeys | None:
-    """The keys, or None where there are none yet. Raises `UsageError` for a file that holds something else."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=LinkKeys)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(
-            f"{path.name} holds no link keys", next_step="restore it, or take it away: then new ones are made"
-        ) from error
-
-
-def keep_keys(path: Path, keys: LinkKeys) -> None:
-    """Replace the file in one step, readable by its owner alone."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(keys))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-
-
-def first_keys(path: Path, fresh: str) -> LinkKeys:
-    """The keys that lie there; where there are none, `fresh` is the first. Two processes agree on one."""
-    if (found := load_keys(path)) is not None:
-        return found
-    own = path.with_name(f"{path.name}.{os.getpid()}")
-    keep_keys(own, LinkKeys((fresh,)))
-    try:
-        os.link(own, path)  # fails where another process was faster, so nobody's key is replaced
-    except FileExistsError:
-        return load_keys(path) or LinkKeys((fresh,))
-    finally:
-        own.unlink(missing_ok=True)
-    return LinkKeys((fresh,))
-
-
-def _signer(keys: LinkKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's
+def _signer(keys: SigningKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's
     try:
         from itsdangerous import URLSafeSerializer  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:

@@ -20,10 +20,11 @@ from holdfast.engine import values
 from holdfast.engine.current import current_operation
 from holdfast.errors import HoldfastError, NotSent, Rejected
 from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.links import Link, LinkKeys, link_id, make_link
+from holdfast.interfaces.people.links import Link, link_id, make_link
 from holdfast.interfaces.reaching.channel import Channel, Outside
 from holdfast.interfaces.reaching.composing import compose, still_asked
 from holdfast.interfaces.reaching.words import Letter, Line
+from holdfast.interfaces.signing_keys import SigningKeys
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model.notices import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
@@ -54,7 +55,7 @@ class Web(msgspec.Struct, frozen=True):
     """Where the web inbox is, and what signs the links to it; without an address no notice has a link."""
 
     base_url: str = ""
-    keys: LinkKeys = LinkKeys(())
+    keys: SigningKeys = SigningKeys(())
 
 
 class Sender:

@@ -10,12 +10,13 @@ from typing import Final
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import Rng
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import LinkKeys, file_of, first_keys, given_keys, keys_of
+from holdfast.interfaces.people.links import file_of, given_keys, keys_of
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import Planner
 from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Sender, Web
 from holdfast.interfaces.service import Service
+from holdfast.interfaces.signing_keys import SigningKeys, first_keys
 from holdfast.journal.port import Journal
 from holdfast.model.secret import SecretUnavailableError, resolver_from
 
@@ -45,7 +46,7 @@ def as_reach(given: Reach | Iterable[Channel] | str | os.PathLike[str]) -> Reach
     return Reach(tuple(given))
 
 
-def link_keys(reach: Reach, journal: Journal, rng: Rng) -> LinkKeys:
+def link_keys(reach: Reach, journal: Journal, rng: Rng) -> SigningKeys:
     """The keys that sign links: as given, else those beside the journal, made when they are first wanted."""
     if reach.link_key is not None:
         key = reach.link_key

@@ -15,16 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.interfaces.accounts.roles import Principal
-from holdfast.interfaces.people.links import (
-    PATH,
-    Link,
-    LinkKeys,
-    LinkRefused,
-    checked_unused,
-    keys_of,
-    read_link,
-    use_of,
-)
+from holdfast.interfaces.people.links import PATH, Link, LinkRefused, checked_unused, keys_of, read_link, use_of
+from holdfast.interfaces.signing_keys import SigningKeys
 from holdfast.interfaces.web.desk import Desk
 from holdfast.journal.port import Post
 from holdfast.model.names import plain_name
@@ -77,7 +69,7 @@ class Links:
     def _read(self, token: str) -> Link:
         return read_link(token, self._keys(), now_ms=self._desk.now_ms)
 
-    def _keys(self) -> LinkKeys:
+    def _keys(self) -> SigningKeys:
         """Read each time: they may have been rotated. Raises `LinkRefused` where there are none."""
         found = keys_of(self._desk.looking.journal)
         if found is None:

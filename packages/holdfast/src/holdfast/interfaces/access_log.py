@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import ipaddress
+from typing import Final, Literal
 
 import msgspec
 
-from holdfast.interfaces.accounts.limits import network
-from holdfast.interfaces.accounts.roles import Via
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Journal, Post
 
@@ -15,6 +14,9 @@ STREAM: Final = "access/"
 NOBODY: Final = "-"
 HOUR_MS: Final = 3_600_000
 _REMEMBERED: Final = 4096
+
+Via = Literal["typed", "password", "token", "proxy", "oidc"]
+"""How a person's name was proven. `typed` proves nothing: it is a name on the command line of a reader of the file."""
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,3 +74,16 @@ class AccessLog:
 
 def _stream(access: Access) -> str:
     return STREAM + (access.who or NOBODY)
+
+
+def network(address: str) -> str:
+    """What counts as one address: of IPv6 the network, because each household has 2**64 of them."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "elsewhere"
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found.packed, 64), strict=False))
+    return str(found)
