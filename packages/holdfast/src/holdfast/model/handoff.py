@@ -7,7 +7,6 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.model.records_common import NOTHING, Raw
 
 ANYBODY: Final = "person"
 """To hand over to this name is to hand over to whoever looks; any other name is a queue."""
@@ -55,14 +54,6 @@ def after_stop(run: str, reason: str) -> tuple[str, str]:
     if reason == "cancelled":
         return "its outcomes stand; nothing more is sent", f"only if it is to go on after all: holdfast resume {run}"
     return "its outcomes stand; it can go on under the same id", f"after a fix: holdfast resume {run}"
-
-
-class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What goes along with a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
-
-    queue: str = ""
-    state: Raw = NOTHING
-    facts: Raw = NOTHING
 
 
 class Authority(msgspec.Struct, frozen=True):

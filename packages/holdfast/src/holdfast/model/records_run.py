@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.handoff import Handoff
 from holdfast.model.question import Question, Scalar
 from holdfast.model.records_common import NOTHING, Raw, Stamped
 from holdfast.model.records_handoff import HandedOff
@@ -109,6 +108,14 @@ class TimerFired(Stamped, frozen=True):
     """The time is over."""
 
     step: str
+
+
+class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What goes along with a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
+
+    queue: str = ""
+    state: Raw = NOTHING
+    facts: Raw = NOTHING
 
 
 class QuestionAsked(Stamped, frozen=True):
