@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from simulator import twists
+from simulator.twists import Twist
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Mutant(msgspec.Struct, frozen=True):
     name: str
     breaks: str
     place: str
-    twist: twists.Twist
+    twist: Twist
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def planted(mutant: Mutant) -> Generator[None]:
 
 def _owner(place: str) -> tuple[Any, str]:
     module, _, path = place.partition(":")
-    owner: Any = import_module(f"holdfast.{module}")
+    owner: Any = import_module(module)
     *parts, name = path.split(".")
     for part in parts:
         owner = getattr(owner, part)

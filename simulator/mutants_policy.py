@@ -4,56 +4,64 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulator import ruling_twists, twists
 from simulator.mutant import Mutant
+from simulator.ruling_twists import (
+    asked_in_vain,
+    counted_at_each_attempt,
+    drawn_anew,
+    of_the_same_run,
+    one_is_enough,
+    overruled,
+    refused_in_vain,
+    the_last_rule,
+)
+from simulator.twists import always, replaced
 
 POLICY: Final = (
     # What a policy says.
     Mutant(
-        "nothing is judged", "writes leave that no policy has seen", "engine.flight:Flight._policy", twists.always("")
+        "nothing is judged", "writes leave that no policy has seen", "holdfast.engine.flight:Flight._policy", always("")
     ),
     Mutant(
         "refused and sent",
         "what a policy refuses is sent",
-        "model.sending:_BEFORE_FIRST",
-        twists.replaced("ruled", ruling_twists.refused_in_vain),
+        "holdfast.model.sending:_BEFORE_FIRST",
+        replaced("ruled", refused_in_vain),
     ),
     Mutant(
         "ruled and not asked",
         "what a policy asks about is sent",
-        "model.sending:_BEFORE_FIRST",
-        twists.replaced("_gate", ruling_twists.asked_in_vain),
+        "holdfast.model.sending:_BEFORE_FIRST",
+        replaced("_gate", asked_in_vain),
     ),
-    Mutant("one is enough", "one person says yes where two have to", "model.ruling:terms", ruling_twists.one_is_enough),
+    Mutant("one is enough", "one person says yes where two have to", "holdfast.model.ruling:terms", one_is_enough),
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about leaves by a policy",
-        "engine.flight:Flight._gated",
-        ruling_twists.overruled,
+        "holdfast.engine.flight:Flight._gated",
+        overruled,
     ),
-    Mutant(
-        "drawn anew", "a sample is another one when it is drawn again", "model.ruling:chance", ruling_twists.drawn_anew
-    ),
+    Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.ruling:chance", drawn_anew),
     # What a policy knows of the past.
-    Mutant("no past", "what was sent is not counted", "engine.judging:sent_posts", twists.always(())),
+    Mutant("no past", "what was sent is not counted", "holdfast.engine.judging:sent_posts", always(())),
     Mutant(
         "counted at each attempt",
         "what is sent again counts again",
-        "engine.judging:sent_posts",
-        ruling_twists.counted_at_each_attempt,
+        "holdfast.engine.judging:sent_posts",
+        counted_at_each_attempt,
     ),
-    Mutant("words not counted", "what people said is not counted", "engine.judging:word_posts", twists.always(())),
+    Mutant("words not counted", "what people said is not counted", "holdfast.engine.judging:word_posts", always(())),
     Mutant(
         "the past of one run",
         "what other runs did is not looked at",
-        "engine.judging:_past",
-        ruling_twists.of_the_same_run,
+        "holdfast.engine.judging:_past",
+        of_the_same_run,
     ),
     Mutant(
         "the last rule decides",
         "of several rules that hold the last one counts",
-        "model.ruling:choose",
-        ruling_twists.the_last_rule,
+        "holdfast.model.ruling:choose",
+        the_last_rule,
     ),
 )
 """By the promise that they break."""

@@ -11,7 +11,9 @@ from simulator.world import World
 
 STEPS = (Step("charge", "card"), Step("mail", "letter"), Step("ship", "box"))
 CONFIRMED_MS = 600_000
-TRUSTING = Mutant("restored and trusted", "a restored journal is trusted", "journal.sqlite.anchor:doubt", always(""))
+TRUSTING = Mutant(
+    "restored and trusted", "a restored journal is trusted", "holdfast.journal.sqlite.anchor:doubt", always("")
+)
 
 
 def live(directory: Path, seed: int, backup: Path | None = None) -> World:
