@@ -68,13 +68,14 @@ def test_no_part_of_the_product_keeps_what_a_planted_bug_replaces(mutant: Mutant
     assert not kept, f"{mutant.place} is also reached as {kept}"
 
 
-def _inside(value: object) -> Iterator[object]:
+def _inside(value: Any) -> Iterator[object]:
     """A value of a module, and what a table among them holds."""
     yield value
-    if isinstance(value, tuple | list | frozenset | set):
-        yield from value  # pyright: ignore[reportUnknownVariableType]  # tables of all kinds
-    elif isinstance(value, dict):
-        yield from value.values()  # pyright: ignore[reportUnknownVariableType]
+    kind = type(value)
+    if kind in {tuple, list, frozenset, set}:
+        yield from value
+    elif kind is dict:
+        yield from value.values()
 
 
 # One needs an answer that comes while another run holds the key of the same thing: few seeds draw that.
@@ -98,13 +99,14 @@ def _noting(uncalled: set[str], place: str) -> Callable[[Any], Any]:
     """The same code, which takes its place off the list when it is called."""
 
     def noting(original: Any) -> Any:
+        kind = type(original)
         if isinstance(original, property):
             return property(noting(original.fget))
         if isinstance(original, staticmethod):
             return staticmethod(noting(original.__func__))
-        if type(original) is tuple:
+        if kind is tuple:
             return tuple(map(row, original))
-        if type(original) is dict:
+        if kind is dict:
             return {key: row(value) for key, value in original.items()}
 
         @functools.wraps(original)
