@@ -17,8 +17,8 @@ from examples.bank import Bank, open_bank
 from examples.order import Order, order_desk
 from holdfast import Holdfast, RunSuspended
 from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemClock, SystemRng
-from holdfast.interfaces.hooks import Hooks, Sender
 from holdfast.journal.memory import MemoryJournal
+from holdfast.webhooks.incoming import Hooks, Sender
 
 
 class Calendar(SystemClock):

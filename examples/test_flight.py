@@ -9,7 +9,7 @@ import pytest
 
 from examples import flight
 from holdfast import Holdfast, RunSuspended
-from holdfast.interfaces.timeline import Entry, timeline
+from holdfast.inspect.timeline import Entry, timeline
 
 REQUEST = flight.Request("7", "Book me a flight to NYC tomorrow")
 

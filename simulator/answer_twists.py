@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.control.service import Delivered
 from holdfast.errors import JournalError, UsageError
-from holdfast.interfaces.service import Delivered
 from holdfast.journal.port import Post
 from holdfast.model.case import EVIDENCE
 from holdfast.model.ids import stream

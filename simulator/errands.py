@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from holdfast.control.service import Service
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.interfaces.service import Service
 from holdfast.testing.world.loop import Actor
 
 if TYPE_CHECKING:

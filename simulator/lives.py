@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.app import Holdfast
+from holdfast.control.service import Service
 from holdfast.engine.awaiting import Arrival
 from holdfast.engine.seams import Seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.service import Service
 from holdfast.journal.port import Worker
 from holdfast.model.records import NOTHING, Raw
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.interfaces.service import Service
+from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.testing.world.loop import Actor

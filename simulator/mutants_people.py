@@ -175,7 +175,7 @@ PEOPLE: Final = (
     Mutant(
         "told twice",
         "a message that is given again is another one",
-        "holdfast.interfaces.service:Service.tell",
+        "holdfast.control.service:Service.tell",
         without_its_name,
     ),
     Mutant(
@@ -213,7 +213,7 @@ PEOPLE: Final = (
     Mutant(
         "taken for an answer",
         "taking a run over counts as an answer",
-        "holdfast.interfaces.service:Service.take_over",
+        "holdfast.control.service:Service.take_over",
         taken_for_an_answer,
     ),
     Mutant(
@@ -238,19 +238,19 @@ PEOPLE: Final = (
     Mutant(
         "under a forgotten key",
         "an order to send under the same key is taken for one to send whatever its age",
-        "holdfast.interfaces.people.answers:_review",
+        "holdfast.people.answers:_review",
         whatever_its_age,
     ),
     Mutant(
         "amends not ordered",
         "that amends are to be made is taken down as that it happened",
-        "holdfast.interfaces.people.answers:_compensate",
+        "holdfast.people.answers:_compensate",
         only_happened,
     ),
     Mutant(
         "half a word",
         "a transaction is called off by a word of which the rest is refused",
-        "holdfast.interfaces.people.answers:_compensate",
+        "holdfast.people.answers:_compensate",
         one_after_the_other,
     ),
     Mutant(

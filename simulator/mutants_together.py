@@ -109,13 +109,13 @@ TOGETHER: Final = (
     Mutant(
         "acknowledged unstored",
         "a webhook is acknowledged that the journal did not take",
-        "holdfast.interfaces.service:Service.deliver",
+        "holdfast.control.service:Service.deliver",
         acknowledged_unstored,
     ),
     Mutant(
         "other words taken",
         "a known message may come back with other words",
-        "holdfast.interfaces.service:Service.deliver",
+        "holdfast.control.service:Service.deliver",
         other_words_taken,
     ),
     Mutant(

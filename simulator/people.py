@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from holdfast.interfaces.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
-from holdfast.interfaces.service import Service
+from holdfast.control.service import Service
 from holdfast.model import records as r
+from holdfast.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.errands import Errand

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.interfaces.people.standing import add_standing, revoke_standing
-from holdfast.interfaces.service import Service
+from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.standing import GIVEN, Standing, Use, uses_stream
+from holdfast.people.standing import add_standing, revoke_standing
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.approval_checker import arguments_in

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.interfaces.people.answers import Reply, TakeOver, answer
-from holdfast.interfaces.service import Service
+from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.question import Answered, Scalar
+from holdfast.people.answers import Reply, TakeOver, answer
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.asking import SPECIALISTS, asked_by, handed_to

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.interfaces.people.answers import DidNotHappen, RetrySameKey
 from holdfast.model import records as r
+from holdfast.people.answers import DidNotHappen, RetrySameKey
 
 
 def given_up_and_sent(steps: Any) -> Any:

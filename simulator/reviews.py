@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.interfaces.people.answers import Compensate, DidNotHappen, Happened, RetrySameKey, Review, answer
-from holdfast.interfaces.service import Service
+from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
+from holdfast.people.answers import Compensate, DidNotHappen, Happened, RetrySameKey, Review, answer
 from holdfast.testing.world.loop import Actor
 from simulator.amends import Amends
 from simulator.errands import Errand

@@ -11,7 +11,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from holdfast.interfaces.cli.main import main
+from holdfast.cli.main import main
 
 # Each effect leaves a line in a file beside the desk, so that it is counted outside the process.
 DESK = '''

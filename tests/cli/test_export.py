@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.apps import load_agent
 from holdfast.errors import ReplayDiverged, UsageError
-from holdfast.interfaces.cli.targets import load_agent
 from holdfast.testing import replay_fixture
 from tests.cli.lab import DESK, Lab
 from tests.cli.test_history import CHANGES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.interfaces import replaying
+from holdfast.inspect import replay
 from tests.cli.lab import Lab
 
 
@@ -293,7 +293,7 @@ async def new(run: Run, n: int) -> str:
 def test_replay_ends_and_shows_both_sides_in_child_tasks_too(
     holdfast: Lab, monkeypatch: pytest.MonkeyPatch, agent: str, difference: str
 ):
-    monkeypatch.setattr(replaying, "STUCK_AFTER_S", 0.2)
+    monkeypatch.setattr(replay, "STUCK_AFTER_S", 0.2)
     holdfast.write("changed.py", CHANGED)
     assert holdfast("run", f"changed.py:{agent}", "1").status == 0
     assert holdfast("replay", f"{agent}-1").status == 0

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from holdfast.interfaces.linting import RULES
-from holdfast.interfaces.linting_uses import AGENT_RULES, INNER_RETRIES
+from holdfast.inspect.lint import AGENT_RULES, INNER_RETRIES, RULES
 from tests.cli.lab import Lab
 from tests.tidy.tree import ROOT
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from holdfast.interfaces.cli.main import main
+from holdfast.cli.main import main
 from tests.cli.lab import DESK, Lab
 
 LOOKING = [

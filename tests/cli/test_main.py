@@ -7,7 +7,7 @@ from importlib import import_module, metadata
 
 import pytest
 
-from holdfast.interfaces.cli.main import COMMANDS, GROUPS, SYNONYMS
+from holdfast.cli.main import COMMANDS, GROUPS, SYNONYMS
 from tests.cli.lab import Lab
 
 
@@ -25,7 +25,7 @@ def test_help_lists_every_command_under_its_purpose(holdfast: Lab):
 
 @pytest.mark.parametrize(("name", "module"), [(name, module) for name, (module, _) in COMMANDS.items()])
 def test_every_listed_command_is_there_under_its_name(name: str, module: str):
-    assert getattr(import_module(f"holdfast.interfaces.cli.{module}"), name.replace("-", "_")).name == name
+    assert getattr(import_module(f"holdfast.cli.{module}"), name.replace("-", "_")).name == name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -81,12 +81,12 @@ def test_completion_completes(holdfast: Lab):
 def test_help_imports_no_more_than_it_needs():
     """Start-up is what a person feels: laying out texts, loading agents and the demo wait until they are used."""
     program = (
-        "import sys; from holdfast.interfaces.cli.main import main\n"
+        "import sys; from holdfast.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'rich', 'aiosmtpd', 'starlette', 'uvicorn', 'holdfast.demo', 'holdfast.interfaces.service'}\n"
+        "heavy = {'rich', 'aiosmtpd', 'starlette', 'uvicorn', 'holdfast.demo', 'holdfast.control.service'}\n"
         "loaded = heavy & set(sys.modules)\n"
-        "sys.exit(str(loaded) if loaded - {'holdfast.interfaces.service'} else 0)\n"
+        "sys.exit(str(loaded) if loaded - {'holdfast.control.service'} else 0)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr

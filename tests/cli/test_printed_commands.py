@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.interfaces.cli.main import COMMANDS
+from holdfast.cli.main import COMMANDS
 from tests.cli.lab import Lab, Said
 
 # A program as people write it: started with python, its journal under a name of its own, in another directory.

@@ -1,13 +1,13 @@
 """The reference page says what the commands say."""
 
-from holdfast.interfaces.cli.main import COMMANDS
-from holdfast.interfaces.cli.reference import reference
+from holdfast.cli.main import COMMANDS
+from holdfast.cli.reference import reference
 from tests.tidy.tree import ROOT
 
 
 def test_the_page_is_current():
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    assert page == reference(), "write it anew: python -m holdfast.interfaces.cli.reference > docs/reference/cli.md"
+    assert page == reference(), "write it anew: python -m holdfast.cli.reference > docs/reference/cli.md"
 
 
 def test_every_command_has_a_section():

@@ -14,7 +14,7 @@ from tests.cli.lab import Lab
 # Dies by a real SIGKILL after its nth write to the journal.
 DIES = """
 import os, signal, sys
-from holdfast.interfaces.cli.main import main
+from holdfast.cli.main import main
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 left = int(sys.argv[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast.interfaces.cli.main import COMMANDS, main
+from holdfast.cli.main import COMMANDS, main
 from tests.tidy.tree import PACKAGE, ROOT, shown, text_files
 
 SPELLED = re.compile(r"(?:^|[\s`\"'$(|])holdfast ([a-z-]+)((?: (?:(?!\| holdfast)[^`\n\"',;()])*)?)")

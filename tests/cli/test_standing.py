@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from holdfast.cli.inputs import read_moment, read_past
 from holdfast.errors import UsageError
-from holdfast.interfaces.cli.moments import read_moment, read_past
 from tests.cli.lab import Lab
 from tests.cli.test_inbox import DESK
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.interfaces.ledger_kinds import KINDS
+from holdfast.inspect.ledger_kinds import KINDS
 from holdfast.journal.bodies import REFUSED
 from holdfast.journal.log import beginning
 from holdfast.journal.port import Claimed, Post, RunChange, Write

@@ -13,7 +13,7 @@ from holdfast.journal.sqlite.journal import SqliteJournal
 CALL = """
 import json, sys
 before = set(sys.modules)
-from holdfast.interfaces.cli.main import main
+from holdfast.cli.main import main
 try:
     main(sys.argv[1:])
 finally:
@@ -27,8 +27,8 @@ HEAVY = {
     "holdfast.agent.tool": "it runs nobody's code",
     "holdfast.app": "as above",
     "holdfast.engine": "and drives nothing",
-    "holdfast.interfaces.service": "and orders nothing",
-    "holdfast.interfaces.people.dossier": "one item in full is another call",
+    "holdfast.control.service": "and orders nothing",
+    "holdfast.people.dossier": "one item in full is another call",
     "holdfast.journal.codec": "what is asked stands in the listing: no record is read",
     "holdfast.model.records": "as above",
     "importlib.metadata": "only `--version` asks for it",

@@ -5,12 +5,12 @@
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.model.standing import Standing
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import asked
+from holdfast.people.items import items
+from holdfast.people.standing import add_standing, list_standing, revoke_standing
 from tests.crash.desks import note, serve_desk
 
 NAMES = ("ann", "bob")

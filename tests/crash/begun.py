@@ -11,7 +11,7 @@ from holdfast.engine.beginning import Input
 from holdfast.engine.outbox import begin_asleep
 from holdfast.engine.recovery import Recovery
 from holdfast.errors import HoldfastError, RunStopped
-from holdfast.interfaces.forking import fork
+from holdfast.inspect.fork import fork
 from tests.crash.desks import note_once, serve_desk
 
 

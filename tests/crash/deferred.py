@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.engine.seams import system_seams
 from holdfast.errors import Deferred, RunSuspended
-from holdfast.interfaces.hooks import Hooks, Sender
+from holdfast.webhooks.incoming import Hooks, Sender
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 

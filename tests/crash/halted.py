@@ -5,8 +5,8 @@
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.items import items
+from holdfast.people import answers as a
+from holdfast.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
 ITEM = "trip-ann"

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
 from holdfast.errors import HoldfastError, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.items import items
+from holdfast.people import answers as a
+from holdfast.people.items import items
 from holdfast.policies import Retry
 from tests.crash.desks import note, note_once, serve_desk
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from holdfast.demo.side_holdfast import STEPS, WithHoldfast, place_of
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
@@ -37,7 +37,7 @@ async def report_of(records):
     began = [r.RunStarted(agent="desk", input=EMPTY, digest="d"), r.Claimed(worker="w", token=1, boot="b")]
     await log.append([encode(record) for record in (*began, *records)])
     side = WithHoldfast(Path("requests.jsonl"), Path("folder"))
-    report = await side.read(Looking(journal, identity))
+    report = await side.read(JournalReader(journal, identity))
     await journal.close()
     return report, side.waiting
 

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.cli.main import COMMANDS
 from holdfast.engine.settings import Settings
-from holdfast.interfaces.cli.main import COMMANDS
 from holdfast.model import records
 from tests.docs.pages import ROOT, blocks, pages
 

@@ -19,9 +19,9 @@ from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.passwords import Passwords
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.site import loopback
-from holdfast.interfaces.connections import SERVER
 from holdfast.interfaces.web.app import web
 from holdfast.people import Policy
+from holdfast.webhooks.connections import SERVER
 from tests.unit.interfaces.accounts.keeping import Counting
 
 T = TypeVar("T")

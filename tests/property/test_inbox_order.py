@@ -7,15 +7,15 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.interfaces import looking as looking_module
-from holdfast.interfaces.looking import Looking, Waiting
-from holdfast.interfaces.people.handing import Handing, hand
-from holdfast.interfaces.people.items import Item, Wanted, items, placed, worded
+from holdfast.inspect import reader as looking_module
+from holdfast.inspect.reader import JournalReader, Waiting
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Beginning, Claimed, Post, RunChange, RunStatus, Write
 from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
 from holdfast.model.waits import PEOPLE
+from holdfast.people.assignments import Handing, hand
+from holdfast.people.items import Item, Wanted, items, placed, worded
 
 NOW_MS = 1000
 WAIT = st.builds(
@@ -48,7 +48,7 @@ HANDINGS = st.lists(
 Runs = Sequence[tuple[str, RunStatus, list[Waiting]]]
 
 
-async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shadows: int) -> Looking:
+async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shadows: int) -> JournalReader:
     journal = MemoryJournal(lambda: NOW_MS)
     identity = await journal.open()
     for number, (agent, status, waits) in enumerate(runs):
@@ -61,7 +61,7 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shado
     for number in range(shadows):
         left = Left(f"s{number}", "pay#1", "was it right?", Traits("pay", agent="desk"))
         await journal.post(Post(shadow_stream(left.run, left.step), "", msgspec.json.encode(left)))
-    return Looking(journal, identity)
+    return JournalReader(journal, identity)
 
 
 def place(one: Item) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
 from holdfast.engine.seams import POINTS
 from holdfast.errors import PlanError
-from holdfast.interfaces.replaying import replay_records
+from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r
 from holdfast.model.plan import references
 from holdfast.plans import Call, Plan, PlanStep

@@ -30,10 +30,10 @@ from holdfast import (
 from holdfast.agent.conversing import Conversation
 from holdfast.agent.observing import Facts
 from holdfast.agent.remembering import Lessons, UserMemory
+from holdfast.control.service import Service
 from holdfast.engine.current import CurrentOperation
 from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
-from holdfast.interfaces.ledger_kinds import PLAIN, kind_of, unreadable
-from holdfast.interfaces.service import Service
+from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
 from holdfast.journal.bodies import REFUSED
 from holdfast.journal.codec import decode
 from holdfast.model.run import RunHistory

@@ -45,7 +45,7 @@ def of_its_own():
     with Holdfast("desk.db", agents=[desk]) as own:
         says(own.run(desk, "child"))
 '''
-VERIFY = "from holdfast.interfaces.cli.main import main; main()"
+VERIFY = "from holdfast.cli.main import main; main()"
 HOLDS = (
     PROGRAM
     + """

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import Holdfast, Run, agent, tool
+from holdfast.cli.main import main
 from holdfast.errors import ChainBroken, RunSuspended
-from holdfast.interfaces.cli.main import main
 
 EDITS = {
     "an operation is gone": "delete from record where body like '%mail#1%'",

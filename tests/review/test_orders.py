@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import Holdfast, Run, agent, tool
+from holdfast.cli.main import main
 from holdfast.errors import ContractError
-from holdfast.interfaces.cli.main import main
 
 
 def test_nobody_is_told_that_a_completed_run_was_called_off(tmp_path: Path):

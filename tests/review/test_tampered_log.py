@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import Holdfast, Run, agent, tool
+from holdfast.cli.main import main
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.checking import Checked, Kept, check
-from holdfast.interfaces.cli.main import main
-from holdfast.interfaces.heads import KeptHead, signed_head
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.signed_heads import KeptHead, signed_head
+from holdfast.inspect.verify import Checked, Kept, check
 from holdfast.journal.port import Post
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.reading import ReadingJournal
@@ -64,7 +64,7 @@ class Pristine(NamedTuple):
             journal = ReadingJournal(self.file, untouched=True)
             identity = await journal.open()
             kept = Kept((KeptHead(1, self.head),)) if heads else Kept()
-            found = await check(Looking(journal, identity), self.file, kept)
+            found = await check(JournalReader(journal, identity), self.file, kept)
             await journal.close()
             return found
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.interfaces.sources import aliases
+from holdfast.inspect.source_code import aliases
 from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 
 CLOCK = {
@@ -42,7 +42,7 @@ HOMES = (
     Home("journal/sqlite/", STOPWATCH, "times commits to choose the cheapest path to the disk; decides no outcome"),
     Home("journal/sqlite/opening.py", {"os.urandom"}, "mints the namespace and the secret of a new journal"),
     Home("sync.py", THREADS, "the synchronous face: its loop lives in a thread of its own"),
-    Home("interfaces/cli/targets.py", THREADS, "loads programs that call asyncio.run where they are loaded"),
+    Home("cli/apps.py", THREADS, "loads programs that call asyncio.run where they are loaded"),
     Home("demo/", BANNED, "plays the world: services, faults and kills"),
     Home("testing/", BANNED, "replaces the seams for tests, and kills for real"),
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
-from holdfast.interfaces.replaying import replay_records
+from holdfast.inspect.replay import replay_records
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep

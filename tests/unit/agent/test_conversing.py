@@ -7,8 +7,8 @@ import pytest
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.conversation import Conversation, History
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.exporting import export
-from holdfast.interfaces.replaying import replay_records
+from holdfast.inspect.export import export
+from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r
 from holdfast.model.conversation import Spoken, conversation_stream, told
 from holdfast.testing.world import World

@@ -24,7 +24,7 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.replaying import replay_records
+from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep
 from holdfast.policies import Retry

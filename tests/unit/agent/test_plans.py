@@ -22,7 +22,7 @@ from holdfast import (
 )
 from holdfast.agent.conditions import ConditionError, holds, steps_used
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.looking import waits_of
+from holdfast.inspect.reader import waits_of
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanRefused, PlanStep, PlanStepFailed
 from holdfast.testing.world import World

@@ -15,11 +15,11 @@ from pydantic_ai.models.test import TestModel
 
 from holdfast import Holdfast, Key, Natural, Operation, Rejected, Run, RunSuspended, agent, current_operation, tool
 from holdfast.errors import Interrupted
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.people.state import state_of
+from holdfast.inspect.run_state import state_of
 from holdfast.model import records as r
 from holdfast.observation import Need, ProductionLoop, Thought, Usage
 from holdfast.patterns import for_operator
+from holdfast.people.items import items
 from holdfast.plans import Call, Plan, PlanResult, PlanStep, plan_schema
 from holdfast.policies import Retry
 from holdfast.testing.world import World

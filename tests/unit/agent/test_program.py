@@ -24,7 +24,7 @@ if __name__ == "__main__":
     print(main.program)
 """
 ASK = "import sys; sys.path.insert(0, '.'); from {module} import main; print(main.program)"
-LOADED = "from holdfast.interfaces.cli.targets import load_agent; print(load_agent({target!r}).program)"
+LOADED = "from holdfast.cli.apps import load_agent; print(load_agent({target!r}).program)"
 
 
 def said(words: list[str], directory: Path) -> str:

@@ -23,11 +23,11 @@ from holdfast import (
 )
 from holdfast.agent.titles import LONGEST_TITLE, parsed_title
 from holdfast.errors import ContractError
-from holdfast.interfaces.people.dossier import dossier
+from holdfast.inspect.timeline import timeline
 from holdfast.interfaces.reaching.composing import line_of
-from holdfast.interfaces.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.notices import About
+from holdfast.people.dossier import dossier
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import standing
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast import Key, current_operation, tool
-from holdfast.interfaces.replaying import replay_records
+from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab
 

@@ -7,11 +7,11 @@ import pytest
 
 from holdfast import Key, Operation, Rejected, Run, agent, current_operation, tool
 from holdfast.errors import Ambiguous, ReplayDiverged, RunSuspended
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.dossier import Dossier, dossier
-from holdfast.interfaces.people.items import Item, items
 from holdfast.model import records as r
 from holdfast.people import Policy, Rule
+from holdfast.people import answers as a
+from holdfast.people.dossier import Dossier, dossier
+from holdfast.people.items import Item, items
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.people import answers as a
 from holdfast.journal.port import Write
+from holdfast.people import answers as a
 from tests.unit.engine.lab import DAY, Lab, run_virtual
 
 LAG_S = 0.02

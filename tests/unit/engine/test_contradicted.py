@@ -24,10 +24,10 @@ from holdfast import (
 )
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
 from holdfast.model import records as r
+from holdfast.people import answers as a
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 OPERATION = "p-ann/pay#1"

@@ -10,8 +10,8 @@ import pytest
 from holdfast import Run, agent, tool
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.people import answers as a
 from holdfast.model import records as r
+from holdfast.people import answers as a
 from tests.unit.engine.lab import Died, Lab, virtual
 from tests.unit.engine.test_contradicted import OPERATION, paying, result
 

@@ -26,7 +26,7 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import JournalUnavailable, RecordRefused, RunSuspended
-from holdfast.interfaces.forking import fork
+from holdfast.inspect.fork import fork
 from holdfast.journal.codec import decode
 from holdfast.journal.port import Write
 from holdfast.model import records as r

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
+from holdfast.control.service import Service
 from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.service import Service
 from holdfast.model import records as r
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 

@@ -8,16 +8,16 @@ import pytest
 from holdfast import Key, Run, agent, tool
 from holdfast.engine.commands import Command, command_post
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.dossier import dossier
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.decide import decide
 from holdfast.model.moves import Gate
 from holdfast.model.policy import Policy, Rule
 from holdfast.model.situation import Now, Situation
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import asked
+from holdfast.people.dossier import dossier
 from tests.unit.engine.lab import Lab, virtual
 
 PAY = "r-ann/pay#1"

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast, Key, NotSent, Run, agent, current_operation, tool
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.people.items import items
+from holdfast.people.items import items
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 

@@ -12,10 +12,10 @@ import pytest
 from holdfast import Key, Run, Secret, agent, current_operation, tool
 from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ContractError, RunSuspended, UsageError
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.timeline import timeline
+from holdfast.inspect.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.people.items import items
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual

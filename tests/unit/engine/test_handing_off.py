@@ -7,13 +7,13 @@ import pytest
 
 from holdfast import Run, TransactionAborted, agent
 from holdfast.errors import Interrupted, ReplayDiverged, RunStopped, RunSuspended, UnknownTool, UsageError
-from holdfast.interfaces.people.answers import Reply, TakeOver, answer
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import Wanted, items
-from holdfast.interfaces.people.state import state_of
-from holdfast.interfaces.timeline import timeline
+from holdfast.inspect.run_state import state_of
+from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.handoff import DEEPEST
+from holdfast.people.answers import Reply, TakeOver, answer
+from holdfast.people.dossier import dossier
+from holdfast.people.items import Wanted, items
 from tests.unit.engine.interruptions import agrees, writer
 from tests.unit.engine.lab import Lab, virtual
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.control.command_ack import TAKEN, until_taken
 from holdfast.engine.commands import command_post
 from holdfast.engine.housekeeping import troubles_of
 from holdfast.errors import JournalUnavailable, RunStopped, RunSuspended
-from holdfast.interfaces.heeding import TAKEN, until_taken
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual

@@ -7,19 +7,19 @@ import pytest
 
 from holdfast import Holdfast, Run, TransactionAborted, agent, tool
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.explaining import explain
-from holdfast.interfaces.judging import kept_policy, kept_versions
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.people.standing import add_standing
-from holdfast.interfaces.timeline import timeline
+from holdfast.inspect.explain import explain
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.policy import version_of
 from holdfast.model.ruling import Ruling
 from holdfast.model.situation import Now
 from holdfast.model.standing import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
+from holdfast.people.policy.archive import kept_policy, kept_versions
+from holdfast.people.standing import add_standing
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds, refunds_of_any
@@ -200,7 +200,7 @@ async def test_the_rule_is_read_as_it_was_when_it_ruled(lab: Lab):
         async with lab.app(desk, policy=one) as app:
             with pytest.raises(RunSuspended):
                 await app.run(desk, 9000 + number)
-    looking = Looking(lab.journal, await lab.journal.open())
+    looking = JournalReader(lab.journal, await lab.journal.open())
     assert await kept_versions(looking) == [version_of(first), version_of(second)], "each of them once"
     for run, least in (("r-9000", 50), ("r-9001", 50), ("r-9002", 70)):
         found = await explain(looking, f"{run}/refund#1", Now("b", 0, EPOCH_MS))

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Run, agent
 from holdfast.errors import ReplayDiverged, RunSuspended, UsageError
-from holdfast.interfaces.timeline import timeline
+from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 

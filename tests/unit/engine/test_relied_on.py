@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from holdfast import Key, NotSent, Operation, Run, agent, current_operation, tool
+from holdfast.control.approvals import asked_about
 from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.approving import asked_about
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
 from holdfast.model import records as r
 from holdfast.model.operation import OTHERWISE
 from holdfast.model.run import RunHistory
 from holdfast.people import Policy, Rule
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.model.stories import Story
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from holdfast import Holdfast, Run, agent, tool
+from holdfast.control.service import Service
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import system_seams
 from holdfast.engine.settings import Settings
 from holdfast.errors import Ambiguous, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.service import Service
 from holdfast.journal.host import this_process
 from holdfast.journal.sqlite.journal import SqliteJournal
 

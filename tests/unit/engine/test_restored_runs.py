@@ -18,8 +18,8 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import UsageError
-from holdfast.interfaces.people import answers as a
 from holdfast.model import records as r
+from holdfast.people import answers as a
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 

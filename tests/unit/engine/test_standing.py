@@ -11,11 +11,11 @@ import pytest
 from holdfast import Key, NotSent, Run, agent, current_operation, tool
 from holdfast.engine import executor, standing
 from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.standing import add_standing, list_standing, revoke_standing
-from holdfast.interfaces.timeline import timeline
+from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.standing import Spent, Standing
+from holdfast.people.dossier import dossier
+from holdfast.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual

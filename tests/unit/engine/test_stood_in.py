@@ -6,8 +6,8 @@ import pytest
 
 from holdfast import Run, agent, tool
 from holdfast.errors import UsageError
-from holdfast.interfaces.people import answers as a
 from holdfast.model import records as r
+from holdfast.people import answers as a
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_edited import HOUR, REFUND, agreed, asked, desk_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.interfaces.code_location import code_of, note_code, noted_code, noted_programs
+from holdfast.control.code_location import code_of, note_code, noted_code, noted_programs
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 

@@ -11,17 +11,17 @@ from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.halting import stopped_change
 from holdfast.engine.looking_again import look_again
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
-from holdfast.interfaces.keeping import rebuild
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import items
+from holdfast.inspect.doctor import rebuild
+from holdfast.inspect.timeline import timeline
 from holdfast.interfaces.people.watching import watch
-from holdfast.interfaces.timeline import timeline
 from holdfast.journal.codec import encode
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import asked
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import Holdfast
+from holdfast.cli.main import main
 from holdfast.engine.settings import Settings
-from holdfast.interfaces.cli.main import main
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.receiver import receiving
 from tests.unit.interfaces.test_webhooks import greet, tell

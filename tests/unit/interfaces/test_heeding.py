@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, tool
+from holdfast.control.command_ack import NOT_TAKEN, TAKEN, until_taken
 from holdfast.errors import Interrupted
-from holdfast.interfaces.heeding import NOT_TAKEN, TAKEN, until_taken
 from tests.unit.engine.lab import Lab, virtual
 
 AT_MOST_S = 2

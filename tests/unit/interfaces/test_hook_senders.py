@@ -14,12 +14,12 @@ import pytest
 import uvicorn
 
 from holdfast import Holdfast, Run, agent, tool
+from holdfast.control.input_checks import decode_json
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.interfaces.access_log import AccessLog
-from holdfast.interfaces.hooks import Hooks, Sender
-from holdfast.interfaces.json_input import decode_json
 from holdfast.model.records import Raw
+from holdfast.webhooks.incoming import Hooks, Sender
 from tests.unit.interfaces.test_hooks import memory, new_secret, signed
 
 BANK, SHOP = new_secret(), new_secret()

@@ -16,8 +16,8 @@ from standardwebhooks import Webhook
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.seams import SystemClock
 from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.interfaces.hooks import LARGEST, Hooks, Sender
 from holdfast.journal.memory import MemoryJournal
+from holdfast.webhooks.incoming import LARGEST, Hooks, Sender
 
 ACCEPTED = 204
 

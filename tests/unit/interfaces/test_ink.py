@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.interfaces.cli.ink import Ink
-from holdfast.interfaces.cli.screen import phrase
-from holdfast.interfaces.cli.words import safe
+from holdfast.cli.ink import Ink
+from holdfast.cli.screen import phrase
+from holdfast.inspect.text import safe
 
 SIGNS = ("TERM", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM", "TTY_INTERACTIVE")
 SURROUNDINGS = [

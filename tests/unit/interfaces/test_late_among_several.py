@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.interfaces.applying import AtOnce
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.service import Service
+from holdfast.control.applying import AtOnce
+from holdfast.control.service import Service
 from holdfast.journal.port import Post
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds

@@ -8,14 +8,14 @@ import pytest
 
 from holdfast import Rejected, Run, agent, tool
 from holdfast.errors import Ambiguous, RunSuspended, UsageError
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people import precedents
-from holdfast.interfaces.people.asked import Asked, asked
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.dossier import dossier
-from holdfast.interfaces.people.items import Wanted, items
+from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
+from holdfast.people import answers as a
+from holdfast.people import earlier
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import Asked, asked
+from holdfast.people.dossier import dossier
+from holdfast.people.items import Wanted, items
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
@@ -113,7 +113,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
 
 @virtual
 async def test_similar_cases_are_the_newest_ones(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(precedents, "RUNS", 2)
+    monkeypatch.setattr(earlier, "RUNS", 2)
     desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         for name, word in (("ann", a.Approve()), ("zoe", a.Decline("no"))):
@@ -360,7 +360,7 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
 
-        async def overtaken(looking: Looking, item: str) -> Asked:
+        async def overtaken(looking: JournalReader, item: str) -> Asked:
             found = await asked(looking, item)
             monkeypatch.undo()
             await a.answer(app.service, item, a.Edit({"cents": 8000}), by="cid")

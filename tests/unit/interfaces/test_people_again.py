@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.control.applying import Applied, AtOnce
+from holdfast.control.service import Service
 from holdfast.errors import JournalUnavailable, UsageError
-from holdfast.interfaces.applying import Applied, AtOnce
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.items import items
-from holdfast.interfaces.service import Service
 from holdfast.model import records as r
+from holdfast.people import answers as a
+from holdfast.people.items import items
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.test_people import begun, lost

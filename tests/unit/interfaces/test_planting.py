@@ -8,14 +8,14 @@ import pytest
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.errors import ContractError, HoldfastError, RunSuspended, UsageError
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.dossier import dossier
 from holdfast.interfaces.people.gathering import gather
-from holdfast.interfaces.people.items import items
 from holdfast.interfaces.people.planting import plant
 from holdfast.model.health import DAY_MS
 from holdfast.model.planted import Case
 from holdfast.model.system import PLANTED
+from holdfast.people import answers as a
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 BAD = Case("refund", {"cents": 900_000}, why="ten times the price")

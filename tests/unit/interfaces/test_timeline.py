@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from holdfast.agent.course import Chosen
-from holdfast.interfaces.telling import end_text, plain_input, verdict_text
-from holdfast.interfaces.timeline import Timeline, timeline
+from holdfast.inspect.render_records import end_text, plain_input, verdict_text
+from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.outcome import RETURNED, Basis

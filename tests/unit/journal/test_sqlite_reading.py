@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from holdfast.cli.common import without_waiting
 from holdfast.errors import JournalError, JournalUnavailable
-from holdfast.interfaces.cli.common import without_waiting
 from holdfast.journal.port import Beginning, Lease, Post, Worker, Write
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.reading import ReadingJournal

@@ -1,6 +1,6 @@
 """`python -m holdfast`: the command line."""
 
-from holdfast.interfaces.cli.main import main
+from holdfast.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -22,6 +22,11 @@ from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
+from holdfast.cli.config import journal_option, located, sqlite_path
+from holdfast.control.code_location import note_code, stop_if_loading
+from holdfast.control.housekeeping import Errands
+from holdfast.control.input_checks import check
+from holdfast.control.service import Service
 from holdfast.engine.at_once import at_once, checked_loop
 from holdfast.engine.beginning import Input
 from holdfast.engine.engine import Engine
@@ -39,11 +44,6 @@ from holdfast.errors import (
     RunSuspended,
     UsageError,
 )
-from holdfast.interfaces.arguments import check
-from holdfast.interfaces.cli.place import journal_option, located, sqlite_path
-from holdfast.interfaces.code_location import note_code, stop_if_loading
-from holdfast.interfaces.errands import Errands
-from holdfast.interfaces.service import Service
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.handoff import after_stop

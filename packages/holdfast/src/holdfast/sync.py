@@ -12,7 +12,7 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.app import Done, Holdfast
-    from holdfast.interfaces.service import Service
+    from holdfast.control.service import Service
 
 T = TypeVar("T")
 R = TypeVar("R")

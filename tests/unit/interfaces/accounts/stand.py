@@ -20,7 +20,7 @@ from holdfast.interfaces.accounts.permitting import About
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.site import Site, loopback, presented, session_cookie
-from holdfast.interfaces.connections import SERVER
+from holdfast.webhooks.connections import SERVER
 from tests.unit.interfaces.accounts.keeping import House, opened
 
 HERE = "192.0.2.7"

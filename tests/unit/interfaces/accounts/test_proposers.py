@@ -8,7 +8,7 @@ from holdfast import Key, Run, agent, tool
 from holdfast.errors import NotAllowed, RunSuspended
 from holdfast.interfaces.accounts.permitting import About, checked_answerer
 from holdfast.interfaces.accounts.roles import Grant, Principal
-from holdfast.interfaces.people.asked import Asked, asked
+from holdfast.people.asked import Asked, asked
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -10,9 +10,9 @@ import pytest
 from itsdangerous import URLSafeSerializer
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import beside, checked_unused
 from holdfast.interfaces.signing_keys import first_keys, keep_keys, load_keys
 from holdfast.people import Link, LinkRefused, SigningKeys, make_link, read_link, use_link
+from holdfast.people.links import beside, checked_unused
 from tests.unit.engine.lab import Lab, virtual
 
 BASE = "https://desk.example.com"

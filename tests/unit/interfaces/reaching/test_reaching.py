@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import Holdfast, Run, Secret, agent, tool
 from holdfast.errors import ReplayDiverged, RunSuspended
-from holdfast.interfaces.people.answers import Abandon, answer
-from holdfast.interfaces.people.handing import Handing, hand
-from holdfast.interfaces.people.items import items
 from holdfast.people import Mail, Only, Pace, Reach, Slack, Teams
+from holdfast.people.answers import Abandon, answer
+from holdfast.people.assignments import Handing, hand
+from holdfast.people.items import items
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.webhooks import Webhooks
 from holdfast.model.webhooks import Note
 from holdfast.people import Mail, Only, Pace, Policy, Rule
+from holdfast.webhooks.outgoing import Webhooks
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.reaching.offices import plain, post_office
 from tests.unit.interfaces.receiver import receiving

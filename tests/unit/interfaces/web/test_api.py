@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.web.api import OPERATIONS, ROOT
 from holdfast.model import records as r
+from holdfast.people import answers as a
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import HOSTILE, Stand, standing
 

@@ -7,12 +7,12 @@ import pytest
 from holdfast import Key, Operation, Run, agent, current_operation, tool
 from holdfast.engine.awaiting import Arrival
 from holdfast.errors import Deferred
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.items import placed
 from holdfast.interfaces.reaching.composing import line_of
 from holdfast.interfaces.reaching.planning import waiting_of
 from holdfast.model.notices import About
 from holdfast.model.records import Raw
+from holdfast.people import answers as a
+from holdfast.people.items import placed
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import Stand, standing
 from tests.unit.interfaces.web.test_api import give, path_of

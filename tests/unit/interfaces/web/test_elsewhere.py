@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from holdfast.control.service import Service
 from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.openid import OpenId, Provider
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.interfaces.accounts.site import loopback
-from holdfast.interfaces.service import Service
 from holdfast.interfaces.web.app import web
 from holdfast.interfaces.web.elsewhere import Elsewhere
 from holdfast.interfaces.web.serving import PROVIDER_SECRET, Where

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
+from holdfast.control.service import Service
 from holdfast.engine.commands import Command, command_post
 from holdfast.errors import RunSuspended, SignInNeeded
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.standing import add_standing
-from holdfast.interfaces.service import Service
 from holdfast.model import records as r
 from holdfast.model.standing import Standing
+from holdfast.people.asked import asked
+from holdfast.people.standing import add_standing
 from holdfast.policies import Gate, Require
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import Stand, standing

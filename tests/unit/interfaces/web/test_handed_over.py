@@ -10,11 +10,11 @@ from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import ReplayDiverged
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.handing import Handing, item_stream
-from holdfast.interfaces.people.items import items
 from holdfast.model.question import Answered
 from holdfast.model.records import RunReopened
+from holdfast.people.asked import asked
+from holdfast.people.assignments import Handing, item_stream
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import HOSTILE, desk_of, standing
 from tests.unit.interfaces.web.test_pages import fill

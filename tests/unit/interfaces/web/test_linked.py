@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.links import beside, checked_unused, make_link
 from holdfast.interfaces.signing_keys import keep_keys
 from holdfast.interfaces.web.desk import Desk
 from holdfast.interfaces.web.linked import Links
 from holdfast.journal.port import Post
 from holdfast.people import Link, LinkRefused, SigningKeys
+from holdfast.people.asked import asked
+from holdfast.people.links import beside, checked_unused, make_link
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import ORIGIN, Stand, standing
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.interfaces.people.dossier import dossier
+from holdfast.people.dossier import dossier
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import standing
 

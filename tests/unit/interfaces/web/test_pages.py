@@ -12,10 +12,10 @@ from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.people import answers as a
 from holdfast.interfaces.people.planting import plant
 from holdfast.interfaces.web import forms
 from holdfast.model.planted import Case
+from holdfast.people import answers as a
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import standing
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.accounts.roles import ROLES, Grant, Role
-from holdfast.interfaces.people.asked import asked
+from holdfast.people.asked import asked
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import Stand, desk_of, standing
 

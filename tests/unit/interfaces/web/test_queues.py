@@ -8,11 +8,11 @@ from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended, UnknownRun
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.roles import Grant, Principal
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import asked
-from holdfast.interfaces.people.items import items
 from holdfast.interfaces.web.desk import Desk
 from holdfast.people import Policy, Rule
+from holdfast.people import answers as a
+from holdfast.people.asked import asked
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 REFUND = "r-ann/refund#1"

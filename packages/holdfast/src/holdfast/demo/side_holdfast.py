@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.demo.referee import Reported
 from holdfast.demo.schedule import REQUESTS, Service, Spot
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model.operation import OperationState
 from holdfast.model.run import RunHistory
@@ -40,11 +40,11 @@ class WithHoldfast:
         journal = SqliteJournal(self.journal)
         identity = await journal.open()
         try:
-            return await self.read(Looking(journal, identity))
+            return await self.read(JournalReader(journal, identity))
         finally:
             await journal.close()
 
-    async def read(self, looking: Looking) -> Mapping[Spot, Reported]:
+    async def read(self, looking: JournalReader) -> Mapping[Spot, Reported]:
         """The report of an open journal; `waiting` then names the operations that ask a person."""
         self.waiting = []
         report: dict[Spot, Reported] = {}
@@ -63,7 +63,7 @@ def place_of(operation: str) -> Spot:
     return _SERVICES[step], int(run.removeprefix("request-"))
 
 
-async def _history(looking: Looking, run: str) -> RunHistory:
+async def _history(looking: JournalReader, run: str) -> RunHistory:
     history = RunHistory(run)
     async for _, record in looking.records(run):
         history.add(record)

@@ -12,8 +12,8 @@ from typing import Any
 
 from holdfast.agent.agent import Agent
 from holdfast.errors import ReplayDiverged, UsageError
-from holdfast.interfaces.exporting import read_export
-from holdfast.interfaces.replaying import Replayed, replay_records
+from holdfast.inspect.export import read_export
+from holdfast.inspect.replay import Replayed, replay_records
 
 AnyAgent = Agent[Any, Any]
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.judging import ThresholdPosition, threshold_positions, thresholds_in
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.interfaces.people.gathering import Gathered, gather
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Journal, Post
@@ -33,7 +33,7 @@ class Proposal(msgspec.Struct, frozen=True):
     judgement: Judgement
 
 
-async def proposals(looking: Looking, policy: Policy, now_ms: int) -> list[Proposal]:
+async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list[Proposal]:
     """What people found near each threshold since it last moved says about it."""
     positions = await threshold_positions(looking.journal)
     said = await gather(looking, now_ms - int(MEMORY_DAYS * DAY_MS)) if policy.thresholds else Gathered([], [])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.commands import command_stream
 from holdfast.errors import Unreadable
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry
 from holdfast.model import records as r
@@ -34,7 +34,7 @@ class Gathered(msgspec.Struct):
     passed: list[Passed]
 
 
-async def gather(looking: Looking, since_ms: int = 0) -> Gathered:
+async def gather(looking: JournalReader, since_ms: int = 0) -> Gathered:
     """Read every run that changed since that wall clock."""
     found = Gathered([], [])
     async for row in looking.every_run():
@@ -51,7 +51,7 @@ async def gather(looking: Looking, since_ms: int = 0) -> Gathered:
     return found
 
 
-async def _afterwards(looking: Looking) -> list[Look]:
+async def _afterwards(looking: JournalReader) -> list[Look]:
     """What people said about what had left already."""
     left: dict[str, Entry] = {}
     looks: list[Look] = []
@@ -72,7 +72,7 @@ async def _afterwards(looking: Looking) -> list[Look]:
     return looks
 
 
-async def _moments(looking: Looking, run: str) -> Mapping[int, int]:
+async def _moments(looking: JournalReader, run: str) -> Mapping[int, int]:
     """When each order was given. Its record says when it was applied, which may be much later."""
     return {entry.id: entry.at_ms for entry in await looking.journal.entries(command_stream(run))}
 

@@ -13,7 +13,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import UsageError
-from holdfast.interfaces.looking import Looking, Waiting, waits_of
+from holdfast.inspect.reader import JournalReader, Waiting, waits_of
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow
@@ -56,7 +56,7 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
     """
     if not cases:
         raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
-    looking, now_ms = Looking(engine.journal, engine.identity), engine.seams.clock.wall_ms()
+    looking, now_ms = JournalReader(engine.journal, engine.identity), engine.seams.clock.wall_ms()
     asked, planted, old, models = 0, 0, list[RunRow](), dict[str, Model]()
     async for row in looking.every_run():
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
@@ -78,7 +78,7 @@ def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
     return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
 
 
-async def _learn(looking: Looking, row: RunRow, models: dict[str, Model]) -> int:
+async def _learn(looking: JournalReader, row: RunRow, models: dict[str, Model]) -> int:
     """How many approvals this run asked for; the last one about each tool is a model."""
     intents: dict[str, r.Intent] = {}
     contracts: dict[str, r.ContractStored] = {}

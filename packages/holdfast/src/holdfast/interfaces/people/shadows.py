@@ -10,7 +10,7 @@ from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
 
 if TYPE_CHECKING:
-    from holdfast.interfaces.applying import Sink
+    from holdfast.control.applying import Sink
 
 
 async def open_shadows(journal: Journal) -> list[Entry]:

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.interfaces.people.gathering import Gathered, gather
-from holdfast.interfaces.people.items import Placed, placed
 from holdfast.model.figures import Figures, figures
 from holdfast.model.health import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
 from holdfast.model.looks import Look
+from holdfast.people.items import Placed, placed
 
 NEXT: Final = 10
 """How many of the most urgent things are shown, with what is blocked behind them."""
@@ -45,19 +45,19 @@ class Report(msgspec.Struct, frozen=True):
     figures: Figures
 
 
-async def watch(looking: Looking, now_ms: int, days: float = 7.0, limits: Limits | None = None) -> Watch:
+async def watch(looking: JournalReader, now_ms: int, days: float = 7.0, limits: Limits | None = None) -> Watch:
     """The figures of the last `days`, and the alarms by these limits."""
     return await _watched(looking, (await _said(looking, now_ms, days)).looks, now_ms, days, limits or Limits())
 
 
-async def report(looking: Looking, now_ms: int, days: float = 7.0) -> Report:
+async def report(looking: JournalReader, now_ms: int, days: float = 7.0) -> Report:
     """The same beside what people found. The records are read once for both."""
     said = await _said(looking, now_ms, days)
     found = figures(said.looks, said.passed, _since(now_ms, days))
     return Report(await _watched(looking, said.looks, now_ms, days, Limits()), found)
 
 
-async def _said(looking: Looking, now_ms: int, days: float) -> Gathered:
+async def _said(looking: JournalReader, now_ms: int, days: float) -> Gathered:
     return await gather(looking, _since(now_ms, days))
 
 
@@ -65,7 +65,7 @@ def _since(now_ms: int, days: float) -> int:
     return now_ms - int(days * DAY_MS)
 
 
-async def _watched(looking: Looking, looks: Sequence[Look], now_ms: int, days: float, limits: Limits) -> Watch:
+async def _watched(looking: JournalReader, looks: Sequence[Look], now_ms: int, days: float, limits: Limits) -> Watch:
     found = {one.item: one for one in await placed(looking, now_ms=now_ms)}
     waiting = [_asked(one) for one in found.values() if not one.rests_ms]
     now = health(waiting, looks, now_ms, days)
@@ -82,7 +82,7 @@ def _asked(item: Placed) -> Asked:
     return Asked(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
 
 
-async def _with_blocked(looking: Looking, item: Placed, one: Asked) -> Asked:
+async def _with_blocked(looking: JournalReader, item: Placed, one: Asked) -> Asked:
     """The same with what is open in its run besides: it all waits behind this."""
     if item.kind == "unreadable":
         return one

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, Protocol
 
 from holdfast.errors import Ambiguous, NotSent, Rejected, UsageError
 from holdfast.interfaces.reaching.words import Letter, Line
-from holdfast.interfaces.webhooks import host_of, may_be_public
 from holdfast.model.notices import Only, Pace
 from holdfast.model.secret import Secret, SecretUnavailableError
+from holdfast.webhooks.outgoing import host_of, may_be_public
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
 _VARIABLE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")

@@ -6,13 +6,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.control.undo import contract_of
 from holdfast.errors import HoldfastError
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
-from holdfast.interfaces.people.dossier import dossier
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import plain_input
 from holdfast.interfaces.reaching.words import Letter, Line, harmless
-from holdfast.interfaces.telling import plain_input
-from holdfast.interfaces.undoing import contract_of
 from holdfast.model.contradiction import contradiction_text
 from holdfast.model.lookalikes import remarks
 from holdfast.model.notices import About, Sent
@@ -21,6 +19,8 @@ from holdfast.model.records import QuestionAsked, RunStopped
 from holdfast.model.run import RunHistory
 from holdfast.model.transactions import Transaction
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
+from holdfast.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
+from holdfast.people.dossier import dossier
 
 LISTED: Final = 50
 SHOWN: Final = 3
@@ -28,7 +28,7 @@ _LONG: Final = 240
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 
 
-async def compose(looking: Looking, sent: Sent, now_ms: int) -> Letter | None:
+async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | None:
     """The letter for a message; None where everything in it was answered meanwhile."""
     if sent.test:
         return Letter(now_ms, test=sent.test)
@@ -45,7 +45,7 @@ async def compose(looking: Looking, sent: Sent, now_ms: int) -> Letter | None:
     return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
 
 
-async def _in_full(looking: Looking, line: Line) -> Line:
+async def _in_full(looking: JournalReader, line: Line) -> Line:
     """One thing alone is told with what its dossier knows beside the question."""
     found = await dossier(looking, line.item)
     more: list[tuple[str, str]] = [
@@ -61,7 +61,7 @@ async def _in_full(looking: Looking, line: Line) -> Line:
     return msgspec.structs.replace(line, facts=(*line.facts, *more))
 
 
-async def still_asked(looking: Looking, sent: Sent) -> bool:
+async def still_asked(looking: JournalReader, sent: Sent) -> bool:
     """Whether anybody is still asked anything that the message is about."""
     if sent.test:
         return True
@@ -71,7 +71,7 @@ async def still_asked(looking: Looking, sent: Sent) -> bool:
     return False
 
 
-async def line_of(looking: Looking, about: About) -> Line | None:
+async def line_of(looking: JournalReader, about: About) -> Line | None:
     """What is asked; None where it is answered, or something newer is asked instead."""
     run, step = split_item(about.item)
     try:

@@ -6,11 +6,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.webhooks import is_parked, runs_named
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, RunRow
 from holdfast.model.notices import NOTICES, Sent, Word, run_of
+from holdfast.webhooks.outgoing import is_parked, runs_named
 
 State: TypeAlias = Literal["sent", "on the way", "quiet", "unknown", "failed"]
 NAMED: Final = 20
@@ -47,7 +47,7 @@ class ToldChannel(msgspec.Struct, frozen=True):
     notices: list[Notice]
 
 
-async def told_channels(looking: Looking, *, limit: int, channel: str = "") -> list[ToldChannel]:
+async def told_channels(looking: JournalReader, *, limit: int, channel: str = "") -> list[ToldChannel]:
     """Every channel that was ever told something, by name, with its last `limit` messages."""
     streams: dict[str, list[Entry]] = {}
     for entry in await looking.journal.entries(NOTICES):
@@ -59,7 +59,7 @@ async def told_channels(looking: Looking, *, limit: int, channel: str = "") -> l
     ]
 
 
-async def _channel(looking: Looking, name: str, entries: list[Entry], limit: int) -> ToldChannel:
+async def _channel(looking: JournalReader, name: str, entries: list[Entry], limit: int) -> ToldChannel:
     rows = {row.run: row for row in await runs_named(looking, f"notice-{name}-")}
     by_state: dict[State, list[str]] = {"on the way": [], "unknown": [], "failed": []}
     for row in rows.values():
@@ -72,7 +72,7 @@ async def _channel(looking: Looking, name: str, entries: list[Entry], limit: int
     return ToldChannel(name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1])
 
 
-async def notice_of(looking: Looking, channel: str, entry: Entry, sent: Sent, row: RunRow | None) -> Notice:
+async def notice_of(looking: JournalReader, channel: str, entry: Entry, sent: Sent, row: RunRow | None) -> Notice:
     """One message, and what its run says about it."""
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")

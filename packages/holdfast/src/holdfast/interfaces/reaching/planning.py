@@ -6,13 +6,12 @@ can be lost between the two. A message is decided upon by its entry in the ledge
 
 from __future__ import annotations
 
+from holdfast.control.service import Service
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.outbox import begin_asleep
-from holdfast.interfaces.people.items import Placed, placed
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Message, Sender
-from holdfast.interfaces.service import Service
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Post
 from holdfast.model.notices import (
@@ -27,6 +26,7 @@ from holdfast.model.notices import (
     run_of,
     stream_of,
 )
+from holdfast.people.items import Placed, placed
 from holdfast.policies import milliseconds
 
 

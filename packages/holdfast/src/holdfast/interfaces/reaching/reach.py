@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import checked_base
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.model.secret import Secret
+from holdfast.people.links import checked_base
 
 EVERY: Final = timedelta(seconds=10)
 

@@ -19,8 +19,7 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.engine import values
 from holdfast.engine.current import current_operation
 from holdfast.errors import HoldfastError, NotSent, Rejected
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.links import Link, link_id, make_link
+from holdfast.inspect.reader import JournalReader
 from holdfast.interfaces.reaching.channel import Channel, Outside
 from holdfast.interfaces.reaching.composing import compose, still_asked
 from holdfast.interfaces.reaching.words import Letter, Line
@@ -29,6 +28,7 @@ from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model.notices import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
 from holdfast.model.view import Operation
+from holdfast.people.links import Link, link_id, make_link
 from holdfast.policies import Retry, milliseconds
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ class Sender:
         found = next((entry for entry in entries if entry.key == str(number)), None)
         return Sent(0) if found is None else read(found, Sent)
 
-    def _looking(self) -> Looking:
+    def _looking(self) -> JournalReader:
         engine = self._open_engine()
-        return Looking(engine.journal, engine.identity)
+        return JournalReader(engine.journal, engine.identity)
 
     def _open_engine(self) -> Engine:
         assert self.engine is not None, "an app gives its engine before anything is driven"

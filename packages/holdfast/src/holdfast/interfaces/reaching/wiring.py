@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from holdfast.control.service import Service
 from holdfast.engine.engine import Engine
 from holdfast.engine.seams import Rng
 from holdfast.errors import UsageError
-from holdfast.interfaces.people.links import file_of, given_keys, keys_of
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import Planner
 from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Sender, Web
-from holdfast.interfaces.service import Service
 from holdfast.interfaces.signing_keys import SigningKeys, first_keys
 from holdfast.journal.port import Journal
 from holdfast.model.secret import SecretUnavailableError, resolver_from
+from holdfast.people.links import file_of, given_keys, keys_of
 
 
 class Reaching:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.interfaces.cli.words import safe, short
+from holdfast.inspect.text import safe, short
 from holdfast.model.notices import Word
 from holdfast.model.waits import Item as Kind
 

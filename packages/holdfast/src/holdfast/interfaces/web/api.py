@@ -12,18 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.control.input_checks import decode_json
 from holdfast.errors import HoldfastError
+from holdfast.inspect.timeline import Timeline
 from holdfast.interfaces.accounts.roles import Principal
-from holdfast.interfaces.json_input import decode_json
-from holdfast.interfaces.people.dossier import Dossier
 from holdfast.interfaces.people.watching import Report
-from holdfast.interfaces.timeline import Timeline
 from holdfast.interfaces.web import wire
 from holdfast.interfaces.web.desk import Desk
 from holdfast.interfaces.web.health import AskingHealth
 from holdfast.interfaces.web.listing import Asking, Listed
 from holdfast.interfaces.web.problems import Refused, problem_of, response_of
 from holdfast.journal.port import RunStatus
+from holdfast.people.dossier import Dossier
 
 ROOT: Final = "/api/v1"
 RunName = Annotated[str, Meta(min_length=1, max_length=500, description="The id of a run.")]

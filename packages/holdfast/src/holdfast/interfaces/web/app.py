@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from holdfast.control.service import Service
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import API, SIGN_IN, Guard
 from holdfast.interfaces.accounts.openid import BACK
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.site import Site
-from holdfast.interfaces.service import Service
 from holdfast.interfaces.web import api, openapi
 from holdfast.interfaces.web.assets import Assets
 from holdfast.interfaces.web.desk import Desk

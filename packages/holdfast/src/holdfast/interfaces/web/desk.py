@@ -7,26 +7,26 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
+from holdfast.control.applying import Applied
+from holdfast.control.approvals import checked_proof
+from holdfast.control.service import Service
 from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
+from holdfast.inspect.reader import JournalReader, ReadRecord
+from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.permitting import About
 from holdfast.interfaces.accounts.roles import Deed, Principal, may
-from holdfast.interfaces.applying import Applied
-from holdfast.interfaces.approving import checked_proof
-from holdfast.interfaces.looking import Looking, Told
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.asked import Asked, asked, checked_shown
-from holdfast.interfaces.people.bulk import OneOf, answer_all
-from holdfast.interfaces.people.dossier import Dossier, dossier
-from holdfast.interfaces.people.handing import handed
 from holdfast.interfaces.people.watching import Report
-from holdfast.interfaces.service import Service
-from holdfast.interfaces.timeline import Timeline, timeline
 from holdfast.interfaces.web.health import AskingHealth, Reports
 from holdfast.interfaces.web.listing import Asking, Listed, listed
 from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.operation import OperationState
 from holdfast.model.transactions import Transaction
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import Asked, asked, checked_shown
+from holdfast.people.assignments import handed
+from holdfast.people.dossier import Dossier, dossier
 
 
 class Desk:
@@ -38,7 +38,7 @@ class Desk:
         self._reports: Final = Reports(service.looking)
 
     @property
-    def looking(self) -> Looking:
+    def looking(self) -> JournalReader:
         """What can be read."""
         return self.service.looking
 
@@ -78,7 +78,7 @@ class Desk:
     async def timeline(self, who: Principal, run: str) -> Timeline:
         """What happened in a run. Raises `UnknownRun`."""
         await self.entrance.require(who, "look", About(run))
-        told: list[Told] = await self.looking.told(run)
+        told: list[ReadRecord] = await self.looking.told(run)
         return timeline(run, (record for _, record in told))
 
     async def health(self, who: Principal, asking: AskingHealth) -> Report:

@@ -8,13 +8,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
-from holdfast.interfaces.json_input import decode_json
-from holdfast.interfaces.long_texts import LONGEST
-from holdfast.interfaces.people import answers as a
-from holdfast.interfaces.people.dossier import Dossier
+from holdfast.inspect.text import LONGEST
 from holdfast.interfaces.web.text import visible_json
 from holdfast.interfaces.web.values import pretty
+from holdfast.people import answers as a
+from holdfast.people.dossier import Dossier
 
 Input = Literal["line", "text", "json", "number", "choice", "moment"]
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.interfaces.looking import Looking
+from holdfast.inspect.reader import JournalReader
 from holdfast.interfaces.people.watching import Report, report
 
 Days: TypeAlias = Literal[1, 7, 30, 90]
@@ -24,7 +24,7 @@ class AskingHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Reports:
     """The last report of each length."""
 
-    def __init__(self, looking: Looking) -> None:
+    def __init__(self, looking: JournalReader) -> None:
         self._looking: Final = looking
         self._kept: Final[dict[Days, Report]] = {}
         self._reading: Final = asyncio.Lock()

@@ -15,11 +15,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.interfaces.accounts.roles import Principal
-from holdfast.interfaces.people.links import PATH, Link, LinkRefused, checked_unused, keys_of, read_link, use_of
 from holdfast.interfaces.signing_keys import SigningKeys
 from holdfast.interfaces.web.desk import Desk
 from holdfast.journal.port import Post
 from holdfast.model.names import plain_name
+from holdfast.people.links import PATH, Link, LinkRefused, checked_unused, keys_of, read_link, use_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 

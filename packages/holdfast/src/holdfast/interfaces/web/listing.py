@@ -9,11 +9,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
-from holdfast.interfaces.json_input import decode_json
-from holdfast.interfaces.looking import Looking
-from holdfast.interfaces.people.items import Item, Place, Placed, place_of, placed, worded
+from holdfast.inspect.reader import JournalReader
 from holdfast.model.waits import Item as Kind
+from holdfast.people.items import Item, Place, Placed, place_of, placed, worded
 
 PAGE: Final = 50
 LARGEST: Final = 500
@@ -63,7 +63,7 @@ class Listed(msgspec.Struct, frozen=True):
     waiting: int = 0
 
 
-async def listed(looking: Looking, asking: Asking, now_ms: int, may_see: Callable[[Placed], bool]) -> Listed:
+async def listed(looking: JournalReader, asking: Asking, now_ms: int, may_see: Callable[[Placed], bool]) -> Listed:
     """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
     found = [one for one in await placed(looking, now_ms=now_ms) if may_see(one)]
     start = _read(asking.after) if asking.after else None

@@ -17,9 +17,6 @@ from starlette.routing import Route
 from holdfast.errors import HoldfastError, SignInNeeded, SignInRefused, UsageError
 from holdfast.interfaces.accounts.roles import Principal
 from holdfast.interfaces.accounts.site import ended_cookie, local_path, presented, session_cookie
-from holdfast.interfaces.people.answers import Edit
-from holdfast.interfaces.people.dossier import Dossier
-from holdfast.interfaces.people.links import LinkRefused
 from holdfast.interfaces.web import forms
 from holdfast.interfaces.web.api import AskingRuns
 from holdfast.interfaces.web.desk import Desk
@@ -30,6 +27,9 @@ from holdfast.interfaces.web.problems import Problem, Refused, problem_of
 from holdfast.interfaces.web.showing import Templates
 from holdfast.interfaces.web.values import whole
 from holdfast.interfaces.web.wire import BULK
+from holdfast.people.answers import Edit
+from holdfast.people.dossier import Dossier
+from holdfast.people.links import LinkRefused
 
 _FILE: Final = {"cache-control": "no-store", "content-disposition": 'attachment; filename="arguments.json"'}
 T = TypeVar("T", bound=msgspec.Struct)

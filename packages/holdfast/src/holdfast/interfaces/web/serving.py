@@ -10,17 +10,16 @@ from typing import Final
 import msgspec
 import uvicorn
 
+from holdfast.control.service import Service
 from holdfast.errors import UsageError
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.openid import OpenId, Provider
 from holdfast.interfaces.accounts.proxy import TrustedProxy
 from holdfast.interfaces.accounts.site import Site, checked_bind, is_loopback, loopback
-from holdfast.interfaces.connections import PER_PEER, Limits, server_config
-from holdfast.interfaces.handshakes import tls_context
-from holdfast.interfaces.service import Service
 from holdfast.interfaces.web.app import web
 from holdfast.interfaces.web.elsewhere import Elsewhere
 from holdfast.interfaces.web.local import Link
+from holdfast.webhooks.connections import PER_PEER, Limits, server_config, tls_context
 
 PROXY_SECRET: Final = "HOLDFAST_PROXY_SECRET"  # noqa: S105 - the name of a variable
 PROVIDER_SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - as above

@@ -13,7 +13,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from holdfast.interfaces.long_texts import collapsed, cut
+from holdfast.inspect.text import collapsed, cut
 from holdfast.model import lookalikes
 
 # Not drawn, or not what they look like: other, separators but the plain blank, and letters without ink.

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.interfaces.long_texts import LONGEST, cut
-from holdfast.interfaces.people.earlier import Change
+from holdfast.inspect.text import LONGEST, cut
 from holdfast.model.records import NOTHING, Raw
+from holdfast.people.earlier import Change
 
 _TOGETHER: Final = 30_000
 """How many characters of all arguments together stand on a page, where each is long."""

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from holdfast.inspect.reader import Waiting, waits_of
 from holdfast.interfaces.accounts.roles import Principal, Role
-from holdfast.interfaces.looking import Waiting, waits_of
-from holdfast.interfaces.people import answers as a
 from holdfast.journal.port import RunRow, RunStatus
+from holdfast.people import answers as a
 
 BULK: Final = 20
 """How many items are answered at once at most: nobody reads more of them before one click."""

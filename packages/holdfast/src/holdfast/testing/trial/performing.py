@@ -14,7 +14,7 @@ from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
 from holdfast.engine.seams import DaemonThreads, Seams
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.looking import waits_of
+from holdfast.inspect.reader import waits_of
 from holdfast.journal import host
 from holdfast.testing.clock import EPOCH_MS, SeededRng
 from holdfast.testing.faults import Effect

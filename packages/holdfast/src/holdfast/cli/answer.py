@@ -1,0 +1,332 @@
+"""`holdfast answer` and `holdfast hand`: a person's words about what waits in the inbox."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.cli.apps import AnyTool, tools_at_hand
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.control import about_contradicted
+from holdfast.cli.dossier import show_dossier
+from holdfast.cli.inputs import any_json, any_object, read_moment
+from holdfast.control.applying import Applied
+from holdfast.control.command_ack import until_taken
+from holdfast.control.service import Service
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.model import records as r
+from holdfast.model.ids import split_operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.shadow import SHADOW
+from holdfast.model.waits import brief, is_whole
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf
+from holdfast.people.asked import SHORTEST, asked, split_item
+from holdfast.people.dossier import dossier
+from holdfast.people.items import Wanted, items
+from holdfast.people.repeated_answers import answer_again, answer_all_again
+from holdfast.people.typed_answers import Typed, answer_in_words
+
+_ENDS: Final = {"take_over", "abandon"}
+"""The answers after which nothing of the run goes on."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was answered, as `answer --json` gives it."""
+
+    run: str
+    question: str
+    answer: str | int | float | bool
+    by: str
+    next_step: str
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer of several. `note`: what whoever gave it has to know, such as that it came too late."""
+
+    item: str
+    answer: a.Answer
+    shown: str
+    note: str = ""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What was typed: an answer in words, or by an option."""
+
+    why: str = ""
+    hours: float = a.HOURS
+    edit: str | None = None
+    stand_in: str | None = None
+    ask: str | None = None
+    evidence: str = ""
+    result: str | None = None
+
+    @property
+    def by_option(self) -> bool:
+        """Whether an option says what the answer is, so that no word does."""
+        return any(one is not None for one in (self.edit, self.stand_in, self.ask))
+
+
+@command(
+    "answer",
+    examples=(
+        "holdfast answer 'trip-17/ask#1' Paris --by anna",
+        "holdfast answer 'refund-9/refund#1' yes --shown 3f9c2a1b04de --by anna",
+        "holdfast answer 'refund-9/refund#1' no --by anna --why 'they kept it'",
+        """holdfast answer 'refund-9/refund#1' --edit '{"cents": 4000}' --by anna""",
+        "holdfast answer 'refund-9/refund#1' --ask 'why not a voucher?' --by anna",
+        "holdfast answer ticket-17/restock#1 happened --evidence 'it is there'",
+        "holdfast answer ticket-17 resume --by anna",
+        "holdfast answer --all --queue refunds yes --by anna",
+    ),
+)
+@click.argument("words", nargs=-1, required=True, metavar="ITEM... [WORD]")
+@click.option("--why", default="", metavar="TEXT", help="The reason; of a no, the agent is told.")
+@click.option(
+    "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
+    help="How long a yes holds if nothing is sent meanwhile. Default: 24.",
+)  # fmt: skip
+@click.option(
+    "--edit", metavar="JSON", help="Propose these arguments instead, as an object; another person approves them."
+)
+@click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
+@click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
+@click.option("--evidence", default="", metavar="TEXT", help="Of a review: how you know; it is recorded.")
+@click.option("--result", metavar="JSON", help="With happened: what the call would have returned.")
+@click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest. A yes needs it.")
+@click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: WORD alone, all or none.")
+@click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
+@click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
+@click.option("--sure", is_flag=True, help="With several: do not ask once more; a yes has to name what was --shown.")
+@by_option
+async def answer(
+    call: Call, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
+) -> None:
+    """Answer each ITEM (RUN/STEP), as `holdfast inbox` lists it.
+
+    WORD depends on the item, and `holdfast inbox --item ITEM` lists those that fit: yes
+    or no for an approval; the value for a question, checked against its choices or type,
+    or take-over where the run was handed over; happened, did-not-happen, retry, give-up,
+    same-key, compensate or abandon for a review; accept, retry or compensate for a parked
+    transaction; resume, take-over or cancel for a run that stopped; right or wrong for
+    what is judged afterwards.
+
+    The first answer is final. A yes is to exactly what was shown: at a terminal you
+    read it and agree, elsewhere --shown names it. Where it changes before it is sent,
+    you are asked again.
+
+    Of several items every payload is shown first, and either all answers are taken or none.
+    """
+    wanted = Wanted(str(said.pop("mine")), str(said.pop("queue")))
+    shown = str(said.pop("shown"))
+    meant = msgspec.convert(said, Said)
+    named, value = (words, "") if meant.by_option else (words[:-1], words[-1])
+    if not everything and not named and "/" in value:
+        raise UsageError(
+            f"what is the answer to {value}?", next_step=f"holdfast inbox --item {value} says what it takes"
+        )
+    if everything == bool(named):
+        raise UsageError("name the items, or --all", next_step="holdfast inbox lists what waits")
+    if everything or len(named) > 1:
+        await _several(call, named, wanted, agreed=(sure, shown), meant=(value, meant), by=by)
+        return
+    for item in named:
+        await _one(call, (item, shown), value, meant, by)
+
+
+async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: str) -> None:
+    """One answer; `seen` is the item and the digest of what was shown of it."""
+    item, shown = seen
+    tools = await _tools(call, item, meant)
+    async with call.serving(tools) as service:
+        given = await _answer_of(service, item, value, meant)
+        if isinstance(given, a.Approve) and not shown:
+            shown = await _read(call, service, item, by)
+            if not shown:
+                call.screen.line("No answer was given.")
+                return
+        applied = await until_taken(service.engine, await answer_again(service, item, given, by=by, shown=shown))
+        note, next_step = await _after(service, item, given, applied.run)
+    _tell(call, Given(applied.run, item, _shown(given, value), by, next_step), applied, note)
+
+
+async def _after(service: Service, item: str, given: a.Answer, run: str) -> tuple[str, str]:
+    """A sentence about what follows, where there is one, and the next command."""
+    word = str(type(given).__struct_config__.tag)
+    if isinstance(given, a.Happened | a.DidNotHappen | a.Compensate):
+        now = await asked(service.looking, item)
+        if now.contradicted and isinstance(now.subject, OperationState):
+            return about_contradicted(item, now.subject.phase, word)
+    return "", f"holdfast {'show' if word in _ENDS else 'resume'} {run}"
+
+
+async def _read(call: Call, service: Service, item: str, by: str) -> str:
+    """The digest of what a person at the terminal has just read and agreed to; empty where they did not.
+
+    Raises `UsageError` without a terminal: a command that was printed earlier may be about something else.
+    """
+    about = await dossier(service, item)
+    if about.open and not _at_terminal(call):
+        raise UsageError(
+            f"a yes to {item} has to say what was shown",
+            known=f"it asks: {about.asks}",
+            next_step=f"holdfast answer {item} yes --shown {brief(about.digest)} --by {by}"
+            if is_whole(bytes(about.arguments))
+            else f"holdfast inbox --item {item} shows the rest, and the digest to give: --shown DIGEST",
+        )
+    show_dossier(call.screen, about)
+    return about.digest if not about.open or click.confirm(f"Approve {item}, as shown?") else ""
+
+
+def _at_terminal(call: Call) -> bool:
+    return not call.screen.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
+    """The code that checks what was typed at once, where it can be found."""
+    if meant.edit is None and meant.stand_in is None and meant.result is None:
+        return {}
+    return await tools_at_hand(call, split_operation_id(item)[0])
+
+
+async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.Answer:
+    """What was meant: by an option, or by a word."""
+    if meant.edit is not None:
+        return a.Edit(any_object(meant.edit), meant.why)
+    if meant.stand_in is not None:
+        return a.StandIn(any_json(meant.stand_in), meant.why)
+    if meant.ask is not None:
+        return a.AskBack(meant.ask)
+    now = await asked(service.looking, item)
+    result = r.NOTHING if meant.result is None else r.Raw(msgspec.json.encode(any_json(meant.result)))
+    return await answer_in_words(service, now, Typed(value, meant.why, meant.hours, meant.evidence, result))
+
+
+def _shown(given: a.Answer, value: str) -> str | int | float | bool:
+    match given:
+        case a.Reply():
+            return given.value
+        case a.Approve() | a.Decline():
+            return isinstance(given, a.Approve)
+        case _:
+            return value.strip().lower() or str(type(given).__struct_config__.tag)
+
+
+def _tell(call: Call, done: Given, applied: Applied, note: str) -> None:
+    if call.screen.as_json:
+        call.screen.document(done)
+        return
+    if applied.lacks:
+        call.screen.line(f"Recorded. It is checked and applied where the code of {applied.lacks} is.")
+    else:
+        shown = ("yes" if done.answer else "no") if isinstance(done.answer, bool) else done.answer
+        call.screen.line(note or f"{done.question} is answered: {shown}, on the word of {done.by}.")
+    if applied.at_once and applied.note:
+        call.screen.line(applied.note)
+    elif not done.question.startswith(SHADOW):
+        call.screen.next(done.next_step)
+
+
+# --- several at once -----------------------------------------------------------------------------------
+
+
+async def _several(
+    call: Call, named: tuple[str, ...], wanted: Wanted, *, agreed: tuple[bool, str], meant: tuple[str, Said], by: str
+) -> None:
+    """Show every payload, ask once more, and give all answers or none.
+
+    `agreed`: whether not to ask, and the digest of all that was shown before.
+    """
+    sure, shown = agreed
+    if call.screen.as_json and not (sure or shown):
+        raise UsageError("with --json no confirmation can be asked for", next_step="add --sure, or --shown for a yes")
+    tools = {name: tool for item in named for name, tool in (await _tools(call, item, meant[1])).items()}
+    async with call.serving(tools) as service:
+        found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
+        chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
+        if not chosen:
+            call.screen.line("Nothing there waits for an approval.")
+            return
+        words: list[OneOf] = []
+        for item in chosen:
+            about = await dossier(service, item)
+            if not call.screen.as_json:
+                show_dossier(call.screen, about)
+            words.append(OneOf(item, await _answer_of(service, item, *meant), about.digest))
+        if not _agreed(call, words, sure=sure, shown=shown):
+            call.screen.line("None was given.")
+            return
+        notes = {one.run: one.note for one in await answer_all_again(service, words, by=by) if one.alert}
+    if call.screen.as_json:
+        call.screen.document([_taken(one, notes) for one in words])
+        return
+    said = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
+    call.screen.line(f"{said} answered, on the word of {by}.")
+    for run, note in notes.items():
+        call.screen.line((f"{run}: {note}", "yellow"))
+    call.screen.next("holdfast worker")
+
+
+def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
+    """Whether these answers are to be given. A yes is to what was read, here or before under the digest of them all."""
+    together = hashlib.sha256("\n".join(sorted(f"{one.item} {one.shown}" for one in words)).encode()).hexdigest()
+    if shown:
+        if len(shown) < SHORTEST or not together.startswith(shown):
+            raise UsageError(
+                "these items have changed since they were shown, and none of the answers was taken",
+                next_step="give the same command without --shown, and read them again",
+            )
+        return True
+    if any(isinstance(one.answer, a.Approve) for one in words) and (sure or not _at_terminal(call)):
+        raise UsageError(
+            "a yes to several items has to say what was shown, and none of the answers was taken",
+            next_step="read them with `holdfast inbox`" if call.screen.as_json
+            else f"read them above, and give the same command with --shown {brief(together)}, without --sure",
+        )  # fmt: skip
+    ask = f"Give these {len(words)} answers?" if len(words) > 1 else "Give this answer?"
+    return sure or click.confirm(ask)
+
+
+def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
+    return Taken(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], ""))
+
+
+# --- handing over --------------------------------------------------------------------------------------
+
+
+@command(
+    "hand",
+    examples=(
+        "holdfast hand 'refund-9/refund#1' --to bea --why 'you know them'",
+        "holdfast hand 'refund-9/refund#1' --queue fraud --urgent",
+        "holdfast hand 'refund-9/refund#1' --until 2h",
+    ),
+)
+@click.argument("item")
+@click.option("--to", default="", metavar="NAME", help="Give it to this person.")
+@click.option("--queue", default="", metavar="Q", help="Give it to whoever looks at this queue.")
+@click.option("--until", default="", metavar="TIME", help="Let it rest: 2h, 1d, or a time in UTC.")
+@click.option("--urgent", is_flag=True, help="Put it first.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def hand(call: Call, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
+    """Give ITEM to somebody else, let it rest, or make it urgent. Its run is not touched."""
+    why, by = str(said["why"]), str(said["by"])
+    if until and (to or queue or said["urgent"]):
+        raise UsageError("what rests is neither urgent nor given away", next_step="leave out --until")
+    given: a.Answer = a.Escalate(to, queue, why) if said["urgent"] else a.Delegate(to, queue, why)
+    if until:
+        given = a.Snooze(read_moment(until, SystemClock().wall_ms()), why)
+    async with call.serving() as service:
+        await a.answer(service, item, given, by=by)
+        now = (await dossier(service, item)).handed
+    if call.screen.as_json:
+        call.screen.document(now)
+        return
+    call.screen.line(f"{item}: {now.said[-1]}")

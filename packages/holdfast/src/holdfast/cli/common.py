@@ -1,0 +1,188 @@
+"""What all commands share: their options, and the journal they open for as long as they need it."""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from holdfast.cli.config import existing_journal, journal_path, named_by
+from holdfast.cli.screen import Screen
+from holdfast.errors import HoldfastError
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.text import safe
+from holdfast.journal.sqlite.reading import ReadingJournal
+
+if TYPE_CHECKING:
+    from holdfast.control.service import Service
+    from holdfast.engine.tooling import ToolCode
+
+T = TypeVar("T")
+_POLICY: Final = "holdfast.policy"
+
+
+class Call:
+    """One call of a command: where its journal is, which policy it names, and how it speaks."""
+
+    def __init__(self, journal: str | None, *, as_json: bool, policy: str | None = None) -> None:
+        self.journal: Final = journal
+        self.policy: Final = policy
+        self.screen: Final = Screen(as_json=as_json, journal=named_by(journal) if journal else "")
+        self._doubts_told = False
+
+    @asynccontextmanager
+    async def looking(self, *, tells_doubts: bool = True) -> AsyncGenerator[JournalReader]:
+        """Open the journal to read it. It has to be there; where it cannot be written, or trusted, that is said.
+
+        Nothing in it waits for anything, so that a command which only looks can do `without_waiting`.
+        """
+        journal = ReadingJournal(existing_journal(self.journal))
+        identity = await journal.open()
+        for notice in identity.notices if journal.untouched else ():
+            logging.getLogger("holdfast").warning(notice)
+        if tells_doubts and identity.trust == "distrustful" and not self._doubts_told:
+            self._doubts_told = True
+            self.screen.note(("This journal is not trusted", "yellow"), f": {identity.reason}. Next: holdfast doctor")
+        try:
+            yield JournalReader(journal, identity)
+        finally:
+            await journal.close()
+
+    def serving(
+        self,
+        tools: Mapping[str, ToolCode] = MappingProxyType({}),
+        *,
+        create: bool = False,
+        private_webhooks: bool = False,
+    ) -> AbstractAsyncContextManager[Service]:
+        """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
+        path = journal_path(self.journal) if create else existing_journal(self.journal)
+        return service_over(path, tools, private_webhooks=private_webhooks)
+
+
+def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with `--journal` and `--json`, whose function is given a `Call` first.
+
+    The function may be async; what it returns is the exit status.
+    """
+
+    def declare(function: Callable[..., Any]) -> click.Command:
+        def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
+            _speak_plainly()
+            context = click.get_current_context()
+            call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
+            try:
+                result: Any = function(call, **options)
+                status: int | None = wait_for(result) if inspect.iscoroutine(result) else result
+                sys.stdout.flush()
+            except HoldfastError as error:
+                error.next_step = call.screen.located(error.next_step)
+                raise
+            except BrokenPipeError:
+                _fall_silent()
+                return None
+            return status
+
+        shown = "\n".join(f"  {line}" for line in examples)
+        body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{shown}"
+        own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))  # where click keeps them
+        shared = [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document and nothing else."),
+            click.Option(["--journal"], metavar="PATH", help="The journal; `holdfast --help` says which else."),
+        ]
+        declared: click.Command = click.command(name, params=[*own, *shared])(body)
+        return declared
+
+    return declare
+
+
+def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end in a loop of its own."""
+    import asyncio  # noqa: PLC0415 - half of the time in which a list is there
+
+    return asyncio.run(coroutine)
+
+
+def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what only looks to its end, without a loop: reading happens where it is asked for, and waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    coroutine.close()
+    raise RuntimeError("this waits for something: it needs a loop")
+
+
+def login_name() -> str:
+    """Who gives an order, unless `--by` says it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "operator"
+
+
+def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--by NAME`: who gives the order."""
+    return click.option("--by", metavar="NAME", default=login_name, help="Who says so; your login name if not given.")(
+        function
+    )
+
+
+def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--policy FILE`: the escalation policy by which operations are judged. It is found in `Call.policy`."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, named: str | None) -> None:
+        context.meta[_POLICY] = named
+
+    about = "The escalation policy; by default the project's."
+    return click.option("--policy", metavar="FILE", expose_value=False, callback=keep, help=about)(function)
+
+
+def _fall_silent() -> None:
+    """Nobody reads on (`holdfast show RUN | head`): end without a word, as there is nobody to tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Remarks(logging.Handler):
+    """Remarks of the runtime, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(safe(f"holdfast: {record.getMessage()}", lines=True), err=True)
+
+
+def _speak_plainly() -> None:
+    logger = logging.getLogger("holdfast")
+    if not logger.handlers:
+        logger.addHandler(_Remarks(logging.WARNING))
+
+
+@asynccontextmanager
+async def service_over(path: Path, tools: Mapping[str, ToolCode], *, private_webhooks: bool) -> AsyncGenerator[Service]:
+    """Open the journal for commands, in the name of the person who types them.
+
+    The engine is imported here: a command that only reads starts without it.
+    """
+    from holdfast.control.service import Service  # noqa: PLC0415 - see above
+    from holdfast.engine.engine import Engine  # noqa: PLC0415 - as above
+    from holdfast.engine.seams import system_seams  # noqa: PLC0415 - as above
+    from holdfast.engine.settings import Settings  # noqa: PLC0415 - as above
+    from holdfast.journal import host  # noqa: PLC0415 - as above
+    from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above
+
+    settings = Settings(private_webhooks=private_webhooks)
+    engine = Engine(SqliteJournal(path), system_seams(), settings, tools, {}, host.this_process)
+    try:
+        await engine.open()
+        yield Service(engine, via="typed")
+    finally:
+        await engine.close()

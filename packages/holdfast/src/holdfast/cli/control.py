@@ -1,0 +1,292 @@
+"""Commands that steer a run: `resolve`, `signal`, `tell`, `cancel`, `pause` and `unpause`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.cli.apps import tools_at_hand
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.inputs import any_json
+from holdfast.cli.screen import Screen
+from holdfast.control.applying import Applied
+from holdfast.control.command_ack import until_taken
+from holdfast.control.service import Service
+from holdfast.engine.timers import signal_command
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import waits_of
+from holdfast.inspect.text import safe, sentence
+from holdfast.journal.port import RunRow
+from holdfast.model.ids import split_operation_id
+from holdfast.model.records import NOTHING, Raw
+from holdfast.people.answers import Answer
+from holdfast.people.asked import is_contradicted
+from holdfast.people.repeated_answers import answer_again
+from holdfast.people.typed_answers import Typed, review_answer
+
+_OVER: Final = {"completed": "has completed", "undone": "is undone"}
+
+
+@command(
+    "resolve",
+    examples=(
+        "holdfast resolve ticket-17/restock#1 --happened --evidence 'it is there'",
+        """holdfast resolve ticket-17/refund#1 --happened --result '{"id": "r-9"}'""",
+        "holdfast resolve ticket-17/restock#1 --did-not-happen --retry --by anna",
+        "holdfast resolve ticket-17/refund#1 --same-key",
+    ),
+)
+@click.argument("operation")
+@click.option("--happened", is_flag=True, help="It did: the operation succeeded.")
+@click.option("--did-not-happen", "did_not", is_flag=True, help="It did not: give it up, unless --retry.")
+@click.option("--retry", is_flag=True, help="With --did-not-happen: send it once more.")
+@click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
+@click.option("--same-key", is_flag=True, help="Send it once more, under the key that the system dedupes on.")
+@click.option("--compensate", is_flag=True, help="Undo its open transaction, or the whole run once that has ended.")
+@click.option("--abandon", is_flag=True, help="Stop asking: the run is called off, and it stays unknown.")
+@click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
+@click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
+@by_option
+async def resolve(
+    call: Call,
+    operation: str,
+    evidence: str,
+    by: str,
+    result: str | None,
+    **flags: bool,
+) -> None:
+    """Say what happened to OPERATION (RUN/STEP), which no rule could decide.
+
+    Your word is recorded with your name and is final. The agent is told: its call
+    returned (--happened), failed (--did-not-happen), or is made once more.
+    A --result has to be what the tool returns: where its code is found it is checked
+    at once, else when the run goes on, and one that does not fit changes nothing.
+    """
+    given = _review(flags, evidence, None if result is None else Raw(msgspec.json.encode(any_json(result))))
+    run, _ = split_operation_id(operation)
+    tools = {} if result is None else await tools_at_hand(call, run)
+    async with call.serving(tools) as service:
+        applied = await until_taken(service.engine, await answer_again(service, operation, given, by=by))
+        _, state = await service.operation(operation)
+    note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
+    next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
+    if is_contradicted(state):
+        word = next(word for word in ("happened", "did_not", "compensate") if flags[word])
+        note, next_step = about_contradicted(operation, state.phase, word.replace("did_not", "did_not_happen"))
+    _tell(call.screen, applied, note, next_step, operation=operation, phase=state.phase)
+
+
+def about_contradicted(operation: str, phase: str, word: str) -> tuple[str, str]:
+    """The answer to a contradiction, in a sentence, and what to do next."""
+    run, _ = split_operation_id(operation)
+    note = f"Recorded: the contradiction of {operation} is answered. Its outcome stays {phase}."
+    if word == "compensate":
+        return f"{note} Its open transaction, or else the whole run, is being undone.", f"holdfast resume {run}"
+    wrong = word == ("happened" if phase != "succeeded" else "did_not_happen")
+    return note, f"holdfast undo {run}" if wrong else f"holdfast show {run}"
+
+
+def _recorded(applied: Applied) -> str:
+    if applied.lacks:
+        return f"Recorded. It is checked and applied where the code of {applied.lacks} is."
+    return "Recorded."
+
+
+def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer:
+    """The answer that the options stand for. Raises `UsageError` where they contradict each other."""
+    words = [name for name in ("happened", "did_not", "same_key", "compensate", "abandon") if flags[name]]
+    if len(words) != 1:
+        raise UsageError("say whether it happened", next_step="--happened, or --did-not-happen [--retry | --give-up]")
+    if words != ["did_not"] and (flags["retry"] or flags["give_up"]):
+        raise UsageError(
+            "what happened is neither sent again nor given up", next_step="leave out --retry and --give-up"
+        )
+    if flags["retry"] and flags["give_up"]:
+        raise UsageError("--retry and --give-up exclude each other")
+    if result is not None and words[0] not in {"happened", "compensate"}:
+        raise UsageError("--result is what a call returned: it goes with --happened")
+    word = "retry" if flags["retry"] else words[0].replace("did_not", "did-not-happen").replace("_", "-")
+    return review_answer(Typed(word, evidence, evidence=evidence, result=NOTHING if result is None else result))
+
+
+@command(
+    "signal",
+    examples=(
+        "holdfast signal ticket-17 approved",
+        """holdfast signal order-9 payment --key INV-9 --payload '{"cents": 500}'""",
+    ),
+)
+@click.argument("run")
+@click.argument("event")
+@click.option("--key", default="", metavar="TEXT", help="Which of several such events, as in run.wait_for(event, key).")
+@click.option("--payload", default="null", metavar="JSON", help="What the waiting code is given. [default: null]")
+@click.option("--once", default="", metavar="ID", help="A name for this event: giving it again changes nothing.")
+async def signal(call: Call, run: str, event: str, key: str, payload: str, once: str) -> None:
+    """Give RUN the EVENT that it waits for. An event that comes early is kept."""
+    value = any_json(payload)
+    async with call.serving() as service:
+        row = await service.row(run) if once else await _still_under_way(service, run, "give an event to")
+        entry = await service.signal(run, event, key=key, payload=value, once=once)
+    asked = f"({signal_command(run, event, key)})"
+    early = row.status == "suspended" and not any(wait.asks.endswith(asked) for wait in waits_of(row))
+    note = f"{run} has the event {event}."
+    if not entry.fresh:
+        note = f"An event named {once} was given before; nothing was added."
+    elif early:
+        note += " It does not wait for it now: it is kept until it does."
+    next_step = "holdfast pending" if early else f"holdfast resume {run}"
+    _tell(call.screen, Applied(run, at_once=True), note, next_step, fresh=entry.fresh)
+
+
+@command("cancel", examples=("holdfast cancel ticket-17 --why 'asked twice'",))
+@click.argument("run")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def cancel(call: Call, run: str, why: str, by: str) -> None:
+    """Call RUN off: nothing more is sent; what may have landed is still found out."""
+    async with call.serving() as service:
+        before = await _still_under_way(service, run, "call off")
+        applied = await until_taken(service.engine, await service.cancel(run, by=by, why=why))
+        after = await service.row(run)
+    note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
+    if before.status == "stopped" and not after.reason.startswith("cancelled"):
+        note = f"{run} had stopped: nothing is sent unless somebody resumes it."
+    _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
+
+
+@command(
+    "pause",
+    examples=("holdfast pause ticket-17 --why 'waiting for legal'", "holdfast pause --tool send_email --why incident"),
+)
+@click.argument("run", required=False)
+@click.option("--tool", metavar="NAME", help="Pause a tool in all runs instead of one run.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str) -> None:
+    """Let RUN rest before its next step; or let no run send through a tool.
+
+    Processes at work hear of a paused tool when they look next: every 250 ms,
+    unless set otherwise.
+    """
+    name = _one_of(run, tool)
+    async with call.serving() as service:
+        if tool is not None:
+            await service.pause_tool(tool, by=by, why=why)
+            applied, note = Applied(tool, at_once=True), f"No run sends through {tool} until it is unpaused."
+            if not await service.looking.has_used(tool):
+                call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
+        else:
+            await _still_under_way(service, name, "pause")
+            applied = await until_taken(service.engine, await service.pause(name, by=by, why=why))
+            note = f"{name} rests." if applied.at_once else _recorded(applied)
+    _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
+
+
+@command("unpause", examples=("holdfast unpause ticket-17", "holdfast unpause --tool send_email"))
+@click.argument("run", required=False)
+@click.option("--tool", metavar="NAME", help="Unpause a tool.")
+@by_option
+async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> None:
+    """Let a paused RUN, or a paused tool, go on."""
+    name = _one_of(run, tool)
+    async with call.serving() as service:
+        if tool is not None:
+            await service.unpause_tool(tool, by=by)
+            applied = Applied(tool, at_once=True)
+        else:
+            await _still_under_way(service, name, "unpause")
+            applied = await until_taken(service.engine, await service.unpause(name, by=by))
+    next_step = "holdfast worker" if tool else f"holdfast resume {name}"
+    _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
+
+
+async def _still_under_way(service: Service, run: str, what: str) -> RunRow:
+    """An order to a run that is over changes nothing: nobody may be told that it did."""
+    row = await service.row(run)
+    if row.status in _OVER:
+        raise UsageError(f"run {run} {_OVER[row.status]}: there is nothing to {what}", next_step=f"holdfast show {run}")
+    return row
+
+
+def _one_of(run: str | None, tool: str | None) -> str:
+    if (run is None) == (tool is None):
+        raise UsageError("name a run, or a tool with --tool", next_step="holdfast ps lists the runs")
+    return run or tool or ""
+
+
+def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: object) -> None:
+    """What became of the order, and what to do next."""
+    if screen.as_json:
+        name = {} if more.get("tool") else {"run": applied.run}
+        rest = {key: value for key, value in more.items() if value is not None}
+        screen.document({**name, **rest, "applied": applied.at_once, "note": note, "next_step": next_step})
+        return
+    screen.line(note)
+    if applied.elsewhere:
+        screen.line(sentence(applied.note))
+    else:
+        screen.next(next_step)
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was told, as `tell --json` gives it. `applied`: the run knows it already."""
+
+    run: str
+    text: str
+    facts: dict[str, object]
+    stop: bool
+    by: str
+    applied: bool
+    next_step: str
+
+
+@command(
+    "tell",
+    examples=(
+        "holdfast tell trip-17 'I wanted LaGuardia' --fact airport=LGA",
+        "holdfast tell trip-17 'use the other card' --fact card=visa-2 --by anna",
+        "holdfast tell trip-17 'we are not going' --stop",
+    ),
+)
+@click.argument("run")
+@click.argument("text", default="")
+@click.option(
+    "--fact", "facts", multiple=True, metavar="NAME=VALUE", help="What is so; a VALUE that is no JSON is text."
+)
+@click.option("--stop", is_flag=True, help="Let no new write begin any more, whatever the code does.")
+@click.option("--once", default="", metavar="ID", help="A name for this message: telling it again changes nothing.")
+@by_option
+async def tell(call: Call, run: str, text: str, facts: tuple[str, ...], stop: bool, **said: str) -> None:
+    """Tell RUN something. Its code hears TEXT before it writes anything new.
+
+    A fact corrects what the run knows: what rests on the old value is not sent any more.
+    What was sent already is finished first. To end a run whatever its code wants, use
+    `holdfast cancel`.
+    """
+    known = dict(map(_fact, facts))
+    async with call.serving() as service:
+        applied = await until_taken(service.engine, await service.tell(run, text, facts=known, stop=stop, **said))
+    done = Given(run, text, known, stop, said["by"], applied.at_once, f"holdfast resume {run}")
+    if call.screen.as_json:
+        call.screen.document(done)
+        return
+    if applied.elsewhere:
+        what = f"{applied.note}: nothing new begins before its code has heard it" if applied.at_once else applied.note
+        call.screen.line(f"{safe(run)} is told.")
+        call.screen.line(sentence(what))
+        return
+    call.screen.line(f"{safe(run)} is told. Its code hears it before its next write.")
+    if applied.at_once:
+        call.screen.next(done.next_step)
+
+
+def _fact(given: str) -> tuple[str, object]:
+    name, sign, value = given.partition("=")
+    if not (name and sign):
+        raise UsageError(f"{given!r} names no fact", next_step="write --fact NAME=VALUE")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value

@@ -1,0 +1,32 @@
+"""`demo`: the refund desk with and without Holdfast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.common import Call, command
+from holdfast.errors import UsageError
+
+
+@command("demo", examples=("holdfast demo", "holdfast demo --seed 42", "holdfast demo --json --seed 7"))
+@click.option("--seed", default=7, show_default=True, metavar="N", help="Repeats the same faults and kills.")
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the journal and logs in this new directory."
+)
+@click.option("--no-ask", is_flag=True, help="Do not offer to resolve one of the waiting effects.")
+def demo(call: Call, seed: int, keep: Path | None, no_ask: bool) -> int:
+    """Watch a refund desk work through a file of requests while it is killed again and again.
+
+    Side by side, with the same faults and kills: with Holdfast, and as people write
+    it today. Everything runs on this machine. It ends with 1 if Holdfast did an
+    effect twice, lost one, or reported one wrongly.
+    """
+    try:
+        from holdfast.demo.main import run_demo  # noqa: PLC0415 - the demo's services are an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the demo needs {error.name}, which is not installed", next_step="pip install 'holdfast[demo]'"
+        ) from error
+    return run_demo(seed, as_json=call.screen.as_json, keep=keep, ask=not no_ask)

@@ -1,0 +1,172 @@
+"""Commands about the journal itself: `verify`, `heads` and `doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.common import Call, command
+from holdfast.cli.config import existing_journal
+from holdfast.cli.exit_status import DIVERGED, DONE
+from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.cli.undriven import Finder, commands_for
+from holdfast.engine.seams import SystemClock, SystemRng
+from holdfast.errors import UsageError
+from holdfast.inspect.doctor import Facts, Rebuilt, facts, rebuild, trust
+from holdfast.inspect.signed_heads import VARIABLE, head_keys, own_head_keys, read_heads, signed_head
+from holdfast.inspect.text import count, safe
+from holdfast.inspect.verify import Kept, check
+from holdfast.model.heads import line_of
+
+
+@command(
+    "verify",
+    examples=(
+        "holdfast verify",
+        "holdfast verify --heads witness/desk.heads",
+        "holdfast verify --journal backup.db --json",
+    ),
+)
+@click.option(
+    "--heads", "heads_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Compare with the heads in FILE, as `holdfast heads` printed them.",
+)  # fmt: skip
+async def verify(call: Call, heads_file: Path | None) -> int:
+    """Check that no record and no ledger entry was changed, removed or put in.
+
+    Every hash is computed again, every number must be there, and the whole is
+    compared with the anchor next to the journal. What does not hold is named; the
+    exit status is 4. A user who can write the journal can write its anchor too: only
+    heads that were kept elsewhere show what such a user rewrote or cut off.
+    """
+    path = existing_journal(call.journal)
+    async with call.looking(tells_doubts=False) as looking:
+        kept = Kept()
+        if heads_file is not None:
+            kept = Kept(read_heads(heads_file, looking.identity.namespace), head_keys(path))
+        found = await check(looking, path, kept)
+        doubt = looking.identity.reason
+    status = DIVERGED if found.broken else DONE
+    if call.screen.as_json:
+        call.screen.document(found)
+        return status
+    read = f"{count(found.runs, 'run')}, {count(found.records, 'record')}, {count(found.streams, 'ledger stream')}"
+    if found.heads:
+        read += f", {count(found.heads, 'head')}"
+    if not found.broken:
+        call.screen.line(("All chains hold", "bold green"), f": {read}.")
+        if found.heads > found.signatures:
+            call.screen.note(f"The signatures of the heads were not checked: there is no key. Give it in {VARIABLE}.")
+        if doubt:  # a copy, say: nothing is missing, and yet nobody knows whether it is the newest
+            call.screen.note(f"But {doubt}. Next: holdfast doctor")
+        return status
+    call.screen.line((f"{count(len(found.broken), 'place')} broken", "bold red"), f", of {read}:")
+    for broken in found.broken:
+        what = "record" if broken.chain.startswith("run ") else "number"
+        call.screen.line(f"  {safe(broken.chain)}, {what} {broken.record}: {safe(broken.why)}")
+    call.screen.note("Next: keep a copy of the file as it is, and compare it with a backup.")
+    return status
+
+
+@command("heads", examples=("holdfast heads", "holdfast heads >> witness/desk.heads"))
+async def heads(call: Call) -> None:
+    """Print the signed head of the journal as one line of JSON.
+
+    A head has the numbers of the last record and the last ledger entry, and hashes
+    over everything up to them. Keep the lines where those who can write the journal
+    cannot; `holdfast verify --heads FILE` then shows what was changed or cut off
+    before the newest of them. Heads are signed with the key in HOLDFAST_HEAD_KEY,
+    else with one that is made next to the journal. `holdfast webhooks add NAME URL
+    --on journal.head` lets a worker post them.
+    """
+    path = existing_journal(call.journal)
+    async with call.looking(tells_doubts=False) as looking:
+        # Checked before a key is made: a journal that is not trusted gets no head, and nothing is written beside it.
+        keys = own_head_keys(path, SystemRng()) if looking.identity.trust != "distrustful" else ()
+        head = await signed_head(looking.journal, looking.identity, SystemClock().wall_ms(), keys)
+    click.echo(line_of(head))
+
+
+@command(
+    "doctor",
+    examples=("holdfast doctor", "holdfast doctor --rebuild", "holdfast doctor --trust anna"),
+)
+@click.option("--rebuild", "rebuilding", is_flag=True, help="Recompute the listing of runs from their records.")
+@click.option(
+    "--trust", "by", metavar="NAME", help="Your word, under this name, on a journal that looks copied or restored."
+)
+@click.option("--newest", is_flag=True, help="With --trust: this file is the newest there is; nothing was lost.")
+async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> None:
+    """Examine the journal: where it is, how it is stored, whether it can be trusted.
+
+    A journal that was copied, rolled back or restored sends nothing until --trust.
+    Afterwards what may have been sent before the restore is treated as doubtful;
+    with --newest it is trusted as it is.
+    """
+    if newest and by is None:
+        raise UsageError("--newest goes with --trust NAME")
+    done: dict[str, object] = {}
+    if rebuilding or by is not None:
+        async with call.serving() as service:
+            if by is not None:
+                done["trust"] = await trust(service.engine, by, newest=newest)
+            if rebuilding:
+                done["rebuilt"] = await rebuild(service.engine)
+    async with call.looking(tells_doubts=False) as looking:
+        found = await facts(looking, existing_journal(call.journal))
+        finder, rows = Finder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
+        undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
+    if call.screen.as_json:
+        call.screen.document({"journal": found, **done})
+        return
+    _show(call.screen, found)
+    for next_step in undriven:
+        call.screen.next(next_step)
+    _show_done(call.screen, done)
+
+
+def _show(screen: Screen, found: Facts) -> None:
+    runs = ", ".join(f"{number} {status}" for status, number in found.runs.items()) or "none"
+    good = found.trust == "trusted"
+    rows = [
+        ("journal", f"{found.path} ({found.bytes // 1024} KiB)"),
+        ("stored", f"SQLite {found.sqlite}, {found.mode} mode"),
+        ("namespace", found.namespace),
+        ("incarnation", found.incarnation),
+        ("trust", found.trust + (f": {found.reason}" if found.reason else "")),
+        ("runs", runs),
+        (
+            "open",
+            ", ".join(found.open_operations[:10]) + (" ..." if len(found.open_operations) > 10 else "")
+            or "no operation",
+        ),
+        ("undriven", ", ".join(found.abandoned[:10]) or "no run waits for a worker"),
+        ("paused", ", ".join(f"{tool} ({why})" for tool, why in found.paused_tools.items()) or "no tool"),
+        ("ledger", count(found.ledger_entries, "entry", "entries")),
+        ("unreadable", "; ".join(found.unreadable) or "no run"),
+        ("refused", "; ".join(found.refused_entries) or "no ledger entry"),
+        ("housekeeping", "; ".join(found.housekeeping) or "no process reports a failure"),
+    ]
+    screen.show(
+        grid(
+            [
+                (phrase((name, "dim")), phrase((text, "bold red" if name == "trust" and not good else "")))
+                for name, text in rows
+            ]
+        )
+    )
+    for notice in found.notices:
+        screen.line(("Note: ", "dim"), notice)
+    if found.trust == "distrustful":
+        screen.line("Nothing is sent. Find out which file is the newest; then: holdfast doctor --trust NAME [--newest]")
+
+
+def _show_done(screen: Screen, done: dict[str, object]) -> None:
+    if "trust" in done:
+        screen.line(f"The journal is {done['trust']} now.")
+    rebuilt = done.get("rebuilt")
+    if isinstance(rebuilt, Rebuilt):
+        screen.line(f"Rebuilt the listing of {count(rebuilt.runs, 'run')}: {len(rebuilt.changed)} changed.")
+        if rebuilt.busy:
+            screen.line(f"Left alone, as a process drives them: {', '.join(rebuilt.busy)}")

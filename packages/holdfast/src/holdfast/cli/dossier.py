@@ -1,0 +1,155 @@
+"""An inbox item in full, and `holdfast take-over`: what a person reads before answering, at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.inspect.render_records import stored
+from holdfast.inspect.run_state import RunState, state_of
+from holdfast.inspect.text import cut, moment, safe, short
+from holdfast.model.ids import split_operation_id
+from holdfast.model.records import NOTHING
+from holdfast.people.answers import TakeOver
+from holdfast.people.dossier import Dossier
+from holdfast.people.earlier import Change, Earlier
+from holdfast.people.repeated_answers import answer_again
+
+_WHERE = ": --json has all of it"
+_LABEL = 10  # the width of the column of labels
+_TEXT = 400  # of what a model saw and said: all of it is in --json
+
+
+def show_dossier(screen: Screen, found: Dossier) -> None:
+    """The whole dossier."""
+    screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
+    screen.block(cut(found.asks, where=_WHERE))
+    for line in found.frames:
+        screen.line(("  in ", "dim"), line)
+    if found.difference:
+        screen.block(cut(found.difference, where=_WHERE))
+    rows = [(phrase((label, "dim")), phrase(cut(text, where=_WHERE))) for label, text in _lines(found) if text]
+    screen.show(grid(rows, (_LABEL,)))
+    if found.state is not None:
+        show_run_state(screen, found.state)
+    screen.commands(*found.answers)
+
+
+def _lines(found: Dossier) -> Iterator[tuple[str, str]]:
+    yield "arguments", "" if found.arguments == NOTHING else bytes(found.arguments).decode("utf-8", "replace")
+    yield from _labelled("changed", map(_change, found.changes))
+    yield "why", found.why
+    yield from _labelled("earlier", map(_earlier, found.earlier))
+    for thought in found.thoughts:
+        sure = "" if thought.confidence is None else f" (confidence {thought.confidence:g})"
+        yield "model", short(f"{thought.function}{sure}: {thought.said} {thought.why}", _TEXT)
+        yield "saw", short(thought.seen, _TEXT)
+    yield from _labelled("last", found.last)
+    yield from _labelled("against", found.contradicted)
+    yield from _labelled("relied on", found.relied)
+    yield from _labelled("undoes", found.undoes)
+    yield from _labelled("risk", found.risks)
+    yield from _labelled("evidence", found.evidence)
+    yield from _labelled("allowed", found.standing)
+    yield "cost", _cost(found)
+    yield from _labelled("blocked", found.blocked)
+    yield "similar", _similar(found)
+    yield "advice", found.recommended
+    yield "expects", found.expected
+    yield from _labelled("handed", found.handed.said)
+    due = "no deadline" if found.due_ms is None else f"until {moment(found.due_ms)}"
+    yield "deadline", f"{due}: {found.default}"
+    yield "shown", found.digest
+    yield "words", " | ".join(found.words)
+
+
+def _labelled(label: str, texts: Iterator[str] | Sequence[str]) -> Iterator[tuple[str, str]]:
+    for number, text in enumerate(texts):
+        yield (label if number == 0 else ""), text
+
+
+def _change(one: Change) -> str:
+    before = "nothing" if isinstance(one.before, msgspec.UnsetType) else bytes(one.before).decode("utf-8", "replace")
+    now = "nothing" if isinstance(one.now, msgspec.UnsetType) else bytes(one.now).decode("utf-8", "replace")
+    return f"{one.name}: {before} -> {now}"
+
+
+def _earlier(one: Earlier) -> str:
+    return f"{one.step}: {one.by} {one.text}"
+
+
+def _cost(found: Dossier) -> str:
+    cost = found.cost
+    said = [f"models {cost.models:g}"] if cost.models else []
+    said += [f"{cost.tokens} tokens"] if cost.tokens else []
+    said += [f"tools {cost.tools:g}"] if cost.tools else []
+    return ", ".join(said)
+
+
+def _similar(found: Dossier) -> str:
+    one = found.similar
+    counts = {
+        "approved": one.approved, "edited": one.edited, "declined": one.declined, "asked back": one.asked_back,
+        "answered in its place": one.stood_in,
+    }  # fmt: skip
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{said} (in {one.runs} runs)" if said else ""
+
+
+@command(
+    "take-over",
+    examples=(
+        "holdfast take-over trip-17/hand_off#1 --look",
+        "holdfast take-over trip-17/hand_off#1 --why 'I call the airline' --by anna",
+    ),
+)
+@click.argument("item")
+@click.option("--look", is_flag=True, help="Only show the state of the run.")
+@click.option("--why", default="", metavar="TEXT", help="What you are going to do; it is recorded.")
+@by_option
+async def take_over(call: Call, item: str, look: bool, why: str, by: str) -> None:
+    """Take a run over that was handed to people (RUN/STEP), or that cannot go on (RUN), and end it.
+
+    Nothing more is sent for it; what it has done, has open and knows is shown, so that
+    you can go on. To give the run an answer instead, use `holdfast answer`. With --look
+    ITEM may be any run.
+    """
+    run, step = (item, "") if "/" not in item else split_operation_id(item)
+    async with call.serving() as service:
+        if not look:
+            await answer_again(service, item, TakeOver(why), by=by)
+        state = await state_of(service.looking, run, step)
+    if call.screen.as_json:
+        call.screen.document(state)
+        return
+    if not look:
+        call.screen.line(f"{safe(run)} is yours, {safe(by)}: nothing more is sent for it.")
+    show_run_state(call.screen, state)
+
+
+def show_run_state(screen: Screen, state: RunState) -> None:
+    """The state of a run, a line for each thing."""
+    screen.line((safe(state.run), "bold"), f"  {safe(state.agent)}  {state.status}")
+    screen.line(f"  why: {safe(state.why)}" + (f" (to {safe(state.queue)})" if state.queue else ""))
+    if stored(state.given) not in {"null", "{}"}:
+        screen.line(f"  its code says: {safe(stored(state.given))}")
+    for fact in state.facts:
+        value = msgspec.json.encode(fact.value).decode()
+        screen.line(f"  knows {safe(fact.name)}: {safe(value)} ({safe(fact.source)})")
+    for done in state.done:
+        screen.line(f"  did {safe(done.operation)} ({safe(done.tool)}), under the key {safe(done.key)}")
+    for one in state.open:
+        more = f" of {safe(one.part_of)}" if one.part_of else f" {safe(stored(one.arguments, 200))}"
+        screen.line(
+            f"  open: {safe(one.operation)} is {one.phase}{more}" + (f": {safe(one.reason)}" if one.reason else "")
+        )
+    for waits in (*state.asks, *state.sleeps):
+        screen.line(f"  waits: {safe(waits)}")
+    for message in state.unheard:
+        screen.line(f"  unheard: {safe(message.by)}: {safe(message.text)}")
+    for what, cost in state.spent.items():
+        screen.line(f"  spent on {what}: {cost:g}")

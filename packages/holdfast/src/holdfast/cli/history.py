@@ -1,0 +1,108 @@
+"""`replay`, `fork` and `export`: run an agent's code against a record, begin a run from one, write one as a fixture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.cli.apps import agents_for
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.exit_status import DIVERGED, DONE
+from holdfast.errors import UsageError
+from holdfast.inspect.export import export as write_down
+from holdfast.inspect.text import count, safe_json
+
+
+@command("replay", examples=("holdfast replay ticket-17", "holdfast replay ticket-17 --agent desk.py:refund_desk"))
+@click.argument("run")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
+    """Recompute RUN from its record with the code of today. Nothing is sent or recorded.
+
+    It ends at the first step that the record does not hold, and says where the
+    code has diverged (exit status 4).
+    """
+    from holdfast.inspect.replay import replay as recompute  # noqa: PLC0415 - `fork` needs no agent's code
+
+    async with call.looking() as looking:
+        found = await recompute(looking, run, await agents_for(call, looking, run, targets))
+    status = DONE if found.agrees else DIVERGED
+    if call.screen.as_json:
+        call.screen.document(found)
+        return status
+    verdict = ("agrees with its record", "bold green") if found.agrees else ("diverged", "bold red")
+    call.screen.line((found.run, "bold"), " ", verdict, f" ({count(found.records, 'record')})")
+    end = "" if found.end == "diverged" else found.end
+    for label, text in (("it ends with", end), ("at", found.at), ("in", found.where)):
+        if text:
+            call.screen.line(f"  {label} {text}")
+    if found.difference:
+        call.screen.block(found.difference)
+    if found.next_step:
+        call.screen.next(found.next_step)
+    return status
+
+
+@command("fork", examples=("holdfast fork ticket-17 --at send_email#1 --as ticket-17-again",))
+@click.argument("run")
+@click.option("--at", "step", required=True, metavar="STEP", help="The new run goes its own way from here.")
+@click.option("--as", "new", required=True, metavar="RUN", help="The name of the new run.")
+@by_option
+async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
+    """Start a new run from what RUN had done before STEP.
+
+    Outcomes are inherited as references and are not done again; what follows has
+    its own name and its own keys. Nothing is sent before you resume the new run, and
+    a write that RUN did itself after STEP is asked about before it is sent again.
+    """
+    from holdfast.inspect.fork import fork as begin  # noqa: PLC0415 - `replay` does not need it
+
+    async with call.serving() as service:
+        forked = await begin(service.engine, run, step, new, by)
+    if call.screen.as_json:
+        call.screen.document(forked)
+        return
+    call.screen.line(
+        (new, "bold"), f" begins like {run} before {step}: {count(len(forked.inherited), 'inherited step')}."
+    )
+    if forked.again:
+        call.screen.line(f"{run} did these after it; before the fork does one again, a person is asked:")
+        for operation in forked.again:
+            call.screen.line(f"  {operation}")
+    call.screen.next(f"holdfast resume {new}")
+
+
+@command(
+    "export",
+    examples=("holdfast export ticket-17 -o tests/runs/ticket-17.json", "holdfast export ticket-17 | jq .records"),
+)
+@click.argument("run")
+@click.option("-o", "--output", metavar="FILE", help="Write it there instead of to standard output.")
+async def export(call: Call, run: str, output: str | None) -> None:
+    """Write RUN as a fixture: JSON that a test replays against the agent's code.
+
+    It holds what the journal stores of the run: no secrets, no redacted values,
+    no names of machines. A run that has not ended is written as far as it got. In
+    a test: holdfast.testing.replay_fixture(agent, FILE).
+    """
+    async with call.looking() as looking:
+        found, text = await write_down(looking, run)
+    if output is None:
+        sys.stdout.write(safe_json(text.decode()) if sys.stdout.isatty() else text.decode())
+        return
+    _write(output, text)
+    if call.screen.as_json:
+        call.screen.document({"run": run, "file": output, "records": len(found.records), "whole": found.whole})
+        return
+    rest = "" if found.whole else "; the run has not ended"
+    call.screen.line((run, "bold"), f" written to {output} ({count(len(found.records), 'record')}{rest})")
+    call.screen.line(("In a test: ", "dim"), f"holdfast.testing.replay_fixture({found.agent}, {output!r})")
+
+
+def _write(output: str, text: bytes) -> None:
+    try:
+        Path(output).write_bytes(text)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}", next_step="name another file") from error

@@ -1,0 +1,123 @@
+"""`holdfast inbox`: what waits for people, one item in full, or a list with keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from holdfast.cli.common import Call, command, login_name, wait_for, without_waiting
+from holdfast.cli.exit_status import DONE
+from holdfast.cli.screen import Screen
+from holdfast.errors import UsageError
+from holdfast.inspect.text import count, moment, safe
+from holdfast.journal.bodies import refused
+from holdfast.journal.host import wall_ms
+from holdfast.model.waits import after_deadline
+from holdfast.people.items import Item, Placed, Wanted, placed, worded
+
+
+@command(
+    "inbox",
+    examples=(
+        "holdfast inbox",
+        "holdfast inbox --mine anna --queue money",
+        "holdfast inbox --item 'refund-9/refund#1'",
+        "holdfast inbox -i",
+    ),
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
+)
+@click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
+@click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
+@click.option("--item", default="", metavar="ITEM", help="Everything about this one, with the digest to answer by.")
+@click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
+@click.option("-i", "--interactive", is_flag=True, help="Go through it with keys.")
+@click.option("--by", metavar="NAME", default=login_name, help="With -i: who answers; your login name if not given.")
+def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> int:
+    """List what waits for a person: what is urgent, then the nearest deadline first.
+
+    Approvals of operations, questions of agents, and reviews: effects that nobody knows
+    about, and transactions that cannot end by themselves. What somebody lets rest comes last.
+
+    With --health how people keep up with it, over the last week; the exit status is then
+    1 where something rings, for a monitor.
+    """
+    if said["health"]:
+        from holdfast.cli.health import show_health  # noqa: PLC0415 - the list alone is shown at once
+
+        return wait_for(show_health(call))
+    wanted = Wanted(mine, queue)
+    if said["interactive"]:
+        if call.screen.as_json:
+            raise UsageError("-i is for a person at a terminal", next_step="leave out --json")
+        from holdfast.cli.browsing import browse  # noqa: PLC0415 - as above
+
+        wait_for(browse(call, wanted, str(said["by"])))
+    elif said["item"]:
+        wait_for(_one(call, str(said["item"])))
+    else:
+        without_waiting(_all(call, wanted, limit))
+    return DONE
+
+
+async def _one(call: Call, item: str) -> None:
+    from holdfast.cli.dossier import show_dossier  # noqa: PLC0415 - as above
+    from holdfast.people.dossier import dossier  # noqa: PLC0415 - as above
+
+    async with call.looking() as looking:
+        about = await dossier(looking, item)
+    call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
+
+
+async def _all(call: Call, wanted: Wanted, limit: int) -> None:
+    now_ms = wall_ms()
+    async with call.looking() as looking:
+        every = await placed(looking, now_ms=now_ms)
+        found = [one for one in every if wanted.shows(one)]
+        set_aside = await refused(looking.journal)
+    if call.screen.as_json:
+        call.screen.document([worded(one) for one in found])
+        return
+    for one in found[:limit]:
+        _show(call.screen, worded(one), now_ms)
+    if len(found) > limit:
+        call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
+    call.screen.line(summary(found, len(every)))
+    if set_aside:
+        entries = count(len(set_aside), "ledger entry", "ledger entries")
+        call.screen.note(f"Set aside, as it cannot be read: {entries}. Next: holdfast doctor")
+
+
+def summary(found: Sequence[Placed], waiting: int = 0) -> str:
+    """How many of each kind there are. `waiting` is the number of all items, where only some were asked for."""
+    kinds = Counter(one.kind for one in found)
+    counts = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
+    if not counts and waiting:
+        return f"No match. Without --mine and --queue: {count(waiting, 'item')}."
+    return counts or "Nothing needs you."
+
+
+def _show(screen: Screen, one: Item, now_ms: int) -> None:
+    due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
+    late = one.due_ms is not None and one.due_ms <= now_ms
+    screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
+    if whose := _whose(one):
+        screen.line((f"  {safe(whose)}", "yellow"))
+    screen.line(f"  {safe(one.asks)}")
+    for mark in one.marks:
+        screen.line((f"  {mark}", "yellow"))
+    if one.then and one.due_ms is not None:
+        screen.line((f"  then {after_deadline(one.then)}", "dim"))
+    screen.commands(*one.answers)
+
+
+def _whose(one: Item) -> str:
+    """Who is to look at it, and when."""
+    said = [f"urgent ({one.escalated})"] if one.escalated else []
+    said += [f"for {one.to}"] if one.to else []
+    said += [f"in the queue {one.queue}"] if one.queue else []
+    said += [f"rests until {moment(one.rests_ms)}"] if one.rests_ms else []
+    return ", ".join(said)

@@ -1,0 +1,228 @@
+"""`holdfast`: the command line. Commands are imported when they are called, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from holdfast.errors import HoldfastError
+
+# What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.
+GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Run agents": {
+        "demo": ("demo", "Watch a refund desk survive kills, with and without Holdfast."),
+        "run": ("run", "Run an agent on one input, or on a file of them."),
+        "worker": ("run", "Drive the runs that are due: abandoned runs, retries, timers."),
+        "resume": ("run", "Continue a run from its record; reopen it if it stopped."),
+        "pause": ("control", "Pause a run or a tool."),
+        "unpause": ("control", "Continue a paused run or tool."),
+        "cancel": ("control", "Cancel a run: nothing more is sent."),
+        "undo": ("undo", "Undo a finished run: compensate what it did."),
+    },
+    "See what happened": {
+        "ps": ("ps", "List the runs, the newest first."),
+        "show": ("show", "Show the timeline of a run, or its state at a step."),
+        "why": ("show", "Explain what is known about one operation."),
+        "pending": ("webhooks", "List the awaited answers and events, with deadlines."),
+        "replay": ("history", "Recompute a run without effects, and report where it diverges."),
+        "fork": ("history", "Start a new run from the beginning of another."),
+        "export": ("history", "Write a run as a fixture that a test replays."),
+    },
+    "Decide and answer": {
+        "inbox": ("inbox", "List what needs a person."),
+        "answer": ("answer", "Answer an inbox item of any kind."),
+        "hand": ("answer", "Delegate, snooze or escalate an inbox item."),
+        "resolve": ("control", "State what happened to an operation whose outcome is unknown."),
+        "transaction": ("undo", "Decide about a parked transaction, or abort one."),
+        "take-over": ("dossier", "Inspect or take over a handed-off run."),
+        "tell": ("control", "Send a run a message; it arrives before the next write."),
+        "signal": ("control", "Send a run the event that it waits for."),
+        "deliver": ("webhooks", "Deliver the answer that an operation waits for."),
+        "serve": ("serving", "Serve the inbox in a browser, and the API."),
+    },
+    "Set rules for approval": {
+        "policy": ("policy", "Show, check, test or dry-run an approval policy."),
+        "standing": ("standing", "Approve calls beforehand: add, list, revoke."),
+        "accounts": ("accounts", "Manage accounts, roles, API tokens and the audit log."),
+        "figures": ("figures", "Show how often reviewers overrule the agent."),
+        "plant": ("planting", "Plant known-bad questions to check that reviewers look."),
+    },
+    "Connect other systems": {
+        "serve-hooks": ("webhooks", "Receive signed webhooks: the answers that runs wait for."),
+        "webhooks": ("webhooks", "Send signed webhooks about what happens to runs."),
+        "notices": ("notices", "List sent notifications and their delivery status."),
+    },
+    "Check tools, agents and the journal": {
+        "tools": ("tools", "Show what each tool promises, and what is dangerous about it."),
+        "plan": ("plan", "Inspect a plan before it runs: show, check, dry-run, schema."),
+        "trial": ("trial", "Count how often an agent passes, with and without faults."),
+        "verify": ("doctor", "Verify that no record and no ledger entry was changed or removed."),
+        "heads": ("doctor", "Print the signed head of the journal, to be kept elsewhere."),
+        "doctor": ("doctor", "Examine the journal; rebuild its listing, or trust it again."),
+        "completion": ("reference", "Print the shell completion script."),
+    },
+}
+COMMANDS: Final = {name: found for group in GROUPS.values() for name, found in group.items()}
+# What people type who know other tools, and the command that does it here.
+SYNONYMS: Final = {
+    "approve": "answer", "deny": "answer", "reject": "answer", "yes": "answer", "no": "answer", "approvals": "inbox",
+    "list": "ps", "ls": "ps", "runs": "ps", "status": "ps", "logs": "show", "log": "show", "history": "show",
+    "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
+    "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
+    "web": "serve", "ui": "serve", "users": "accounts", "repair": "doctor",
+}  # fmt: skip
+
+
+class Root(click.Group):
+    """The group of all commands. It imports one when it is called, and turns every error into a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help page."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"holdfast.cli.{COMMANDS[cmd_name][0]}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed. An unknown one is refused, with the known names that are spelled alike."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            typed = args[0].lower()
+            alike = [SYNONYMS[typed]] if typed in SYNONYMS else get_close_matches(typed, COMMANDS, n=3, cutoff=0.6)
+            meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
+            ctx.fail(f"no such command: {args[0]}.{meant}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The groups of commands, without importing any of them."""
+        del ctx
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), purpose) for name, (_, purpose) in commands.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002 - the signature is click's; here a status is always the end
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and end the process with its status."""
+        given = list(sys.argv[1:] if args is None else args) or ["--help"]
+        _forgive_signs()
+        if (bad := next((one for one in given if not _is_utf8(one)), None)) is not None:
+            sys.exit(_tell_usage(_not_utf8(bad), as_json="--json" in given))
+        status = _guarded(lambda: super(Root, self).main(
+            given, prog_name or "holdfast", complete_var, standalone_mode=False, **extra
+        ), as_json="--json" in given)  # fmt: skip
+        sys.exit(status)
+
+
+def _guarded(command: Any, *, as_json: bool) -> int:
+    """Run it, and tell what went wrong in the way that was asked for."""
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return _tell_usage(error, as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted. What was recorded stands; running it again goes on from there.", err=True)
+        return 130
+    except HoldfastError as error:
+        return _tell(error, as_json=as_json)
+
+
+def _is_utf8(argument: str) -> bool:
+    """Whether an argument was UTF-8: other bytes come as lone surrogates, which nothing can store or print."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_utf8(argument: str) -> click.UsageError:
+    shown = repr(argument.encode("utf-8", "surrogateescape"))[1:]
+    return click.UsageError(f"the argument {shown} is not UTF-8: give it in that encoding, or in a file")
+
+
+def _tell(error: HoldfastError, *, as_json: bool) -> int:
+    from holdfast.cli.exit_status import problem_of, tell  # noqa: PLC0415 - as above
+    from holdfast.cli.screen import Screen  # noqa: PLC0415 - only where something went wrong
+
+    return tell(Screen(as_json=as_json), problem_of(error))
+
+
+def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
+    from holdfast.cli.exit_status import USAGE, Problem, tell  # noqa: PLC0415 - as above
+    from holdfast.cli.screen import Screen  # noqa: PLC0415 - only where something went wrong
+
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = context.command_path if context else "holdfast"
+    problem = Problem("UsageError", error.format_message(), next_step=f"{path} --help", exit_status=USAGE)
+    return tell(Screen(as_json=as_json), problem)
+
+
+def _forgive_signs() -> None:
+    """A terminal that cannot show a sign shows a stand-in; it must not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from importlib import metadata  # noqa: PLC0415 - slow to import, and only asked for here
+
+        click.echo(f"holdfast {metadata.version('holdfast')}")
+        context.exit()
+
+
+@click.group(
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Exit status: 0 done, 1 failed, 2 usage, 3 waits (for a person, an event, a time), 4 diverged "
+    "or chain broken, 130 interrupted.",
+)
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and end."
+)
+@click.option("--journal", metavar="PATH", help="The journal, for whatever command follows.")
+@click.pass_context
+def main(ctx: click.Context, journal: str | None) -> None:
+    """Run agents whose every effect is recorded before it is attempted.
+
+    Nothing is repeated on a guess. If Holdfast cannot tell whether a call went
+    through, it asks you.
+
+    The journal is the one named by --journal, HOLDFAST_JOURNAL, or [tool.holdfast]
+    journal in the nearest pyproject.toml; else ./holdfast.db; else the only
+    journal in this directory.
+
+    \b
+    Examples:
+      holdfast demo
+      holdfast run desk.py:refund_desk '{"id": "17", "order_id": "A-17"}'
+      holdfast ps
+      holdfast show ticket-17
+    """  # noqa: D301 - click reads the sign before the examples
+    ctx.obj = journal

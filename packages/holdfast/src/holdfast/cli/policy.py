@@ -1,0 +1,222 @@
+"""`holdfast policy`: show, check, test or backtest an escalation policy before it judges operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.agent.judging import PolicyError
+from holdfast.agent.policy_files import load_policy
+from holdfast.cli.calibrating import calibrate
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.config import policy_path
+from holdfast.cli.exit_status import DONE, FAILED, USAGE
+from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.errors import UsageError
+from holdfast.inspect.text import count, duration
+from holdfast.model.policy import Policy, Rule
+from holdfast.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
+from holdfast.people.policy.backtest import Rehearsal, rehearse
+from holdfast.policies import milliseconds
+
+_WORDS: Final = ("show", "check", "test", "dry-run", "calibrate")
+_FILES: Final = {"show": 1, "check": 1, "test": 2, "dry-run": 1, "calibrate": 1}
+_LISTED: Final = 20
+
+
+@command(
+    "policy",
+    examples=(
+        "holdfast policy show",
+        "holdfast policy show --version refunds@1f0c9a2b",
+        "holdfast policy check rules.yaml",
+        "holdfast policy test cases.yaml rules.yaml",
+        "holdfast policy dry-run rules.yaml",
+        "holdfast policy calibrate --apply --by anna",
+    ),
+)
+@click.argument("what", type=click.Choice(_WORDS))
+@click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
+@click.option("--apply", "applies", is_flag=True, help="With calibrate: move the thresholds, on record.")
+@click.option("--version", default="", metavar="V", help="With show: this version, as it read when it ruled.")
+@by_option
+async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
+    """Look at the escalation policy in FILE, or at the one of this project.
+
+    `show` says what each rule does, with --version those of a version that ruled in
+    this journal. `check` says only what is wrong. `test` judges the CASES of a YAML
+    file and compares; the exit status is 1 where one is missed. `dry-run` judges
+    everything that the journal holds, and says how often people would have been
+    asked, and which of their overrides it would have missed. `calibrate` proposes
+    where the thresholds should stand, by what people found.
+    Nothing is written or recorded, but with `calibrate --apply`.
+    """
+    if applies and what != "calibrate":
+        raise UsageError("--apply goes with calibrate")
+    if len(names) > _FILES[what]:
+        raise UsageError(f"holdfast policy {what} takes no {names[-1]!r}")
+    if version:
+        if what != "show" or names:
+            raise UsageError("--version goes with show, and takes no file")
+        await _show_kept(call, version)
+        return DONE
+    if what == "test":
+        return _test(call.screen, names)
+    path = _path(names[0] if names else None)
+    if what == "check":
+        return _check(call.screen, path)
+    if what == "calibrate":
+        return await calibrate(call, load_policy(path).policy, by if applies else "")
+    if what == "dry-run":
+        async with call.looking() as looking:
+            _tell(call.screen, await rehearse(looking, load_policy(path)))
+    else:
+        judge = load_policy(path)
+        _show(call.screen, judge.version, judge.policy)
+    return DONE
+
+
+def _path(named: str | None) -> Path:
+    found = policy_path(named)
+    if found is None:
+        raise UsageError(
+            "which policy?", known="none is named, and this project has none",
+            next_step="name a file, or set HOLDFAST_POLICY or [tool.holdfast] policy in pyproject.toml",
+        )  # fmt: skip
+    return found
+
+
+# --- show and check -----------------------------------------------------------------------------------------------
+
+
+def _check(screen: Screen, path: Path) -> int:
+    faults: tuple[str, ...] = ()
+    version = ""
+    try:
+        version = load_policy(path).version
+    except PolicyError as error:
+        faults = error.faults
+    if screen.as_json:
+        screen.document({"file": str(path), "version": version, "faults": faults})
+    elif faults:
+        for fault in faults:
+            screen.line((f"{path}: {fault}", "red"))
+        screen.line(f"{count(len(faults), 'fault')}: no app opens with it.")
+    else:
+        screen.line(f"{path}: nothing is wrong with it. Its version is ", (version, "bold"), ".")
+    return USAGE if faults else DONE
+
+
+async def _show_kept(call: Call, version: str) -> None:
+    """A version that ruled in this journal, as it read then. Raises `UsageError` where the journal has not kept it."""
+    async with call.looking() as looking:
+        kept, versions = await kept_policy(looking, version), await kept_versions(looking)
+    if kept is None:
+        known = ", ".join(versions) or "none"
+        raise UsageError(f"this journal has no policy {version}", known=f"the versions that ruled here: {known}")
+    _show(call.screen, version, kept)
+
+
+def _show(screen: Screen, version: str, rules: Policy) -> None:
+    if screen.as_json:
+        screen.document({"version": version, "policy": msgspec.to_builtins(rules)})
+        return
+    screen.line((version, "bold"))
+    for line in _about(rules):
+        screen.line((f"  {line}", "dim"))
+    screen.line("")
+    for number, rule in enumerate(rules.rules, start=1):
+        screen.line((f"{number}. {rule.name}", "bold"))
+        screen.line(f"   if   {rule.when}")
+        screen.line("   then ", (then_text(rule), "cyan"))
+    screen.line((f"{len(rules.rules) + 1}. else", "bold"))
+    screen.line("   then ", (rules.default, "cyan"))
+    screen.line("")
+    screen.line("What cannot be judged is asked, and a tool's own gate asks whatever is said here.")
+
+
+def _about(rules: Policy) -> list[str]:
+    lines = [f"a call of {tool} is worth {text}" for tool, text in rules.amounts.items()]
+    lines += [f"a call of {tool} concerns {text}" for tool, text in rules.subjects.items()]
+    lines += [f"history goes back {duration(milliseconds(rules.remembers))}"] if rules.subjects else []
+    return lines + ([f"people are busy if {rules.busy}"] if rules.busy else [])
+
+
+# --- test ---------------------------------------------------------------------------------------------------------
+
+
+def _test(screen: Screen, names: tuple[str, ...]) -> int:
+    cases, *rest = names or ("",)
+    if not cases:
+        raise UsageError("which cases?", next_step="holdfast policy test cases.yaml [FILE]")
+    judge = load_policy(_path(rest[0] if rest else None))
+    found = [tried(judge, case) for case in cases_in(Path(cases))]
+    missed = sum(not one.passed for one in found)
+    if screen.as_json:
+        screen.document({"version": judge.version, "cases": found, "missed": missed})
+        return FAILED if missed else DONE
+    for one in found:
+        _show_tried(screen, one)
+    screen.line(f"{judge.version}: {count(len(found), 'case')}, {missed or 'none'} missed.")
+    return FAILED if missed else DONE
+
+
+def _show_tried(screen: Screen, one: Tried) -> None:
+    mark = screen.mark("ok" if one.passed else "failed")
+    said = f"{one.word} by {one.rule!r}"
+    screen.show(grid([(mark, phrase((one.name, "bold")), phrase(said))], (1, 28)))
+    if not one.passed:
+        screen.line((f"   expected {one.expect}", "red"))
+    if one.why:
+        screen.line((f"   it could not be judged: {one.why}", "yellow"))
+
+
+# --- dry-run ------------------------------------------------------------------------------------------------------
+
+
+def _tell(screen: Screen, found: Rehearsal) -> None:
+    if screen.as_json:
+        screen.document(found)
+        return
+    screen.line((found.version, "bold"), f"  over {count(found.operations, 'write')} of {count(found.runs, 'run')}")
+    if not found.operations:
+        return
+    rows = [
+        (phrase(f"  {rule}"), phrase(", ".join(f"{word} {number}" for word, number in sorted(words.items()))))
+        for rule, words in found.rules.items()
+    ]
+    screen.show(grid(rows))
+    screen.line("")
+    missed = count(len(found.missed), "override")
+    screen.line(
+        f"It would have asked {count(found.asks_now, 'time')} instead of {found.asked_then},"
+        f" refused {found.refuses_now}, and missed {missed} of {found.overrides}."
+    )
+    for one in found.missed[:_LISTED]:
+        screen.line(
+            (f"  {one.operation}", "yellow"), f"  {one.override} by {one.by}, and it says {one.word}: {one.rule}"
+        )
+    if len(found.missed) > _LISTED:
+        screen.line(f"  ... and {len(found.missed) - _LISTED} more: --json has all")
+    if found.unjudged:
+        what = "what was recorded" if found.unjudged == 1 else "what was recorded of them"
+        screen.line((f"{found.unjudged} could not be judged by {what}, and count as asked.", "dim"))
+
+
+_EXPIRY: Final = {"refuse": "then it is refused", "hold": "then it goes on waiting"}
+
+
+def then_text(rule: Rule) -> str:
+    """What it says, where its condition holds."""
+    share = f"{rule.then} {rule.rate:.0%}" if rule.then == "sample" else rule.then
+    busy = f", {rule.busy_rate:.0%} while people are busy" if rule.busy_rate is not None else ""
+    people = f" {rule.people} people" if rule.people > 1 else ""
+    queue = f" in {rule.queue}" if rule.queue else ""
+    within = "" if rule.within is None else f" within {duration(milliseconds(rule.within))}"
+    after = f", then asks in {rule.escalates_to}" if rule.escalates_to else f", {_EXPIRY[rule.on_expiry]}"
+    shadow = f"; {rule.shadow:.0%} of what leaves is looked at afterwards" if rule.shadow else ""
+    ends = after if within or rule.on_expiry != "refuse" else ""
+    return f"{share}{busy}{people}{queue}{within}{ends}{shadow}"

@@ -1,0 +1,168 @@
+"""`holdfast ps`: the runs, one line each, the newest first."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.cli.common import Call, command
+from holdfast.cli.config import split_command
+from holdfast.cli.inputs import read_past
+from holdfast.cli.undriven import Finder, Undriven, commands_for
+from holdfast.engine.housekeeping import troubles_of
+from holdfast.inspect.reader import Listing, Waiting, waits_of
+from holdfast.inspect.text import ago
+from holdfast.journal.host import wall_ms
+from holdfast.journal.port import RunRow, RunStatus
+from holdfast.model.system import is_system
+from holdfast.model.waits import PEOPLE
+
+_STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
+_LIMIT: Final = 50
+_MARKS: Final = {"running": "open", "suspended": "info", "completed": "ok", "stopped": "failed", "undone": "off"}
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One run as `ps --json` lists it."""
+
+    run: str
+    agent: str
+    status: str
+    reason: str
+    due_ms: int | None
+    driven: bool
+    created_ms: int
+    updated_ms: int
+    waits: list[Waiting]
+    abandoned: bool
+    ready: bool
+    contradicted: list[str] = []
+    program: str = ""
+    undriven: Undriven | None = None
+
+
+@command(
+    "ps",
+    examples=(
+        "holdfast ps",
+        "holdfast ps --status suspended --agent refund_desk",
+        "holdfast ps --since 2h --search A-17",
+        "holdfast ps --json | jq -r '.runs[].run'",
+    ),
+)
+@click.option("--status", type=click.Choice(_STATUSES), help="Only runs in this state.")
+@click.option("--agent", default="", metavar="NAME", help="Only runs of this agent.")
+@click.option("--since", default="", metavar="WHEN", help="Only runs begun since then: 2h, 7d, 2027-01-31.")
+@click.option("--search", default="", metavar="TEXT", help="Only runs whose name or reason contains this text.")
+@click.option(
+    "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
+)
+@click.option("--after", default="", metavar="RUN", help="Continue with runs begun before this one: the next page.")
+@click.option("--all", "everything", is_flag=True, help="Include runs that send webhooks and notifications.")
+async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool) -> None:
+    """List the runs, the newest first, and what each waits for."""
+    now = wall_ms()
+    only = Listing(
+        status, str(wanted["agent"]), read_past(since, now) if since else 0, str(wanted["search"]),
+        everything=bool(wanted["everything"]),
+    )  # fmt: skip
+    async with call.looking() as looking:
+        rows = await looking.newest(only, limit + 1, after)
+        disputed = await looking.contradicted_steps()
+        finder = Finder(looking, now)
+        runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
+        counts = await looking.journal.counts()
+        owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
+        failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
+    more = len(rows) > limit
+    if call.screen.as_json:
+        call.screen.document({"runs": runs, "more": more})
+        return
+    call.screen.columns([_line(run, now) for run in runs])
+    for one in failing:
+        call.screen.note(("A process does not keep house: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
+    _sum_up(call, only, runs, counts)
+    if more:
+        call.screen.next(_next_page(only, since, limit, runs[-1].run))
+    _next_steps(call, runs)
+
+
+def _next_page(only: Listing, since: str, limit: int, last: str) -> str:
+    """The command that lists the next page, with the same filters."""
+    given = {
+        "--status": only.status or "", "--agent": only.agent, "--since": since, "--search": only.search,
+        "--limit": str(limit) if limit != _LIMIT else "", "--after": last,
+    }  # fmt: skip
+    options = [f"{name} {shlex.quote(value)}" for name, value in given.items() if value]
+    return " ".join(["holdfast ps", *(["--all"] if only.everything else []), *options])
+
+
+async def _listed(finder: Finder, row: RunRow, disputed: list[str]) -> Listed:
+    abandoned, undriven = await finder.is_abandoned(row), await finder.find(row)
+    driven = row.owner is not None and not abandoned
+    ready = undriven is not None and not abandoned
+    return Listed(
+        row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
+        waits_of(row), abandoned, ready, disputed, row.program, undriven,
+    )  # fmt: skip
+
+
+def _line(run: Listed, now_ms: int) -> tuple[str, ...]:
+    """The cells of one line; the first is the name of its sign."""
+    asks = any(wait.kind in PEOPLE for wait in run.waits)
+    mark = (
+        "asks"
+        if run.contradicted or (asks and not run.ready)
+        else "open"
+        if run.ready or run.abandoned
+        else _MARKS[run.status]
+    )
+    status = "abandoned" if run.abandoned else run.status
+    return mark, run.run, run.agent, status, ago(run.updated_ms, now_ms), detail(run, now_ms)
+
+
+def detail(run: Listed, now_ms: int) -> str:
+    """Why the run does not go on by itself, without its own name; first, what contradicts a recorded outcome."""
+    if run.contradicted:
+        more = f" and {len(run.contradicted) - 1} more" if len(run.contradicted) > 1 else ""
+        return f"contradicted: {run.contradicted[0]}{more}"
+    if run.undriven is not None:
+        return run.undriven.why
+    if run.status not in {"suspended", "stopped"}:
+        return ""
+    reason, _ = split_command(run.reason.removeprefix(f"{run.run}/"))
+    timed = run.due_ms is not None and not any(wait.kind in PEOPLE for wait in run.waits)
+    return f"due {ago(run.due_ms or 0, now_ms)}: {reason}" if timed else reason
+
+
+def _sum_up(call: Call, only: Listing, runs: list[Listed], counts: dict[tuple[str, RunStatus], int]) -> None:
+    """How many runs there are, by status."""
+    screen = call.screen
+    by_status = {
+        status: sum(
+            number
+            for (agent, its_status), number in counts.items()
+            if its_status == status and only.agent in ("", agent) and (only.everything or not is_system(agent))
+        )
+        for status in _STATUSES
+    }
+    total = sum(by_status.values())
+    told = ", ".join(f"{number:,} {status}" for status, number in by_status.items() if number)
+    whose = f" of {only.agent}" if only.agent else ""
+    shown = f"{len(runs):,} of {total:,}" if len(runs) != total else f"{total:,}"
+    screen.line((f"{shown} run{'' if total == 1 else 's'}{whose}" + (f": {told}" if told else " yet"), "dim"))
+
+
+def _next_steps(call: Call, runs: list[Listed]) -> None:
+    """What to type next: one line for all runs that need the same."""
+    screen = call.screen
+    disputed = [run for run in runs if run.contradicted]
+    if len(disputed) == 1:
+        screen.next(f"holdfast why {disputed[0].run}/{disputed[0].contradicted[0]}")
+    elif disputed:
+        screen.next("holdfast inbox")
+    for next_step in commands_for((run.agent, run.program, run.undriven) for run in runs):
+        screen.next(next_step)

@@ -1,0 +1,364 @@
+"""`run`, `resume` and `worker`: drive one run, a file of inputs, or the runs that are due."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+import msgspec
+
+from holdfast.cli.apps import (
+    AnyAgent,
+    Holdfast,
+    agents_for,
+    app_of,
+    load_agent,
+    load_agents,
+    noted_agents,
+    reach_of,
+    reach_option,
+)
+from holdfast.cli.common import Call, by_option, command, policy_option
+from holdfast.cli.config import project_targets
+from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, Problem, problem_of, status_of
+from holdfast.cli.inputs import Line, lines_in, lines_of, one_input, parsed
+from holdfast.cli.screen import Screen, grid, phrase, prose
+from holdfast.cli.worker import work
+from holdfast.engine.at_once import at_once
+from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
+from holdfast.inspect.reader import Waiting, waits_of
+from holdfast.inspect.text import count, moment
+from holdfast.model.records import NOTHING, Raw
+from holdfast.model.waits import after_deadline
+from holdfast.people.items import answers_to
+
+
+@command(
+    "run",
+    examples=(
+        """holdfast run desk.py:refund_desk '{"id": "17", "order_id": "A-17"}'""",
+        "holdfast run desk.py:refund_desk @ticket.json --run-id ticket-17",
+        "holdfast run shop.agents:refund_desk --inputs tickets.jsonl --concurrency 50",
+    ),
+)
+@click.argument("target")
+@click.argument("given", metavar="[INPUT]", required=False)
+@click.option("--inputs", metavar="FILE", help="A .jsonl or .csv file (or -): one run per line.")
+@click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
+@click.option("--run-id", metavar="ID", help="Name this run; by default the agent's run_id does.")
+@policy_option
+async def run(
+    call: Call, target: str, given: str | None, inputs: str | None, concurrency: int, run_id: str | None
+) -> int:
+    """Run the agent TARGET (file.py:name or module:name) on INPUT, and print its result.
+
+    INPUT is JSON text, @file, or - for standard input. The same input is the same
+    run: giving the command again joins it, goes on with it, or reports it. Of a
+    file with --inputs, lines that do not fit are reported and the rest still runs.
+    """
+    agent = load_agent(target)
+    if inputs is not None:
+        if given is not None or run_id is not None:
+            raise UsageError("--inputs names its runs by itself", next_step="leave out INPUT and --run-id")
+        return await run_many(call, agent, inputs, concurrency)
+    value = one_input(agent, given)
+    async with app_of(call, [agent], create=True) as app:
+        name = run_id or agent.run_id_for(value)
+        ended = await ended_of(app, name, app.run(agent, value, run_id=name))
+    return _tell_one(call, ended)
+
+
+@command("resume", examples=("holdfast resume ticket-17", "holdfast resume ticket-17 --agent desk.py:refund_desk"))
+@click.argument("run_id", metavar="RUN")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@policy_option
+@by_option
+async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> int:
+    """Let RUN go on from its record, reopening it if it stopped.
+
+    Its code is the one named by --agent, or by [tool.holdfast] agents in
+    pyproject.toml, or where it was when an app last opened the journal.
+    """
+    async with call.looking() as looking:
+        agents = await agents_for(call, looking, run_id, targets)
+    async with app_of(call, agents) as app:
+        ended = await ended_of(app, run_id, app.resume(run_id, by=by))
+        if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered
+            ended = Ended(run_id, "undone", DONE)
+    return _tell_one(call, ended)
+
+
+def _tell_one(call: Call, ended: Ended) -> int:
+    tell_end(call.screen, ended)
+    return ended.exit_status
+
+
+@command(
+    "worker",
+    examples=("holdfast worker desk.py:refund_desk", "holdfast worker --once", "holdfast worker a.py:one b.py:two"),
+)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
+@click.option("--once", is_flag=True, help="Drive what is due now, and end.")
+@click.option("--program", default="", metavar="NAME", help="Drive this program's runs; its code is where it last was.")
+@click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
+@policy_option
+@reach_option
+async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
+    """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
+
+    TARGETs are the agents whose runs it drives; without any, those listed under
+    [tool.holdfast] agents in pyproject.toml, else those that were last opened over
+    this journal. Runs of an agent of the same name in another program are not
+    driven. Any number of workers may share one journal on one machine. With
+    --reach it also notifies people when they are asked.
+    """
+    program = given["program"]
+    if program and targets:
+        raise UsageError("--program and TARGET both say which code to load", next_step="give one of them")
+    agents = [] if program else load_agents(targets or project_targets())
+    agents = agents or await noted_agents(call, program)
+    if not agents:
+        raise UsageError(
+            f"the code of the program {program!r} is not where it was, or was never noted in this journal"
+            if program
+            else "a worker needs the code of the agents whose runs it drives",
+            next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
+        )
+    reach = reach_of(given["reach"])
+    async with app_of(call, agents, create=True, private_webhooks=given["private_webhooks"], reach=reach) as app:
+        return await work(call, app, concurrency, once=once)
+
+
+_STYLES: Final = {"completed": "bold green", "undone": "bold green", "suspended": "bold yellow"}
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One run after it was driven. `line` is where its input stood in a file of inputs."""
+
+    run: str
+    status: str
+    exit_status: int
+    result: Raw | None = None
+    reason: str = ""
+    waits: list[Waiting] = []
+    problem: Problem | None = None
+    line: int | None = None
+
+
+async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> Ended:
+    """Wait for a run and say how it ended. Raises `JournalError` and `UsageError`: those are about the command."""
+    try:
+        await driving
+    except JournalError:
+        raise
+    except UsageError as error:
+        if not await _has_stopped(app, run):
+            raise
+        return await _stopped(app, run, error, line)
+    except RunSuspended as error:
+        row = await app.service.row(run)
+        return Ended(
+            run, "suspended", WAITS, reason=row.reason, waits=waits_of(row), problem=problem_of(error), line=line
+        )
+    except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
+        return await _stopped(app, run, error, line)
+    completed = (await app.service.history(run)).completed
+    return Ended(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
+
+
+async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> Ended:
+    refused = isinstance(error, ParameterMismatch)
+    status = FAILED if isinstance(error, UsageError) else status_of(error)  # agent code raised it: its run failed
+    if isinstance(error, RunStopped) and error.reason == "diverged":
+        status = DIVERGED
+    problem = problem_of(error)
+    state = "stopped" if not refused and await _has_stopped(app, run) else "refused"
+    reason = str(error)
+    if not isinstance(error, HoldfastError):
+        name = type(error).__name__
+        # From the record, where secrets are masked: the exception itself may hold them, and terminals are logged.
+        reason = (await _recorded_error(app, run) if state == "stopped" else "").removeprefix(name).removeprefix(": ")
+        problem = msgspec.structs.replace(problem, message=reason or name, known=_place(error), next_step="")
+    if state == "stopped" and not problem.next_step:
+        problem = msgspec.structs.replace(problem, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
+    return Ended(
+        run, state, status, reason=reason, line=line,
+        problem=msgspec.structs.replace(problem, exit_status=status),
+    )  # fmt: skip
+
+
+async def _has_stopped(app: Holdfast, run: str) -> bool:
+    rows = await app.engine.journal.runs(run=run)
+    return bool(rows) and rows[0].status == "stopped"
+
+
+async def _recorded_error(app: Holdfast, run: str) -> str:
+    stopped = (await app.service.history(run)).stopped
+    return stopped.error if stopped is not None else ""
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own code, which is where to look first."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "holdfast" not in f.filename.split("/")[-3:-1]]
+    return f"raised at {frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+
+
+def tell_end(screen: Screen, ended: Ended) -> None:
+    """The result on standard output; what else there is to say on standard error."""
+    if screen.as_json:
+        screen.document(ended)
+        return
+    screen.note((ended.run, "bold"), " ", (ended.status, _STYLES.get(ended.status, "bold red")))
+    if ended.result is not None:
+        screen.block(bytes(ended.result).decode("utf-8", "replace"))
+        return
+    for line in waiting_lines(ended):
+        screen.note(f"  {line}")
+    problem = ended.problem
+    if problem is None:
+        return
+    if ended.status != "suspended":
+        screen.note((f"{problem.error}: {problem.message}", "red"))
+        for label, text in (("Known", problem.known), ("Next", problem.next_step)):
+            if text:
+                screen.note(f"{label}: {text}")
+        if problem.difference:
+            screen.err.print(prose(problem.difference))
+
+
+def waiting_lines(ended: Ended) -> list[str]:
+    """What a suspended run waits for, and the commands that answer."""
+    lines: list[str] = []
+    for wait in ended.waits:
+        then = f", then {after_deadline(wait.then)}" if wait.then else ""
+        lines.append(wait.asks + (f" (until {moment(wait.due)}{then})" if wait.due else ""))
+        lines += [f"  {line}" for line in answers_to(ended.run, wait) if wait.kind != "question"]
+    if ended.status == "suspended" and not ended.waits:
+        lines.append(ended.reason)
+    if any(wait.kind in {"timer", "retry", "verify", "breaker"} for wait in ended.waits):
+        lines.append("a worker goes on when it is time: holdfast worker")
+    return lines
+
+
+_WORST_FIRST: Final = (4, 1, 2, 3, 0)
+_SHOWN: Final = 20
+_MARKS: Final = {"completed": "ok", "suspended": "asks", "stopped": "failed", "refused": "failed"}
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """All lines of a file, in the order of their lines."""
+
+    outcomes: dict[str, int]
+    exit_status: int
+    runs: list[Ended]
+
+
+async def run_many(call: Call, agent: AnyAgent, inputs: str, concurrency: int) -> int:
+    """Run the agent once per line. The status is the worst of all."""
+    ends: list[Ended] = []
+    total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
+    async with app_of(call, [agent], create=True) as app:
+        with _progress(call.screen, total) as advance:
+            calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
+            async for ended in at_once(calls, concurrency):
+                ends.append(ended)
+                advance(ended)
+    ends.sort(key=lambda ended: ended.line or 0)
+    outcomes = Counter(ended.status for ended in ends)
+    statuses = {ended.exit_status for ended in ends}
+    # A line that does not fit is a failure of this batch, not of the command line.
+    status = next((worst for worst in _WORST_FIRST if worst in statuses), DONE)
+    summary = Summary(dict(outcomes), 1 if status == USAGE else status, ends)
+    if call.screen.as_json:
+        call.screen.document(summary)
+    else:
+        _tell(call.screen, summary)
+    return summary.exit_status
+
+
+def _counted(agent: AnyAgent, inputs: str) -> int | None:
+    try:
+        return lines_in(inputs)
+    except OSError:
+        return sum(1 for _ in lines_of(agent, inputs))  # says what is wrong with it
+
+
+async def _one(app: Holdfast, agent: AnyAgent, line: Line) -> Ended:
+    run = ""
+    if line.problem:
+        return _refused(run, line, UsageError(line.problem))
+    try:
+        value = parsed(agent, line.text)
+        run = agent.run_id_for(value)
+        return await ended_of(app, run, app.run(agent, value, run_id=run), line.number)
+    except JournalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what is wrong with one line is that line's end
+        return _refused(run, line, error)
+
+
+def _refused(run: str, line: Line, error: Exception) -> Ended:
+    problem = problem_of(error)
+    return Ended(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
+
+
+@contextmanager
+def _progress(screen: Screen, total: int | None) -> Generator[Callable[[Ended], None]]:
+    """A bar on standard error where somebody watches; otherwise nothing."""
+    if screen.as_json or not screen.err.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only where somebody watches
+
+    columns: tuple[Any, ...] = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    outcomes: Counter[str] = Counter()
+    with Progress(*columns, console=screen.err, transient=True) as progress:
+        bar = progress.add_task("", total=total)
+
+        def advance(ended: Ended) -> None:
+            outcomes[ended.status] += 1
+            text = ", ".join(f"{number} {status}" for status, number in outcomes.items())
+            progress.update(bar, advance=1, description=text)
+
+        yield advance
+
+
+def _tell(screen: Screen, summary: Summary) -> None:
+    """What did not complete, with its line, and how many ended how."""
+    rest = [ended for ended in summary.runs if ended.status != "completed"]
+    rows = [
+        (
+            screen.mark(_MARKS.get(ended.status, "info")),
+            phrase((f"line {ended.line}", "dim")),
+            phrase((ended.run or "-", "bold")),
+            phrase(ended.status),
+            phrase(_short(ended)),
+        )
+        for ended in rest[:_SHOWN]
+    ]
+    if rows:
+        screen.show(grid(rows, (1,)))
+        if len(rest) > _SHOWN:
+            screen.line(f"... and {len(rest) - _SHOWN} more: holdfast ps, or --json for all of them")
+        screen.line("")
+    parts = [f"{number} {status}" for status, number in sorted(summary.outcomes.items())]
+    screen.line((count(len(summary.runs), "line"), "bold"), f": {', '.join(parts) or 'nothing to do'}")
+    if summary.outcomes.get("suspended"):
+        screen.next("holdfast inbox (for people), holdfast pending (for answers)")
+
+
+def _short(ended: Ended) -> str:
+    if ended.status == "suspended":
+        return ended.reason
+    problem = ended.problem
+    return f"{problem.error}: {problem.message}" if problem is not None else ended.reason

@@ -1,0 +1,289 @@
+"""`show` and `why`: the timeline of a run, its state at a step, and the explanation of one operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from holdfast.cli.common import Call, command
+from holdfast.cli.config import split_command
+from holdfast.cli.policy import then_text
+from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.cli.undriven import Finder, Undriven
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.inspect.explain import Explanation, explain
+from holdfast.inspect.render_records import plain_input, stored
+from holdfast.inspect.run_state import StateAt, state_at
+from holdfast.inspect.text import count, duration, moment, safe, short
+from holdfast.inspect.timeline import Entry, Note, Timeline, timeline
+from holdfast.journal.host import wall_ms
+from holdfast.model.handoff import after_stop
+from holdfast.model.situation import Now
+from holdfast.people.policy.archive import facts_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+_POLL_S: Final = 0.3  # between two looks of `show --follow`
+
+
+@command(
+    "show",
+    examples=("holdfast show ticket-17", "holdfast show ticket-17 --at refund#1", "holdfast show ticket-17 --follow"),
+)
+@click.argument("run")
+@click.option("--at", "step", metavar="STEP", help="The state when this step (or record number) was recorded.")
+@click.option("--follow", is_flag=True, help="Go on showing what is recorded until the run has ended.")
+async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
+    """Show the timeline of RUN: each effect on a line, and below it what happened to it.
+
+    With --at the state of the run as it was when that step got its outcome, and the
+    step in full. With --follow new lines are added as they are recorded; interrupting
+    it does not disturb the run.
+    """
+    if follow:
+        if call.screen.as_json or step is not None:
+            raise UsageError("--follow goes with neither --json nor --at", next_step=f"holdfast show {run} --follow")
+        await _follow(call, run)
+        return
+    async with call.looking() as looking:
+        told = await looking.told(run)
+        undriven = await Finder(looking, wall_ms()).find(await looking.row(run))
+    if step is not None:
+        state = state_at(run, told, step)
+        if call.screen.as_json:
+            call.screen.document(state)
+        else:
+            show_state(call.screen, state)
+        return
+    story = timeline(run, (record for _, record in told))
+    if call.screen.as_json:
+        call.screen.document(story)
+    else:
+        show_timeline(call.screen, story, undriven)
+
+
+async def _follow(call: Call, run: str) -> None:
+    """Show the run and what is added to it, until it has ended."""
+    clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
+    while status not in {"completed", "stopped", "undone"}:
+        async with call.looking() as looking:
+            if not last or await looking.journal.read(run, last, 1):
+                told = await looking.told(run)
+                story = timeline(run, [record for _, record in told])
+                following.show(story)
+                last, status = told[-1][0].seq, story.status
+        await clock.sleep(_POLL_S)
+
+
+@command("why", examples=("holdfast why ticket-17/refund#1", "holdfast why ticket-17/refund#1 --json"))
+@click.argument("operation")
+async def why(call: Call, operation: str) -> None:
+    """Explain OPERATION (RUN/STEP): what is proven, and whether it may be sent again."""
+    async with call.looking() as looking:
+        instant = looking.journal.now()
+        found = await explain(looking, operation, Now(instant.boot, instant.ms, SystemClock().wall_ms()))
+    if call.screen.as_json:
+        call.screen.document(found)
+    else:
+        _show_explanation(call.screen, found)
+
+
+def _show_explanation(screen: Screen, found: Explanation) -> None:
+    screen.line((found.operation, "bold"), f"  {found.phase}")
+    if found.title:
+        screen.line(f"  {safe(found.title)}")
+    screen.line(f"  {found.tool} {bytes(found.arguments).decode()}")
+    screen.line((f"  key {found.key}", "dim"))
+    for label, raw in (("relied on", found.relied_on), ("expected as evidence", found.expected)):
+        if raw is not None:
+            screen.line((f"  {label} {safe(stored(raw))}", "dim"))
+    screen.line("")
+    rows = [
+        ("attempted", found.attempted),
+        ("acknowledged", found.acknowledged),
+        ("proven", found.proven),
+        ("landed", found.landed),
+        ("safe to retry", found.retry),
+        ("amends", found.amends),
+    ]
+    lines: list[tuple[RenderableType, ...]] = [
+        (phrase(f"  {name}"), phrase((answer.answer, "bold")), phrase(answer.because)) for name, answer in rows
+    ]
+    lines[1:1] = [(phrase(""), phrase(""), phrase((attempt, "dim"))) for attempt in found.attempts]
+    screen.show(grid(lines))
+    screen.line("")
+    if found.policy is not None:
+        screen.line("  its policy: ", (found.policy.says, "bold"))
+        if (rule := found.policy.read) is not None:
+            screen.line((f"  it read: if {safe(rule.when)}", "dim"))
+            screen.line((f"           then {safe(then_text(rule))}", "dim"))
+        screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
+    for evidence in found.contradicted:
+        screen.line("  contradicted: ", (safe(evidence), "bold yellow"))
+    for relied in found.relied:
+        screen.line("  relied on it: ", (safe(relied), "bold"))
+    for word in found.words:
+        screen.line("  people: ", (safe(word), "bold"))
+    if found.decided_by:
+        screen.line("  decided by the rule: ", (found.decided_by, "bold"))
+    screen.line("  what comes next: ", (found.move, "bold"), f", by the rule: {found.rule}")
+    screen.line("")
+    screen.line("Next:")
+    screen.commands(*found.next_step)
+
+
+_WIDEST_STEP = 26
+_NARROWEST_STEP = 12
+_BESIDE = 17  # the time, the sign, and the gaps between the columns
+
+
+def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None) -> None:
+    """The whole run: a head, a line per entry, why no process drives it, and what to do next."""
+    show_head(screen, story)
+    show_entries(screen, story.entries, story.started)
+    if undriven is not None:
+        screen.line("")
+        screen.line((f"{undriven.why[:1].upper()}{undriven.why[1:]}.", "yellow"))
+    if lines := _afterwards(story, undriven):
+        screen.line("")
+        screen.line("Next:")
+        screen.commands(*lines)
+
+
+def show_head(screen: Screen, story: Timeline) -> None:
+    """Which run it is, its state, and its input."""
+    head = "bold red" if story.status == "stopped" else "bold yellow" if story.status == "suspended" else "bold green"
+    screen.line((story.run, "bold"), f"  {story.agent}  ", (story.status, head))
+    started = moment(story.started) if story.started else "not yet"
+    facts = [f"started {started}", f"took {duration(max(0, story.ended - story.started))}"]
+    facts += [f"cost {story.cost:g}"] if story.cost else []
+    screen.line((", ".join([*facts, count(story.records, "record")]), "dim"))
+    screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))
+    screen.line("")
+
+
+class Following:
+    """Shows a run, and then each line of it that is new or has changed."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._shown: list[Entry] | None = None
+
+    def show(self, story: Timeline) -> None:
+        """Show what is new since the last time."""
+        if self._shown is None:
+            show_head(self._screen, story)
+        before = self._shown or []
+        fresh = [entry for index, entry in enumerate(story.entries) if entry not in before[index : index + 1]]
+        show_entries(self._screen, fresh, story.started)
+        self._shown = story.entries
+
+
+def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
+    """One line per entry, what happened to it below."""
+    longest = max((len(entry.step) for entry in entries), default=0)
+    width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
+    rows: list[tuple[RenderableType, ...]] = []
+    for entry in entries:
+        rows.append(_entry_line(screen, entry, since, width))
+        rows.extend(_note_line(note, since) for note in entry.notes)
+    screen.show(grid(rows, (8, 1, width)))
+
+
+def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[RenderableType, ...]:
+    room = max(20, screen.out.width - _BESIDE - width)
+    style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
+    whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
+    text = (
+        f"{entry.title}: {entry.text}"
+        if entry.title and whole
+        else entry.text
+        if whole
+        else _with_arguments(entry, room)
+    )
+    return (
+        _offset(entry.at, since),
+        screen.mark(entry.mark),
+        phrase((entry.step, style)),
+        phrase((split_command(text)[0] if entry.kind == "run" else text, _tone(entry))),
+    )
+
+
+def _with_arguments(entry: Entry, room: int) -> str:
+    """The result behind the arguments of a call and how long it took, on one line."""
+    took = f"  {duration(entry.took_ms)}" if entry.took_ms is not None else ""
+    result, left = safe(entry.text), room - len(took)
+    if entry.arguments is None or entry.kind not in {"write", "read"}:
+        return short(result, left) + took
+    call = safe(entry.title or bytes(entry.arguments).decode("utf-8", "replace"))
+    least = left // 3 if entry.title else left * 2 // 3  # a title is read first, and its result after it
+    result = short(result, max(least, left - len(call) - 3))
+    return f"{short(call, left - len(result) - 3)} → {result}{took}"
+
+
+def _note_line(note: Note, since: int) -> tuple[RenderableType, ...]:
+    took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
+    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((note.text + took, "dim")))
+
+
+def _offset(at: int, since: int) -> RenderableType:
+    text = phrase((f"+{duration(max(0, at - since))}", "dim"))
+    text.justify = "right"
+    return text
+
+
+def _tone(entry: Entry) -> str:
+    return {"failed": "red", "unknown": "yellow", "asks": "yellow"}.get(
+        entry.mark, "dim" if entry.kind == "run" else ""
+    )
+
+
+def _afterwards(story: Timeline, undriven: Undriven | None) -> list[str]:
+    """What a person can do about it now."""
+    last = {entry.step: entry for entry in story.entries}
+    asked = [step for step, entry in last.items() if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
+    lines = [f"holdfast why {story.run}/{step}" for step in asked]
+    _, command = split_command(story.reason)
+    lines += [command] if command and story.status == "suspended" else []
+    if not lines and undriven is not None:
+        resume = f"holdfast resume {story.run}"
+        lines = list(dict.fromkeys([resume, undriven.command] if not undriven.moved else [undriven.command]))
+    if story.status == "stopped":
+        _, go_on = after_stop(story.run, story.reason.partition(":")[0])
+        lines.extend([go_on] if go_on else [])
+    return lines
+
+
+def show_state(screen: Screen, state: StateAt) -> None:
+    """A run at one of its steps."""
+    screen.line(
+        (state.run, "bold"),
+        f"  {state.agent}  as of record {state.record} of {state.of}, {moment(state.at)}: {state.status}",
+    )
+    screen.line("")
+    since = state.entries[0].at if state.entries else state.at
+    show_entries(screen, state.entries, since)
+    if state.open:
+        screen.line("")
+        screen.line(f"Open then: {', '.join(state.open)}")
+    if state.not_yet:
+        screen.line("")
+        screen.line(f"Not yet reached: {', '.join(state.not_yet)}")
+    if state.focus is not None:
+        _show_in_full(screen, state.focus)
+
+
+def _show_in_full(screen: Screen, entry: Entry) -> None:
+    """A step with its arguments and its result, not cut."""
+    screen.line("")
+    screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")
+    if entry.title:
+        screen.line(f"  {safe(entry.title)}")
+    for label, raw in (("arguments", entry.arguments), ("result", entry.result)):
+        if raw is not None:
+            screen.line((f"  {label}", "dim"))
+            screen.block(f"  {bytes(raw).decode('utf-8', 'replace')}")

@@ -1,0 +1,98 @@
+"""`holdfast standing`: permissions given beforehand, what is spent of them, and their end."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.apps import all_tools_at_hand
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.inputs import read_moment
+from holdfast.engine.seams import SystemClock
+from holdfast.inspect.text import moment, safe
+from holdfast.model.standing import Standing
+from holdfast.people.standing import Listed, add_standing, list_standing, revoke_standing
+
+
+@click.group("standing")
+def standing() -> None:
+    """Permissions given beforehand: calls that need no word of a person."""
+
+
+@command(
+    "add",
+    examples=(
+        """holdfast standing add --tool refund --where 'cents <= 5000' --until 7d --times 20""",
+        "holdfast standing add --tool refund --until 7d --amount cents --total 50000",
+    ),
+)
+@click.option("--tool", required=True, metavar="NAME", help="The tool whose calls it covers.")
+@click.option("--where", default="true", metavar="CEL", help="A condition over the parameters. Default: every call.")
+@click.option("--until", required=True, metavar="TIME", help="When it ends: a date, a time in UTC, or 12h, 7d.")
+@click.option("--times", default=0, type=click.IntRange(min=0), metavar="N", help="How often it may be used.")
+@click.option("--amount", default="", metavar="NAME", help="The parameter that --total adds up.")
+@click.option("--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="What all uses may come to.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def add(call: Call, tool: str, until: str, times: int, total: float, **said: str) -> None:
+    """Allow calls of a tool beforehand: where its gate would ask a person, they leave.
+
+    Each use is counted in the commit that lets the call leave, so that no two processes
+    overspend it. It never stands for a second person, where two have to say yes.
+    """
+    now_ms = SystemClock().wall_ms()
+    wanted = Standing(
+        "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["why"]
+    )
+    tools = await all_tools_at_hand(call)
+    async with call.serving(tools) as service:
+        given = await add_standing(service.engine, wanted)
+        if tool not in tools and not await service.looking.has_used(tool):
+            call.screen.note((f"No run here has used a tool named {safe(tool)} so far: is the name right?", "yellow"))
+    if call.screen.as_json:
+        call.screen.document(given)
+        return
+    call.screen.line(f"{given.id} is given by {safe(given.by)}, until {moment(given.until_ms)}.")
+    call.screen.line(("Revoke it: ", "dim"), f"holdfast standing revoke {given.id}")
+
+
+@command("list", examples=("holdfast standing list", "holdfast standing list --tool refund --json"))
+@click.option("--tool", default="", metavar="NAME", help="Only those for this tool.")
+async def listed(call: Call, tool: str) -> None:
+    """List every permission that was given, with what is spent of it."""
+    async with call.looking() as looking:
+        found = await list_standing(looking, SystemClock().wall_ms(), tool)
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    for one in found:
+        _show(call, one)
+    if not found:
+        call.screen.line("Nothing is allowed beforehand.")
+
+
+def _show(call: Call, one: Listed) -> None:
+    given, spent = one.standing, one.spent
+    call.screen.line((given.id, "cyan"), f"  {safe(given.tool)} where {safe(given.where)}", (f"  {one.ended}", "red"))
+    times = f"{spent.times} of {given.times}" if given.times else f"{spent.times}"
+    total = f", {spent.sum:g} of {given.total:g} {safe(given.amount)}" if given.total else ""
+    note = f": {safe(given.note)}" if given.note else ""
+    call.screen.line(f"  by {safe(given.by)} until {moment(given.until_ms)}, used {times} times{total}{note}")
+
+
+@command("revoke", examples=("holdfast standing revoke s-1a2b3c4d --by anna --why 'enough'",))
+@click.argument("permission")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def revoke(call: Call, permission: str, why: str, by: str) -> None:
+    """End PERMISSION: no call begins on it from now on."""
+    async with call.serving() as service:
+        spent = await revoke_standing(service.engine, permission, by=by, why=why)
+    if call.screen.as_json:
+        call.screen.document(spent)
+        return
+    call.screen.line(f"{permission} is revoked; it was used {spent.times} times.")
+
+
+standing.add_command(add)
+standing.add_command(listed)
+standing.add_command(revoke)

@@ -1,0 +1,119 @@
+"""Commands about what belongs together: `transaction` and `undo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from holdfast.cli.apps import agents_for, app_of
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.exit_status import WAITS
+from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.control.undo import Preview, checked_finished, preview
+from holdfast.errors import UsageError
+from holdfast.model.ids import split_operation_id
+from holdfast.people.repeated_answers import decide_transaction_again
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_CAN: Final = {
+    "restore": ("ok", "restored by {by}"),
+    "amend": ("asks", "amended by {by}, which does not restore it"),
+    "stands": ("off", "stands: nothing undoes it"),
+    "unknown": ("unknown", "nobody knows whether it happened: holdfast resolve {operation}"),
+}
+
+
+@command(
+    "transaction",
+    examples=(
+        "holdfast transaction trip-17/book-trip --retry",
+        "holdfast transaction trip-17/book-trip --accept --why 'refunded by hand'",
+        "holdfast transaction trip-17/book-trip --abort --why 'customer called'",
+    ),
+)
+@click.argument("transaction")
+@click.option("--retry", is_flag=True, help="Try again what is stuck.")
+@click.option("--accept", is_flag=True, help="Let what is stuck stand, and finish without it.")
+@click.option("--abort", is_flag=True, help="Call off a transaction that has not committed.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def transaction(call: Call, transaction: str, why: str, by: str, **flags: bool) -> None:
+    """Decide about TRANSACTION (RUN/NAME): one that is parked, or one to call off.
+
+    Your word is recorded with your name. The run goes on with it when it is driven
+    again, by a worker or by `holdfast resume`.
+    """
+    run, name = split_operation_id(transaction)
+    wanted = [word for word, given in flags.items() if given]
+    if len(wanted) != 1:
+        raise UsageError("say one of --retry, --accept, --abort")
+    async with call.serving() as service:
+        word: Literal["retry", "accept", "abort"] = (
+            "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
+        )
+        applied = await decide_transaction_again(service, transaction, word, by=by, why=why)
+        found = (await service.history(run)).transactions[name]
+    if call.screen.as_json:
+        call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
+        return
+    call.screen.line(f"Recorded on the word of {by}: {wanted[0]} {transaction}, which is {found.phase}.")
+    call.screen.next(f"holdfast resume {run}")
+
+
+@command(
+    "undo",
+    examples=("holdfast undo trip-17 --dry-run", "holdfast undo trip-17 --why 'customer withdrew' --by anna"),
+)
+@click.argument("run_id", metavar="RUN")
+@click.option("--dry-run", is_flag=True, help="Show what would be done about each effect, and do nothing.")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+async def undo(call: Call, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
+    """Undo the finished RUN: compensate what it did, the last effect first.
+
+    Each compensation is an operation of its own, with its own key and outcome. What
+    nothing undoes is listed and stands.
+    """
+    async with call.looking() as looking:
+        history = await looking.history(run_id)
+        checked_finished(history)
+        found = preview(history)
+        if flags["dry_run"]:
+            _show(call.screen, found)
+            return 0
+        agents = await agents_for(call, looking, run_id, targets)
+    async with app_of(call, agents) as app:
+        undone = await app.undo(run_id, by=by, why=why)
+    if call.screen.as_json:
+        call.screen.document(undone)
+    elif undone.waits:
+        call.screen.line(f"{run_id} is being undone, and waits: {undone.waits}")
+        call.screen.next(f"holdfast resume {run_id}")
+    else:
+        for what, steps in (("undone", undone.undone), ("still stands", undone.still_standing)):
+            for step in steps:
+                call.screen.line(f"  {what:12}  {run_id}/{step}")
+        call.screen.line(f"{run_id} is undone.")
+    return WAITS if undone.waits else 0
+
+
+def _show(screen: Screen, found: Preview) -> None:
+    if screen.as_json:
+        screen.document(found)
+        return
+    if not found.effects:
+        screen.line(f"{found.run} has no effect that stands: there is nothing to undo.")
+        return
+    rows: list[tuple[RenderableType, ...]] = []
+    for one in found.effects:
+        mark, text = _CAN[one.can]
+        told = text.format(by=one.by, operation=one.operation)
+        rows.append((screen.mark(mark), phrase((one.operation, "bold")), phrase(told)))
+    screen.show(grid(rows, (1,)))
+    screen.line("")
+    screen.line("Nothing was sent.")
+    screen.next(f"holdfast undo {found.run}")

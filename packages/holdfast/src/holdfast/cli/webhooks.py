@@ -1,0 +1,288 @@
+"""`webhooks`, `deliver`, `pending` and `serve-hooks`: notices that go out, and answers that come in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+import msgspec
+
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.config import split_command
+from holdfast.cli.inputs import any_json
+from holdfast.cli.screen import Screen
+from holdfast.engine.awaiting import Arrival
+from holdfast.engine.seams import SystemClock
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import waits_of
+from holdfast.inspect.text import count, safe
+from holdfast.model.ids import operation_id, split_operation_id
+from holdfast.model.records import NOTHING, Raw
+from holdfast.model.webhooks import ABOUT_RUNS, KINDS, Kind, Note
+from holdfast.webhooks.outgoing import Change, Told, Webhooks, told
+
+if TYPE_CHECKING:
+    from holdfast.webhooks.incoming import Sender
+
+
+_CHANGES: Final[dict[str, Change]] = {"enable": "enable", "disable": "disable", "remove": "remove"}
+_WORDS: Final = ("list", "add", *_CHANGES, "resend")
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was said beside the word, the name and the address."""
+
+    secrets: tuple[str, ...]
+    private: bool
+    why: str
+    by: str
+
+
+@command(
+    "webhooks",
+    examples=(
+        "holdfast webhooks",
+        "holdfast webhooks add ops https://example.com/hooks --secret-env OPS_SECRET",
+        "holdfast webhooks enable ops",
+    ),
+)
+@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|add|enable|disable|remove|resend]")
+@click.argument("name", default="")
+@click.argument("url", default="")
+@click.option(
+    "--secret-env", "secrets", multiple=True, metavar="NAME", help="A variable with its secret, newest first."
+)
+@click.option(
+    "--on",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="What to tell; all that happens to runs if not given.",
+)
+@click.option("--private", is_flag=True, help="Let the address be a private one, or unencrypted.")
+@click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+@by_option
+async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind, ...], **given: object) -> None:
+    """Tell others what happens to runs: by signed POSTs (Standard Webhooks) to URL.
+
+    A notice is durable with what it tells, and is sent by `holdfast worker` or an
+    open app, again and again for days under one webhook-id. An endpoint that takes
+    nothing in all that time, or answers 410 Gone, is disabled. `resend` orders one
+    more try of what was given up.
+    """
+    if word == "list":
+        async with call.looking() as looking:
+            found = await told(looking)
+        _show(call, found)
+        return
+    if not name:
+        raise UsageError(f"webhooks {word} wants the name of an endpoint")
+    said = msgspec.convert(given, Given)
+    async with call.serving(create=word == "add", private_webhooks=said.private) as service:
+        orders = Webhooks(service)
+        if word == "add":
+            _check_secrets(said.secrets)
+            await orders.add(Note("add", name, said.by, said.why, url, said.secrets, kinds or ABOUT_RUNS))
+        elif word == "resend":
+            again = await orders.resend(name, by=said.by)
+            call.screen.note(f"{count(again, 'notice')} sent again by the next worker.")
+        else:
+            await orders.change(name, _CHANGES[word], by=said.by, why=said.why)
+        found = await told(service.looking)
+    _show(call, found)
+
+
+def _check_secrets(names: tuple[str, ...]) -> None:
+    """Each variable holds a secret that can sign. Raises `UsageError`."""
+    try:
+        from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "webhooks need the package that signs them", next_step="pip install 'holdfast[server]'"
+        ) from error
+    for name in names:
+        try:
+            Webhook(os.environ.get(name, ""))
+        except Exception as error:
+            raise UsageError(
+                f"the variable {name} holds no webhook secret", next_step="put one there: whsec_ and base64"
+            ) from error
+
+
+def _show(call: Call, found: list[Told]) -> None:
+    if call.screen.as_json:
+        call.screen.document({"webhooks": found})
+        return
+    if not found:
+        call.screen.line("Nobody is told.")
+    for one in found:
+        _show_one(call.screen, one)
+
+
+def _show_one(screen: Screen, one: Told) -> None:
+    screen.line((one.name, "bold"), f"  {safe(one.url)}  {safe(one.state)}")
+    screen.line(
+        f"  {count(one.delivered, 'notice')} delivered, {len(one.waiting)} on the way, {len(one.given_up)} given up"
+    )
+    for run in (*one.waiting[:5], *one.given_up[:5]):
+        screen.line(f"  holdfast show {run}")
+
+
+Status = Literal["succeeded", "failed", "pending"]
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What is awaited from outside, as `pending --json` lists it. `due_ms`: the deadline on the wall clock, if any.
+
+    `kind` is `answer` for the outcome of an operation, and `event` for what code waits for by name.
+    """
+
+    operation: str
+    asks: str
+    due_ms: int | None
+    kind: str
+
+
+@command(
+    "deliver",
+    examples=(
+        """holdfast deliver INV-9 --id evt-1 --result '"paid"'""",
+        "holdfast deliver INV-9 --id evt-2 --status failed --why 'card refused'",
+    ),
+)
+@click.argument("key")
+@click.option("--id", "message", required=True, metavar="ID", help="The message's own name: again, it changes nothing.")
+@click.option("--result", default=None, metavar="JSON", help="What the call would have returned.")
+@click.option("--status", type=click.Choice(["succeeded", "failed", "pending"]), default="succeeded", show_default=True)
+@click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
+@by_option
+async def deliver(call: Call, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
+    """Bring the answer under KEY that an operation waits for. One that comes early is kept.
+
+    The message is recorded under its id, once. `failed` is a refusal: nothing landed. `pending` is only kept.
+    """
+    if result is not None and status != "succeeded":
+        raise UsageError("--result is what a call returned: it goes with --status succeeded")
+    stored = NOTHING if result is None else Raw(msgspec.json.encode(any_json(result)))
+    arrival = Arrival(message, status, stored, said["why"], source=said["by"])
+    async with call.serving() as service:
+        done = await service.deliver(key, arrival)
+    if call.screen.as_json:
+        call.screen.document(done)
+        return
+    call.screen.line("Recorded." if done.fresh else "It was here already; nothing was added.")
+    if not done.operation:
+        call.screen.line(f"Nothing waits for {safe(key)} yet: it is kept until something does.")
+        return
+    call.screen.next(f"holdfast resume {split_operation_id(done.operation)[0]}")
+
+
+@command("pending", examples=("holdfast pending", "holdfast pending --json"))
+async def pending(call: Call) -> None:
+    """List the answers and events that resting runs wait for, the next deadline first.
+
+    When the deadline of an answer passes the operation is verified, and else a person is asked. An event is brought
+    with `holdfast signal`; one without a deadline comes last, and is waited for as long as its run may take.
+    """
+    async with call.looking() as looking:
+        awaited = [
+            Awaited(operation_id(row.run, wait.step), wait.asks, wait.due, wait.kind)
+            async for row in looking.every_run(status="suspended")
+            for wait in waits_of(row)
+            if wait.kind in {"answer", "event"}
+        ]
+    awaited.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0, one.operation))
+    if call.screen.as_json:
+        call.screen.document(awaited)
+        return
+    now = SystemClock().wall_ms()
+    for one in awaited:
+        asks, command = split_command(one.asks)
+        call.screen.line(f"{_left(one.due_ms, now):>10}  {safe(asks)}")
+        call.screen.commands(*filter(None, [command]), indent=" " * 12)
+    if not awaited:
+        call.screen.line("Nothing is awaited.")
+
+
+def _left(due: int | None, now: int) -> str:
+    if due is None:
+        return "-"
+    minutes = max(0, due - now) // 60_000
+    return f"{minutes // 60} h {minutes % 60:02} m" if due > now else "overdue"
+
+
+@command(
+    "serve-hooks",
+    examples=(
+        "BANK=whsec_... holdfast serve-hooks --sender bank=BANK:tool=transfer",
+        "holdfast serve-hooks --sender bank=BANK:tool=transfer,key=INV-",
+    ),
+)
+@click.option(
+    "--sender",
+    "spelled",
+    multiple=True,
+    required=True,
+    metavar="NAME=VARIABLE:BINDING",
+    help="A sender, the variable with its secret, and tool=..., key=PREFIX (several: with commas), or 'any'.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8900, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
+@click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
+@click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
+@click.option(
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+)
+async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int, **files: str) -> None:
+    """Take signed webhooks, until interrupted: the answers that runs wait for.
+
+    A delivery is {"key", "status", "result" or "why"}, signed by the Standard
+    Webhooks rules with the secret in the variable VARIABLE. A sender settles only
+    what it is bound to: operations that call one of its tools, under keys with one
+    of its prefixes. Workers go on with the runs.
+    """
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
+    from holdfast.webhooks.connections import (  # noqa: PLC0415 - an extra, as above
+        Limits,
+        server_config,
+        tls_context,
+    )
+    from holdfast.webhooks.incoming import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
+
+    senders = [_sender(one) for one in spelled]
+    tls = tls_context(files["cert"], files["key"]) if files["cert"] else None
+    async with call.serving() as service:
+        app = Hooks(service, senders)
+        call.screen.note(f"Taking webhooks on {'https' if tls else 'http'}://{host}:{port}/ until interrupted.")
+        config = server_config(app, Limits(per_peer=per_peer), tls, host=host, port=port)
+        await uvicorn.Server(config).serve()
+
+
+def _sender(spelled: str) -> Sender:
+    """`bank=BANK_SECRET:tool=transfer,key=INV-` as a sender. Raises `UsageError`."""
+    from holdfast.webhooks.incoming import Sender  # noqa: PLC0415 - only who takes webhooks needs them
+
+    named, _, binding = spelled.partition(":")
+    name, _, variable = named.partition("=")
+    bound: dict[str, list[str]] = {"tool": [], "key": []}
+    for part in filter(None, binding.split(",")):
+        kind, _, value = part.partition("=")
+        if part != "any" and (kind not in bound or not value):
+            raise UsageError(
+                f"{part} binds the sender {name} to nothing",
+                known="a binding is tool=NAME, key=PREFIX, both with a comma, or any",
+                next_step=f"holdfast serve-hooks --sender {name}={variable or 'SECRET_ENV'}:tool=TOOL",
+            )
+        if part != "any":
+            bound[kind].append(value)
+    secret = os.environ.get(variable, "")
+    sender = Sender(name, secret, tuple(bound["tool"]), tuple(bound["key"]), anything="any" in binding.split(","))
+    if not secret:
+        raise UsageError(
+            f"the variable {variable or 'of ' + name} is empty", next_step="put the sender's secret there: whsec_..."
+        )
+    return sender

@@ -1,0 +1,209 @@
+"""What `holdfast worker` does: look for runs that want to be driven, drive them, and end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from holdfast.cli.apps import Holdfast, ending_by_signal
+from holdfast.cli.common import Call
+from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
+from holdfast.cli.undriven import worker_of
+from holdfast.engine.looking_again import Looked, look_again
+from holdfast.engine.runner import Conclusion, drive_run
+from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
+from holdfast.inspect.text import count
+from holdfast.journal.port import AgentKey, RunRow, RunStatus
+from holdfast.journal.rules import due_since
+from holdfast.model.system import is_system
+
+_PAGE: Final = 1000
+HELD: Final = 25
+"""Runs that are held at once for each one that may be at work: most of them wait."""
+_AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
+_STOPPED_EVERY_MS: Final = 60_000  # how often to ask which stopped runs are due to be looked at again
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """One run that the worker drove, and how that ended."""
+
+    run: str
+    status: str
+    reason: str = ""
+
+
+class Shift:
+    """One worker's time at work. `foreign` are agents whose code it does not have."""
+
+    def __init__(self, call: Call, app: Holdfast, concurrency: int) -> None:
+        self._call = call
+        self._app = app
+        self._concurrency = concurrency
+        self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[Looked]] = {}
+        self.driven: list[Driven] = []
+        self.foreign: set[AgentKey] = set()
+        self._notices: set[str] = set()
+        self.failed: JournalError | None = None
+        self._not_before: dict[str, int] = {}
+        self._looked_up: int | None = None
+        self._errands_done: int | None = None
+
+    async def look(self, seen: set[str]) -> None:
+        """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
+        now = self._app.engine.journal.now().ms
+        if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
+            self._errands_done = now  # however often a place becomes free
+            await self._app.run_errands()
+        self._not_before = {run: until for run, until in self._not_before.items() if until > now}
+        if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
+            self._looked_up = now
+            await self._tell_foreign()
+            await self._begin_due(seen)
+            await self._begin_stopped(seen)
+        else:
+            await self._begin_due(seen)
+
+    async def _begin_due(self, seen: set[str]) -> None:
+        """Start what is due, the one due first first. Notices take a quarter of the room at most."""
+        agents, journal = self._app.engine.agents, self._app.engine.journal
+        room, skip = self._room(), {*self.tasks, *seen, *self._not_before}
+        if room <= 0:
+            return
+        notices = min(room, max(1, self._concurrency // 4) - len(self._notices))
+        keys = [(name, agent.program) for name, agent in agents.items()]
+        rows = await journal.due([key for key in keys if not is_system(key[0])], room, skip)
+        if notices > 0:
+            rows += await journal.due([key for key in keys if is_system(key[0])], notices, skip)
+        for row in sorted(rows, key=due_since)[:room]:
+            self._start(row)
+            seen.add(row.run)
+
+    async def _begin_stopped(self, seen: set[str]) -> None:
+        async for row in self._wakeable("stopped"):
+            if self._knows(row) and self._room() > 0 and row.run not in {*self.tasks, *seen, *self._not_before}:
+                self._start(row)
+                seen.add(row.run)
+
+    async def _tell_foreign(self) -> None:
+        async for row in self._wakeable(None):
+            if not self._knows(row):
+                self._foreign(row)
+
+    def _knows(self, row: RunRow) -> bool:
+        """Whether the run's agent is here: one of the same name in another program is another agent."""
+        agent = self._app.engine.agents.get(row.agent)
+        return agent is not None and agent.program == row.program
+
+    async def _wakeable(self, status: RunStatus | None) -> AsyncIterator[RunRow]:
+        after, more = "", True
+        while more:
+            rows = await self._app.engine.journal.runs(status=status, wakeable=True, limit=_PAGE, after=after)
+            for row in rows:
+                yield row
+            if more := len(rows) == _PAGE:
+                after = rows[-1].run
+
+    def _foreign(self, row: RunRow) -> None:
+        key = row.agent, row.program
+        if key not in self.foreign:
+            self.foreign.add(key)
+            self._call.screen.note(
+                f"Runs of {row.agent} of the program {row.program} wait too, and their code is not here. "
+                f"Next: {worker_of(row.program)}"
+            )
+
+    def _room(self) -> int:
+        """How many more may be driven. A run in which everything waits holds no place."""
+        working = sum(1 for run in self.tasks if self._app.engine.works_on(run))
+        return min(self._concurrency - working, HELD * self._concurrency - len(self.tasks))
+
+    def _start(self, row: RunRow) -> None:
+        run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
+        if row.status == "stopped":
+            looking = self.tasks[run] = loop.create_task(look_again(engine, run))
+            looking.add_done_callback(lambda done: self._ended(run, done))
+            return
+        if is_system(row.agent):
+            self._notices.add(run)
+        driving = self.tasks[run] = loop.create_task(drive_run(engine, run))
+        driving.add_done_callback(lambda done: self._ended(run, done))
+
+    def _ended(self, run: str, task: asyncio.Task[Conclusion] | asyncio.Task[Looked]) -> None:
+        self.tasks.pop(run, None)
+        notice = run in self._notices
+        self._notices.discard(run)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, RunBusy):
+            return  # another worker was faster
+        if isinstance(error, JournalError) and not isinstance(error, (ChainBroken, JournalLocked, Unreadable)):
+            self.failed = error  # those are about one run, or over when another process goes on
+        if error is not None:
+            text = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+            self._tell(Driven(run, "refused", text))
+            self._not_before[run] = self._app.engine.journal.now().ms + _AGAIN_MS
+            return
+        end = task.result()
+        if isinstance(end, Looked):
+            self._tell(
+                Driven(run, "looked at", f"settled: {', '.join(end.settled)}" if end.settled else "still unknown")
+            )
+        elif not notice:  # `holdfast webhooks` says what became of those
+            self._tell(Driven(run, end.status, end.detail or end.reason))
+
+    def _tell(self, driven: Driven) -> None:
+        self.driven.append(driven)
+        self._call.screen.note((driven.run, "bold"), f" {driven.status} ", (driven.reason, "dim"))
+
+
+async def work(call: Call, app: Holdfast, concurrency: int, *, once: bool) -> int:
+    """Drive what is due until a signal comes, or with `once` until nothing is due any more."""
+    shift = Shift(call, app, concurrency)
+    call.screen.note((f"Driving {', '.join(app.agents)}. Interrupt to end.", "dim")) if not once else None
+    with ending_by_signal() as stop:
+        await (_once(shift, stop) if once else _until(shift, app, stop))
+        await app.engine.shut_down(list(shift.tasks.values()))
+    if shift.failed is not None:
+        raise shift.failed
+    if call.screen.as_json:
+        call.screen.document({"driven": shift.driven})
+    elif once:
+        call.screen.line(f"{count(len(shift.driven), 'run')} driven.")
+    if stop.is_set():
+        return INTERRUPTED
+    return _status(shift)
+
+
+async def _once(shift: Shift, stop: asyncio.Event) -> None:
+    """Each run that is due now is driven once; those that come due meanwhile are left for the next time."""
+    seen: set[str] = set()
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        while not stop.is_set() and shift.failed is None:
+            await shift.look(seen)
+            if not shift.tasks:
+                return
+            await asyncio.wait({*shift.tasks.values(), stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+
+
+async def _until(shift: Shift, app: Holdfast, stop: asyncio.Event) -> None:
+    pause = app.engine.settings.poll_ms / 1000
+    while not stop.is_set() and shift.failed is None:
+        await shift.look(set())
+        stopping = asyncio.ensure_future(stop.wait())
+        ends = {*shift.tasks.values(), stopping}  # a place that becomes free is taken at once
+        await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+
+
+def _status(shift: Shift) -> int:
+    ends = {driven.status for driven in shift.driven}
+    if ends & {"stopped", "refused"}:
+        return FAILED
+    return WAITS if "suspended" in ends else DONE

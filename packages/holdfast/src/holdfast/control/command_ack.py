@@ -1,0 +1,51 @@
+"""Waiting until the process that drives a run has taken an order: only from then on it holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.control.applying import Applied
+from holdfast.engine.commands import command_stream
+from holdfast.engine.engine import Engine
+from holdfast.engine.housekeeping import troubles_of
+from holdfast.engine.loading import load
+from holdfast.journal.codec import decode_all
+
+LOOKS: Final = 40
+BETWEEN_S: Final = 0.05
+TAKEN: Final = "its process has taken it"
+NOT_TAKEN: Final = "its process has not taken it yet: until it does, a write may begin"
+
+
+async def until_taken(engine: Engine, applied: Applied) -> Applied:
+    """What became of an order that was left for another process, once that has it on record: for up to two seconds.
+
+    A process at work looks for orders every `poll_ms`. One that is stopped, or busy for long, takes it when it can.
+    """
+    if not applied.elsewhere:
+        return applied
+    journal = engine.journal
+    orders = await journal.entries(command_stream(applied.run))
+    history = await load(engine, applied.run)
+    for _ in range(LOOKS):
+        if orders and history.entry_seen >= orders[-1].id:
+            return replace(applied, at_once=True, note=TAKEN)
+        if history.completed is not None:
+            return replace(applied, note="the run ended before it was taken")
+        await engine.seams.clock.sleep(BETWEEN_S)
+        for record in decode_all(row.body for row in await journal.read(applied.run, history.records)):
+            history.add(record)
+    return replace(applied, note=await _why_not(engine, applied))
+
+
+async def _why_not(engine: Engine, applied: Applied) -> str:
+    """Why the owner has not taken it, as far as that can be seen from here."""
+    owner = applied.owner
+    if owner is None:
+        return NOT_TAKEN
+    troubles = [one for one in await troubles_of(engine.journal, owner.id) if one.task.endswith(f"run {applied.run}")]
+    for one in troubles:
+        return f"process {owner.pid}, which drives the run, cannot take it ({one.error}): restart that process"
+    return NOT_TAKEN

@@ -1,0 +1,89 @@
+"""What whoever looks for due runs does besides: hand out notices, and finish deliveries that were cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from holdfast.agent.agent import Agent
+from holdfast.control.service import Service
+from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
+from holdfast.engine.beginning import Input
+from holdfast.engine.cursor import Cursor
+from holdfast.engine.engine import LOG
+from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
+from holdfast.inspect.signed_heads import HeadPosts
+from holdfast.journal.bodies import read, set_aside
+from holdfast.journal.port import Entry
+from holdfast.model.webhooks import Message
+
+PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it
+
+
+class Errands:
+    """The errands of one app. Doing them twice, or in two processes at once, changes nothing.
+
+    What one of them meets keeps no other from being done, and no run from being looked for.
+    """
+
+    def __init__(
+        self, service: Service, sender: Agent[Message, Any], reach: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._service = service
+        self._sender = sender
+        self._reach = reach  # plans what people are told
+        self._heads = HeadPosts(service.engine)
+        self._deliveries = Cursor(service.engine.journal, DELIVERIES)
+        self._finished: set[int] = set()  # past an announcement whose message has not come
+
+    async def run(self) -> None:
+        """Do what there is to do now. Raises `JournalUnavailable`."""
+        await self._done(self._heads.post())
+        await self._done(self._service.engine.outbox.hand_out(self._stored))
+        if self._reach is not None:
+            await self._done(self._reach())
+        await self._finish_deliveries()
+
+    def _stored(self, message: Message) -> Input:
+        return self._sender.stored_input(message, self._service.engine.identity.secret)
+
+    async def _finish_deliveries(self) -> None:
+        """Wake every run for which something was stored, and whose deliverer may have died before it said so."""
+        waiting = False
+        for entry in await self._deliveries.news():
+            if entry.id not in self._finished and not await self._finish(entry):
+                waiting = True
+            elif waiting:
+                self._finished.add(entry.id)
+            else:
+                await self._deliveries.passed(entry.id)
+                self._finished.discard(entry.id)
+
+    async def _finish(self, entry: Entry) -> bool:
+        """Whether nothing more is to be done about it: its run has taken it, or it was announced long ago.
+
+        A run that is driven takes it by itself, unless it ends first: so it is looked at again.
+        """
+        engine = self._service.engine
+        over = engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS
+        try:
+            announced = read(entry, Delivering)
+        except Unreadable as error:
+            await set_aside(engine.journal, entry, error)
+            return True
+        if announced.run:
+            return await self._done(self._service.take_orders(announced.run)) or over
+        arrived = await engine.journal.entries(arrived_stream(announced.key))
+        if any(one.key == announced.id for one in arrived):
+            return await self._done(self._service.bring(announced.key)) or over
+        return over
+
+    async def _done(self, errand: Awaitable[object]) -> bool:
+        """Whether the errand is over: it says so, or it failed."""
+        try:
+            return await errand is not False
+        except JournalUnavailable:
+            raise
+        except HoldfastError as error:
+            LOG.warning("an errand could not be done: %s", error)
+            return True

@@ -1,0 +1,65 @@
+"""Telling a run something: what a message is made of, and which runs can hear one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.control.applying import Applied
+from holdfast.engine.ends import storable
+from holdfast.errors import UsageError
+from holdfast.journal.port import RunRow
+from holdfast.model import records as r
+from holdfast.model.ids import NAME_LIMIT, can_name
+
+LONGEST: Final = 4000
+"""How many characters a message may have: it is told to models, and shown."""
+
+
+def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) -> r.MessageReceived:
+    """The message as it is recorded. Raises `UsageError` for one that says nothing, or a fact that none can be."""
+    if not by:
+        raise UsageError("a message has a name", next_step="say who tells it: --by NAME")
+    if not (text or facts or stop):
+        raise UsageError("a message without words or facts says nothing", next_step='holdfast tell RUN "..."')
+    if len(text) > LONGEST:
+        raise UsageError(f"a message has at most {LONGEST:,} characters", next_step="say where the rest can be read")
+    said = storable(text) or ("stop" if stop else "a fact was corrected")
+    return r.MessageReceived(text=said, by=by, facts=tuple(_fact(*item) for item in facts.items()), stop=stop)
+
+
+def _fact(name: str, value: Any) -> r.Reported:
+    if not can_name(name):
+        raise UsageError(
+            f"{name[:NAME_LIMIT]!r} cannot name a fact",
+            next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
+    try:
+        return r.Reported(name, r.Raw(msgspec.json.encode(value)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"the value of {name} has no JSON form: {error}", next_step="give plain values") from error
+
+
+def checked_by(by: str) -> str:
+    """The name of whoever answers. Raises `UsageError` where there is none."""
+    if not by:
+        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+    return by
+
+
+def noted(applied: Applied, row: RunRow) -> Applied:
+    """What became of a message; a run that ended while it was told something has it on record, and does not hear it."""
+    if row.status in {"completed", "undone"}:
+        return replace(applied, note="the run ended before its code heard this")
+    return applied
+
+
+def checked_hears(row: RunRow) -> None:
+    """Refuse a message that no code will ever hear. Raises `UsageError`."""
+    if row.status in {"completed", "undone"}:
+        raise UsageError(
+            f"run {row.run} is {row.status}: nobody hears a message any more", next_step=f"holdfast show {row.run}"
+        )

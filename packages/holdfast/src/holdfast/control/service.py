@@ -1,0 +1,419 @@
+"""The use cases: what a person can ask of a journal. It is long because every other face calls these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.control.applying import Applied, AtOnce, Sink
+from holdfast.control.approvals import (
+    LASTS,
+    Granted,
+    approval_of,
+    asked_about,
+    checked_asked,
+    checked_in_time,
+    checked_other,
+    checked_proof,
+    edit_of,
+    granted,
+    refusal_of,
+    stand_in_of,
+)
+from holdfast.control.input_checks import validated
+from holdfast.control.messages import checked_by, checked_hears, message_from, noted
+from holdfast.control.undo import checked_finished, checked_open, checked_parked
+from holdfast.engine.approvals import Codes, came_late
+from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward, owner_of
+from holdfast.engine.commands import (
+    Command,
+    Word,
+    checked_resolution,
+    command_stream,
+)
+from holdfast.engine.engine import Engine
+from holdfast.engine.loading import load
+from holdfast.engine.pauses import ToolPause, pause_post
+from holdfast.engine.questions import answer_post
+from holdfast.engine.timers import event_stream
+from holdfast.errors import NotAllowed, UsageError
+from holdfast.inspect.reader import JournalReader
+from holdfast.journal.bodies import read, written
+from holdfast.journal.port import Entry, Post, RunRow, RunStatus
+from holdfast.model import records as r
+from holdfast.model.handoff import TAKE_OVER
+from holdfast.model.ids import split_operation_id
+from holdfast.model.names import plain_name
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import ASKED_BACK
+from holdfast.model.question import Answered, Scalar
+from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.transactions import WHOLE_RUN
+from holdfast.people.asked import asked_in, checked_named, checked_shown
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What became of a message. `fresh`: it was not here before; `operation` is empty while nobody waits for it."""
+
+    key: str
+    fresh: bool
+    operation: str = ""
+    applied: Applied | None = None
+
+
+@validated
+class Service:
+    """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
+
+    `via` is how the names of those who give words here are known, and `proven_ms` when they gave a password; both are
+    kept with each word. A word about an item is
+    about what has the digest `shown`, where one is given: it is compared with the very state that the word is bound to.
+    """
+
+    def __init__(
+        self, engine: Engine, sink: Sink | None = None, *, via: str = "", shown: str = "", proven_ms: int = 0
+    ) -> None:
+        self._engine = engine
+        self.proven_ms: Final = proven_ms
+        self.via: Final = via
+        self._shown: Final = shown
+        self._sink: Sink = sink or AtOnce(engine)
+
+    @property
+    def sink(self) -> Sink:
+        """Where its words go."""
+        return self._sink
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that gives the orders."""
+        return self._engine
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    @property
+    def looking(self) -> JournalReader:
+        """What can be read from the journal."""
+        return JournalReader(self._engine.journal, self._engine.identity)
+
+    async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
+        """The listing, by run id."""
+        return await self.looking.runs(status=status, limit=limit, after=after)
+
+    async def row(self, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        return await self.looking.row(run)
+
+    async def history(self, run: str) -> RunHistory:
+        """Everything the records say about a run. Raises `UnknownRun`."""
+        return await self.looking.history(run)
+
+    async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
+        """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
+        return await self.looking.operation(operation)
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    async def resolve(
+        self,
+        operation: str,
+        word: Literal["happened", "did_not_happen", "retry", "same_key"],
+        *,
+        by: str,
+        evidence: str = "",
+        result: Any = None,
+    ) -> Applied:
+        """A person's word on an operation that no rule could decide. It is final when it is in the ledger.
+
+        A `result` has to be what the tool returns. Where the tool's code is not here, the word waits for a process
+        that has it; one that does not fit is refused there, and the operation stays open. Raises `UsageError`.
+        """
+        run, step = split_operation_id(operation)
+        history, state = await self.operation(operation)
+        checked_shown(asked_in(history, step), self._shown)
+        stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
+        record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
+        checked_resolution(history, record, self._engine.tools)
+        key = f"resolve/{step}/{len(state.attempts)}/{state.checks}/{history.entry_seen}"
+        if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
+            raise UsageError(
+                f"{operation} was already resolved by {first.by}", known=f"their word: {first.record}",
+                next_step=f"holdfast why {operation}",
+            )  # fmt: skip
+        return await self._apply(run)
+
+    async def approve(
+        self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
+    ) -> Applied:
+        """A person's yes to exactly what the operation asks about now. The first word is final; both are on record.
+
+        `shown` is the digest of what the person read (`Dossier.digest`), or its beginning; it is required once the
+        question has changed. Where anything changes before it is sent, or `lasts` pass, a person is asked again.
+        Raises `UsageError`.
+        """
+        history, state = await self._asked(operation, by, yes=True, shown=shown)
+        checked_named(history, state, shown or self._shown)
+        return await self._decide(history, approval_of(state, granted(self._engine, by, why, lasts)), state)
+
+    async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
+        """Propose other arguments for the operation: `changes` names those that are different.
+
+        They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
+        The agent receives what was really sent. What names the effect cannot be changed. Raises `UsageError`.
+        """
+        history, state = await self._asked(operation, by)
+        checked_in_time(history, state, self._engine.seams.clock.wall_ms())
+        written = r.Raw(msgspec.json.encode(changes))
+        return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
+
+    async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
+        """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
+        history, state = await self._asked(operation, by, yes=True)
+        written = r.Raw(msgspec.json.encode(result))
+        return await self._decide(history, stand_in_of(state, written, Granted(by, why), self._codes), state)
+
+    async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
+        """A person's no: nothing is sent, and the agent is told `Declined` with `why`. Raises `UsageError`."""
+        history, state = await self._asked(operation, by)
+        return await self._decide(history, refusal_of(state, by=by, why=why), state)
+
+    async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
+        """Neither yes nor no: nothing is sent, and the agent is asked, so that it can propose anew.
+
+        The agent is told `Declined` with the code `asked_back` and the question. Raises `UsageError`.
+        """
+        if not question.strip():
+            raise UsageError("there is no question", next_step="say what you want to know")
+        history, state = await self._asked(operation, by)
+        return await self._decide(history, refusal_of(state, by=by, why=question, code=ASKED_BACK), state)
+
+    async def _asked(
+        self, operation: str, by: str, *, yes: bool = False, shown: str = ""
+    ) -> tuple[RunHistory, OperationState]:
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        asked = asked_about(history, step, by)
+        checked_shown(asked_in(history, step), shown or self._shown)
+        if yes:
+            now_ms = self._engine.seams.clock.wall_ms()
+            checked_other(history, asked, by)
+            checked_in_time(history, asked, now_ms)
+            checked_proof(operation, asked, self.via, self.proven_ms, now_ms)
+        return history, asked
+
+    @property
+    def _codes(self) -> Codes:
+        return Codes(self._engine.tools, self._engine.identity.secret)
+
+    async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
+        run = history.run
+        voice = plain_name(command.by) if asked.asks_people > 1 else ""
+        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}"
+        # What was answered is not answered again under its key: that this was said is on record all the same.
+        entry = await self._post(run, command, key if asked.phase == "gated" else "")
+        if not entry.fresh:
+            await self._second(run, command, entry)
+        applied, name = await self._apply(run), f"{run}/{asked.step}"
+        if entry.fresh and asked.phase == "gated":
+            if came_late(asked, entry):
+                raise UsageError(f"the time for an answer about {name} was over", next_step=f"holdfast resume {run}")
+            return applied
+        checked_asked(history, (await self.operation(name))[1])
+        raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
+
+    async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Call the run off: nothing more is sent; what is unsent is cancelled."""
+        return await self._order(run, "cancel", by, why)
+
+    async def tell(
+        self,
+        run: str,
+        text: str,
+        *,
+        by: str,
+        facts: Mapping[str, Any] | None = None,
+        stop: bool = False,
+        once: str = "",
+    ) -> Applied:
+        """Tell a run something: no new write of it begins before its code has heard that, or at all with `stop`.
+
+        `facts` correct what it knows. `once` names the message: telling it again changes nothing. It is durable on
+        return, and wakes a run that rests. Raises `UsageError` where the run has ended, or for another message of
+        that name.
+        """
+        message = message_from(text, by, facts or {}, stop=stop)
+        checked_hears(await self.row(run))
+        entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
+        if not entry.fresh and read(entry, Command).record != message:
+            raise UsageError(f"run {run} was told something else under the name {once}")
+        return noted(await self._apply(run), await self.row(run))
+
+    async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Let the run rest before its next step."""
+        return await self._order(run, "pause", by, why)
+
+    async def unpause(self, run: str, *, by: str) -> Applied:
+        """Let the run go on."""
+        return await self._order(run, "unpause", by, "")
+
+    async def resolve_transaction(
+        self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""
+    ) -> Applied:
+        """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
+        history = await self.history(run)
+        parked = checked_parked(history, transaction)
+        checked_shown(asked_in(history, transaction), self._shown)
+        record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
+        key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
+        if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:
+            raise UsageError(f"{run}/{transaction} was already answered by {first.by}", known=f"{first.record}")
+        return await self._apply(run, exit_of(transaction))
+
+    async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
+        """Call off a transaction that has not committed: what landed in it is compensated. Raises `UsageError`."""
+        checked_open(await self.history(run), transaction)
+        record = r.TransactionAborting(transaction=transaction, reason=why or f"called off by {by}", by=by)
+        await self._post(run, Command("transaction", by, why, record), "")
+        return await self._apply(run)
+
+    async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
+        """Undo a finished run: what it did is compensated, in reverse order. Raises `UsageError` for one under way.
+
+        Drive the run afterwards: the compensations are operations of its own. Ordered again, it is not begun again.
+        """
+        if not checked_finished(await self.history(run)):
+            return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
+        record = r.TransactionAborting(transaction=WHOLE_RUN, reason=why or f"undone by {by}", by=by)
+        await self._post(run, Command("undo", by, why, record), "")
+        return await self._apply(run)
+
+    async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
+        """No run sends through this tool until it is unpaused."""
+        await self._engine.journal.post(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
+        await self._engine.look()
+
+    async def unpause_tool(self, tool: str, *, by: str) -> None:
+        """Runs may send through this tool again."""
+        await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
+        await self._engine.look()
+
+    async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> Entry:
+        """An event for a run. It is kept until the run waits for it; `once` makes a repeat of it harmless."""
+        await self.row(run)
+        entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(payload, Any)))
+        await self._apply(run)
+        return entry
+
+    async def answer(self, question: str, value: Scalar, *, by: str) -> Scalar:
+        """A person's answer to a run's question (RUN/STEP). The first one is final, a deadline's default included.
+
+        Text is read as the question's type. Raises `UsageError` where it does not answer, or comes second.
+        """
+        run, step = split_operation_id(question)
+        asked = await self.looking.question(question)
+        checked_by(by)
+        answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
+        await self._first_answer(question, Answered(answer, by, via=self.via))
+        await self._apply(run, step)
+        return answer
+
+    async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
+        """Go on in the place of a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
+
+        Raises `UsageError` where it was not handed over there, or somebody has answered already.
+        """
+        run, step = split_operation_id(item)
+        asked = await self.looking.question(item)
+        if asked.handoff is None:
+            raise UsageError(f"{item} is a question", next_step=f"holdfast answer {item} VALUE --by NAME")
+        await self._first_answer(item, Answered(None, checked_by(by), over=True, note=why, via=self.via))
+        await self._post(run, Command(TAKE_OVER, by, why), f"{TAKE_OVER}/{step}")
+        return await self._apply(run, step)
+
+    async def _first_answer(self, question: str, answer: Answered) -> None:
+        """Record an answer. Only the first one counts; a later one is on record too. Raises `UsageError` for that."""
+        run, step = split_operation_id(question)
+        entry = await self._sink.post(answer_post(run, step, answer))
+        if entry.fresh:
+            return
+        first = read(entry, Answered)
+        await self._sink.post(Post(entry.stream, "", written(answer)))
+        await self._apply(run, step)  # whoever gave that one may have died before the run had it
+        raise UsageError(
+            f"{question} was already answered by {first.by or 'its deadline'}",
+            known="they took it over" if first.over else f"the answer: {first.value}",
+            next_step=f"holdfast show {run}",
+        )
+
+    async def deliver(self, key: str, arrival: Arrival) -> Delivered:
+        """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
+
+        The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
+        `UsageError` where another message came under the same id, and `NotAllowed` where its sender is bound to other
+        tools than the one that waits.
+        """
+        journal = self._engine.journal
+        owner = await owner_of(journal, key) if arrival.tools else None
+        if owner is not None and (refused := arrival.refusal(owner)):
+            raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
+        await journal.post(Post(DELIVERIES, "", written(Delivering(key, arrival.entry))))
+        entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
+        if not entry.fresh and read(entry, Arrival) != arrival:
+            raise UsageError(
+                f"another message came under the id {arrival.id} for {key}; this one is not taken",
+                next_step="a sender gives each message an id of its own, and repeats it unchanged",
+            )
+        operation = await forward(journal, key)
+        applied = await self._apply(split_operation_id(operation)[0]) if operation else None
+        return Delivered(key, entry.fresh, operation, applied)
+
+    async def bring(self, key: str) -> bool:
+        """Finish what may have been cut short: the run that waits for `key` takes what came. See `take_orders`."""
+        operation = await forward(self._engine.journal, key)
+        return not operation or await self.take_orders(split_operation_id(operation)[0])
+
+    async def take_orders(self, run: str) -> bool:
+        """Record what came for a run that no process drives.
+
+        False while a process drives it, or is about to, and has not taken what came: it may end the run without
+        another look, so it is for the caller to try again.
+        """
+        row, journal = await self.row(run), self._engine.journal
+        history = await load(self._engine, run)
+        if not await journal.entries(command_stream(run), history.entry_seen):
+            return True
+        due = row.due_ms is not None and row.due_ms <= self._engine.seams.clock.wall_ms()
+        if row.status == "running" or (row.status == "suspended" and due):
+            return False
+        await self._apply(run)
+        return True
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    async def _order(self, run: str, word: Word, by: str, why: str) -> Applied:
+        await self.row(run)
+        await self._post(run, Command(word, by, why), "")
+        return await self._apply(run)
+
+    async def _first(self, run: str, command: Command, key: str) -> Command | None:
+        """Post a word that is final under `key`: None, or the word that came first. Then this one is only on record."""
+        entry = await self._post(run, command, key)
+        if not entry.fresh:
+            await self._apply(run)  # whoever gave the first one may have died before the run had it
+        return None if entry.fresh else await self._second(run, command, entry)
+
+    async def _second(self, run: str, command: Command, entry: Entry) -> Command:
+        """Put a word on record that came second, and give the one that came first."""
+        first = read(entry, Command)
+        await self._post(run, msgspec.structs.replace(command, after=first.by), "")
+        return first
+
+    async def _post(self, run: str, command: Command, key: str) -> Entry:
+        said = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
+        return await self._sink.post(Post(command_stream(run), key, written(said)))
+
+    async def _apply(self, run: str, answered: str = "") -> Applied:
+        return await self._sink.apply(run, answered)

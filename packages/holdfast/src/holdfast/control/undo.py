@@ -1,0 +1,113 @@
+"""Undoing: what of a run can be restored, what can only be amended, and what stands; and who may ask for it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.inspect.render_records import stored
+from holdfast.model.boundaries import members_of
+from holdfast.model.contract import Contract
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import WHOLE_RUN, Transaction
+
+Can = Literal["restore", "amend", "stands", "unknown"]
+ENDED: Final = ("completed", "stopped")
+
+
+class Undoable(msgspec.Struct, frozen=True):
+    """One effect of a run, and what undoing the run does about it.
+
+    `restore`: `by` restores the world. `amend`: `by` makes amends and restores nothing. `stands`: nothing undoes
+    it. `unknown`: nobody knows whether it happened, so that has to be found out first.
+    """
+
+    operation: str
+    tool: str
+    arguments: str
+    can: Can
+    by: str = ""
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What undoing a run would do, in the order in which it would be done."""
+
+    run: str
+    status: str
+    effects: list[Undoable]
+
+
+def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
+    """What undoing would do about every effect of this run, or of one transaction in it. Nothing is sent."""
+    effects: list[Undoable] = []
+    for operation in reversed(members_of(history, transaction)):
+        contract = contract_of(history, operation)
+        by = history.operations.get(operation.compensated_by)
+        amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step
+        if amended or not (operation.landed or operation.phase == "unknown"):
+            continue
+        effects.append(_undoable(history.run, operation, contract))
+    return Preview(history.run, history.status, effects)
+
+
+def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoable:
+    can: Can = "stands"
+    if operation.phase == "unknown" and not contract.absent_safe:
+        can = "unknown"
+    elif contract.compensates:
+        can = "restore" if contract.restores else "amend"
+    name, tool = operation_id(run, operation.step), operation.intent.tool
+    return Undoable(name, tool, stored(operation.intent.arguments, 120), can, contract.amends)
+
+
+def contract_of(history: RunHistory, operation: OperationState) -> Contract:
+    """The clauses under which an operation was begun."""
+    record = history.contracts.get(operation.contract)
+    if record is None:
+        return Contract(operation.intent.tool)
+    return msgspec.json.decode(record.clauses, type=Contract)
+
+
+def checked_finished(history: RunHistory) -> bool:
+    """Whether it is still to be ordered that this run is undone. Raises `UsageError` for one that is under way."""
+    run = history.run
+    if WHOLE_RUN in history.transactions:
+        return False
+    if history.status not in ENDED:
+        raise UsageError(
+            f"run {run} is {history.status}: only what has ended is undone",
+            next_step=f"holdfast cancel {run} calls off what is under way, and its open transactions with it",
+        )
+    return True
+
+
+def checked_parked(history: RunHistory, transaction: str) -> Transaction:
+    """The parked transaction of that name. Raises `UsageError` saying which there are."""
+    found = _named(history, transaction)
+    if found.phase != "parked":
+        raise UsageError(
+            f"{history.run}/{transaction} is {found.phase}: only a parked transaction waits for a person",
+            next_step=f"holdfast show {history.run}",
+        )
+    return found
+
+
+def checked_open(history: RunHistory, transaction: str) -> None:
+    """Refuse to call off what has committed, or is called off. Raises `UsageError`."""
+    found = _named(history, transaction)
+    if found.phase not in {"open", "committing", "parked"} or found.backward:
+        raise UsageError(
+            f"{history.run}/{transaction} is {found.phase}", next_step=f"holdfast undo {history.run}, once it has ended"
+        )
+
+
+def _named(history: RunHistory, transaction: str) -> Transaction:
+    found = history.transactions.get(transaction)
+    if found is None:
+        known = ", ".join(history.transactions) or "none"
+        raise UsageError(f"run {history.run} has no transaction {transaction}", known=f"its transactions: {known}")
+    return found

@@ -1,0 +1,358 @@
+"""Why an operation is where it is: what was attempted, who proved what, and what `decide` says comes next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.breaker import State as Breaker
+from holdfast.engine.breaker import wait_ms
+from holdfast.engine.flight import key_of
+from holdfast.inspect.contracts import DEFAULT_CONTRACT, repeat_words
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
+from holdfast.inspect.text import moment
+from holdfast.model import moves as m
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.decide import decide
+from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.outcome import RETURNED
+from holdfast.model.policy import Rule
+from holdfast.model.ruling import Facts
+from holdfast.model.run import RunHistory
+from holdfast.model.situation import Now, Situation
+from holdfast.model.transitions import apply
+from holdfast.model.weigh import Weight, key_left_ms, natural_left_ms, weigh
+from holdfast.people.contradictions import answers_about, relied_on
+from holdfast.people.earlier import words_about
+from holdfast.people.policy.archive import kept_policy
+
+_STANDING: Final = {
+    "open": "may have landed: its end is not on record",
+    "returned": "landed: it returned",
+    "rejected": "did not land: it was refused",
+    "unsent": "did not land: nothing was sent",
+    "absent": "did not land: it was looked for, and is not there",
+    "ambiguous": "may have landed",
+}
+_MOVES: Final = {
+    "Attempt": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
+    "Judge": "let the policy judge it",
+    "Gate": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands", "Settle": "record its outcome",
+    "Park": "ask a person", "Done": "nothing",
+}  # fmt: skip
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One question, answered in a word and explained in a sentence."""
+
+    answer: str
+    because: str = ""
+
+
+class Policing(msgspec.Struct, frozen=True):
+    """What a policy said about it: by which rule, over which facts, and what was drawn.
+
+    `read` is that rule as it read then, where the journal has kept it.
+    """
+
+    version: str
+    word: str
+    rule: str
+    says: str
+    facts: Facts | None
+    stratum: str
+    sampled: bool
+    shadow: bool
+    read: Rule | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now.
+
+    `words` are what people said about it: when, who, what, and how their name is known. `relied_on` is what was
+    observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
+    `contradicted` is the evidence against a final outcome, and `relied` names what relied on that outcome.
+    """
+
+    operation: str
+    tool: str
+    title: str
+    arguments: r.Raw
+    status: str
+    phase: str
+    key: str
+    attempts: list[str]
+    attempted: Answer
+    acknowledged: Answer
+    proven: Answer
+    landed: Answer
+    retry: Answer
+    amends: Answer
+    decided_by: str
+    words: list[str]
+    policy: Policing | None
+    move: str
+    rule: str
+    next_step: list[str]
+    relied_on: r.Raw | None = None
+    expected: r.Raw | None = None
+    contradicted: tuple[str, ...] = ()
+    relied: tuple[str, ...] = ()
+
+
+async def explain(looking: JournalReader, operation: str, now: Now) -> Explanation:
+    """Judge the operation by its records, as a worker that has its tool would. Raises `UsageError`."""
+    history, state = await looking.operation(operation)
+    told = [record async for _, record in looking.records(history.run)]
+    verdicts = [one for one in told if isinstance(one, r.Verified) and one.step == state.step]
+    ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
+    state = await _with_deaths(looking, history, state, now)
+    contract = _contract(history, state)
+    situation = await _situation(looking, history, contract, now)
+    move = decide(state, situation, now)
+    weight = weigh(state, situation, now)
+    return Explanation(
+        operation=operation,
+        tool=state.intent.tool,
+        title=state.intent.title,
+        arguments=state.intent.arguments,
+        status=state.status,
+        phase=state.phase,
+        key=key_of(looking.identity.namespace, history.run, state.step, state.intent),
+        attempts=[_attempt_text(state, attempt) for attempt in state.attempts],
+        attempted=_attempted(state),
+        acknowledged=_acknowledged(state),
+        proven=_proven(state, verdicts),
+        landed=_landed(state, weight),
+        retry=_retry(state, situation, weight, now),
+        amends=_amends(state, contract),
+        policy=await _policing(looking, ruled[-1]) if ruled else None,
+        decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
+        words=[
+            *await words_about(looking, history.run, state.step, told),
+            *(await answers_about(looking, history.run, state.step) if state.contradicted else ()),
+        ],
+        move=_MOVES[type(move).__name__],
+        rule=move.rule,
+        next_step=await _next_of_contradicted(looking, history, state)
+        if state.final and state.contradicted
+        else _next(operation, history, state, move),
+        relied_on=None if state.observed == r.NOTHING else state.observed,
+        expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
+        contradicted=state.contradicted,
+        relied=await relied_on(looking, history, told, state.step) if state.contradicted else (),
+    )
+
+
+# --- what decide is told ---------------------------------------------------------------------------------
+
+
+def _contract(history: RunHistory, state: OperationState) -> Contract:
+    """The clauses under which it was attempted last, as they were stored with it."""
+    record = history.contracts.get(state.contract)
+    stored_clauses = DEFAULT_CONTRACT if record is None else msgspec.json.decode(record.clauses, type=Contract)
+    return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
+
+
+async def _situation(looking: JournalReader, history: RunHistory, contract: Contract, now: Now) -> Situation:
+    identity = looking.identity
+    hint = await looking.journal.hint(f"breaker/{contract.tool}")
+    breaker = 0 if hint is None else wait_ms(msgspec.json.decode(hint, type=Breaker), now.wall, retry=True)
+    paused = (await looking.pauses()).get(contract.tool, "")
+    return Situation(
+        contract=contract,
+        claimed_up=now.up,
+        distrusted=identity.reason if identity.trust == "distrustful" else "",
+        began_doubtful=identity.trust == "doubtful",
+        stop="cancel" if history.cancelled is not None else "stopped" if history.status == "stopped" else "",
+        paused=paused or ("the run" if history.paused is not None else ""),
+        breaker_ms=breaker,
+    )
+
+
+async def _with_deaths(looking: JournalReader, history: RunHistory, state: OperationState, now: Now) -> OperationState:
+    """The operation as whoever takes the run next will see it: an attempt of a dead process has ended."""
+    last = state.attempts[-1] if state.attempts else None
+    owner = history.owners.get(last.token) if last is not None else None
+    if last is None or owner is None or last.over_up is not None or last.end is not None:
+        return state
+    if (await looking.journal.fate(owner.worker)).fate != "dead":
+        return state
+    end = r.End("lost", why="its process died", died=True)
+    return apply(state, r.AttemptEnded(step=state.step, number=last.number, end=end, at=now.wall, up=now.up), now.boot)
+
+
+# --- the answers -----------------------------------------------------------------------------------------
+
+
+async def _policing(looking: JournalReader, record: r.Ruled) -> Policing:
+    kept = await kept_policy(looking, record.policy)
+    rules = {one.name: one for one in kept.rules} if kept is not None else {}
+    ruling, says = record.ruling, ruling_text(record.ruling, record.policy)
+    drawn = ruling.stratum, ruling.sampled, ruling.shadow
+    return Policing(record.policy, ruling.word, ruling.rule, says, record.facts, *drawn, rules.get(ruling.rule))
+
+
+_FORGOTTEN: Final = Answer("perhaps", "before the journal was restored; no attempt of that time is on record")
+
+
+def _attempt_text(state: OperationState, attempt: Attempt) -> str:
+    end = end_text(attempt.end) if attempt.end else "no end on record: it may still be running"
+    if _answered_later(state, attempt):
+        assert attempt.end is not None, attempt
+        end = f"accepted, and answered later: {answer_text(attempt.end)}"
+    return f"attempt {attempt.number} at {moment(attempt.at)}: {end}"
+
+
+def _answered_later(state: OperationState, attempt: Attempt) -> bool:
+    """Whether the system accepted this attempt first, and the answer that proves it came under its key."""
+    answered = attempt.late and attempt.end is not None and attempt.end.kind in {"returned", "rejected"}
+    return answered and bool(state.answer_key) and attempt.number == len(state.attempts)
+
+
+def _attempted(state: OperationState) -> Answer:
+    if state.reused:
+        return Answer("no", f"the outcome of {state.reused} was given instead; nothing was sent")
+    if not state.attempts:
+        return _FORGOTTEN if state.forgotten else Answer("no", "its intent is recorded, nothing was ever sent")
+    times = len(state.attempts)
+    again = f", on purpose although something was pending: {state.intent.again}" if state.intent.again else ""
+    return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing) + again)
+
+
+def _acknowledged(state: OperationState) -> Answer:
+    answered = [a for a in state.attempts if a.end is not None and a.end.kind in {"returned", "rejected"}]
+    if not answered:
+        return Answer("no", "no attempt got an answer" if state.may_have_been_sent else "nothing was sent")
+    last = answered[-1]
+    late = ", late" if last.late else ""
+    assert last.end is not None, last
+    if _answered_later(state, last):
+        answers = "; then: ".join(map(answer_text, (last.end, *(one.end for one in state.disputes))))
+        return Answer("yes", f"attempt {last.number} was accepted, and answered later: {answers}")
+    return Answer("yes", f"attempt {last.number} {end_text(last.end)}{late}")
+
+
+def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
+    read = f"; last reading: {verdict_text(verdicts[-1])}" if verdicts else ""
+    if state.basis is None or not state.final:
+        return Answer(
+            "no", ("a person is asked" if state.phase in {"unknown", "gated"} else "it is not settled") + read
+        )
+    proof = basis_text(state.basis)
+    if state.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
+        proof = "the answer said so that came later"
+    if state.basis.by == "rule" and state.reason:
+        proof = state.reason
+    if state.contradicted:
+        return Answer(
+            "disputed", f"recorded as {state.status}: {proof}; against it: {'; '.join(state.contradicted)}{read}"
+        )
+    return Answer("yes", f"{state.status}: {proof}{read}")
+
+
+def _landed(state: OperationState, weight: Weight) -> Answer:
+    if state.contradicted:
+        return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
+    if state.phase == "succeeded":
+        return Answer("yes", "not read back in time" if state.unverified else "")
+    if state.final and state.basis is not None and state.basis.by == "person":
+        return Answer("no", basis_text(state.basis))
+    if state.forgotten and not state.final and not weight.ambiguous:
+        return _FORGOTTEN
+    if state.phase == "unknown" and not weight.ambiguous:
+        return Answer("perhaps", state.reason or "the answers to it disagree")
+    if state.final or not weight.ambiguous:
+        sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
+        return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
+    doubtful = ", ".join(f"attempt {a.number} {_STANDING[a.standing(state.absent_through)]}" for a in weight.ambiguous)
+    return Answer("perhaps", doubtful)
+
+
+def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now) -> Answer:
+    if state.contradicted:
+        return Answer("no", "first it must be known which of the two is true")
+    if state.phase == "succeeded":
+        return Answer("no", "it happened: another one would be a second effect")
+    if state.reused:
+        return Answer("no", f"{state.reused} stands")
+    if state.intent.completes:
+        return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
+    if state.forgotten:
+        return Answer("no", "first it must be known that nothing happened before the journal was restored")
+    if not weight.ambiguous:
+        settled = state.phase != "unknown"
+        return Answer("yes", "nothing landed") if settled else Answer("no", "a person has to say first what happened")
+    match weight.column:
+        case "keyed":
+            left = key_left_ms(state, situation, now)
+            return Answer("yes", f"the system dedupes on the same key{_left(left)}")
+        case "natural":
+            return Answer("yes", f"repeating changes nothing{_left(natural_left_ms(state, situation, now))}")
+        case "verifiable":
+            return Answer("not yet", "its verifier has to prove first that it did not happen")
+        case _:
+            return Answer("no", repeat_words(situation.contract, key_unread=state.key_unread))
+
+
+def _left(ms: int) -> str:
+    if ms >= 10**14:
+        return ""
+    return f", for another {ms // 60_000} min" if ms >= 120_000 else f", for another {max(0, ms) // 1000} s"
+
+
+def _amends(state: OperationState, contract: Contract) -> Answer:
+    if state.compensated_by:
+        return Answer("made", f"by {state.compensated_by}")
+    if state.intent.completes:
+        return Answer("none", f"amends are made for the whole: {state.intent.completes}")
+    if not contract.compensates:
+        return Answer("none", f"{contract.tool} declares no compensation: only a person can make amends")
+    kind = (
+        "its compensation restores the world"
+        if contract.restores
+        else "its compensation explains, and restores nothing"
+    )
+    needs = (
+        "" if state.phase == "succeeded" else "; first it must be known whether there is anything to make amends for"
+    )
+    return Answer("possible", kind + needs)
+
+
+async def _next_of_contradicted(looking: JournalReader, history: RunHistory, state: OperationState) -> list[str]:
+    name = f"{history.run}/{state.step}"
+    if not await looking.is_contradicted(history.run, state.step):
+        return [f"holdfast show {history.run}"]
+    words = ["--happened", "--did-not-happen"]
+    words += ["--compensate"] if _contract(history, state).compensates else []
+    return [f"holdfast inbox --item {name}", *(f"holdfast resolve {name} {word} --by NAME" for word in words)]
+
+
+def _next(operation: str, history: RunHistory, state: OperationState, move: m.Move) -> list[str]:
+    run = history.run
+    if state.final:
+        return [f"holdfast show {run}"]
+    if state.wants_approval:
+        return [f"holdfast answer {operation} yes --by NAME", f"holdfast answer {operation} no --by NAME --why TEXT"]
+    if state.phase in {"unknown", "gated"}:
+        once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
+        again = [] if state.intent.completes else [once_more]
+        result = "" if _contract(history, state).may_be_null else " --result JSON"
+        happened = (
+            [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.may_have_been_sent else []
+        )
+        return [
+            *happened,
+            f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
+            *again,
+        ]
+    if history.paused is not None:
+        return [f"holdfast unpause {run}"]
+    if isinstance(move, m.Wait) and move.why == "trust":
+        return ["holdfast doctor"]
+    if isinstance(move, m.Wait) and move.why == "paused":
+        return [f"holdfast unpause --tool {state.intent.tool}"]
+    return [f"holdfast resume {run}"]

@@ -1,0 +1,154 @@
+"""Fork: a new run that begins with what another one had done before a step.
+
+Outcomes are inherited as references: the new run says where each of them was proven, and claims none
+of them as its own. Its own steps have its own name, and so their own keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.forks import INHERITED
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import JournalReader, ReadRecord
+from holdfast.inspect.run_state import step_of
+from holdfast.journal.codec import encode
+from holdfast.journal.log import beginning
+from holdfast.journal.port import Claimed, RunChange
+from holdfast.model import records as r
+from holdfast.model.ids import checked_run_id, operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory, is_about_operation
+
+_LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """The new run. `inherited` are the steps it begins with, `again` the writes that its parent made after them."""
+
+    run: str
+    parent: str
+    before: str
+    inherited: list[str]
+    again: list[str]
+
+
+async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> Forked:
+    """Begin the run `new` with what `parent` had done before `step`. Nothing is sent. Raises `UsageError`."""
+    checked_run_id(new)
+    looking = JournalReader(engine.journal, engine.identity)
+    told = await looking.told(parent)
+    prefix = _prefix(parent, told, step)
+    history = RunHistory(parent)
+    for _, record in prefix:
+        history.add(record)
+    _check(history, parent, step)
+    if await engine.journal.runs(run=new):
+        raise UsageError(f"there is a run {new} already", next_step="give the fork another name with --as")
+    whole = RunHistory(parent)
+    for _, record in told:
+        whole.add(record)
+    origin = r.CommandApplied(
+        command="fork",
+        by=by,
+        entry=0,
+        run=parent,
+        note=f"of {parent} before {step}: its first {len(prefix)} records, up to {prefix[-1][0].hash.hex()[:16]}",
+        at=engine.seams.clock.wall_ms(),
+        up=engine.journal.now().ms,
+    )
+    reason = f"forked from {parent} before {step}: holdfast resume {new}"
+    rests = r.RunSuspended(reason=reason, at=origin.at, up=origin.up)
+    bodies = [encode(record) for record in (*_inherited(parent, prefix), origin, rests)]
+    await _write(engine, new, whole, bodies, reason)
+    later = (one for one in whole.operations.values() if one.step not in history.operations)
+    again = [operation_id(parent, one.step) for one in later if not one.intent.completes]
+    return Forked(new, parent, step, [*dict.fromkeys(name for _, record in prefix if (name := step_of(record)))], again)
+
+
+def _prefix(parent: str, told: Sequence[ReadRecord], step: str) -> Sequence[ReadRecord]:
+    for index, (_, record) in enumerate(told):
+        if step_of(record) == step:
+            return told[:index]
+    names = dict.fromkeys(name for _, record in told if (name := step_of(record)))
+    raise UsageError(
+        f"run {parent} has no step {step}",
+        known=f"its steps: {', '.join(names) or 'none'}",
+        next_step=f"holdfast show {parent}",
+    )
+
+
+def _check(history: RunHistory, parent: str, step: str) -> None:
+    """A fork may only leave where nothing is in the balance."""
+    if not history.operations and history.started is None:
+        raise UsageError(f"run {parent} has done nothing before {step}")
+    if in_the_balance := [operation.step for operation in history.open_operations()]:
+        raise UsageError(
+            f"run {parent} cannot be forked before {step}: an operation is open there",
+            known=f"open: {', '.join(in_the_balance)}",
+            next_step="choose a step before it began, or one after it was settled",
+        )
+    if amends := [operation.step for operation in history.operations.values() if operation.intent.compensates]:
+        raise UsageError(
+            f"run {parent} cannot be forked before {step}: amends were made there",
+            known=f"by {', '.join(amends)}",
+            next_step="choose a step before them",
+        )
+
+
+def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
+    """The records of the new run: everything that its code is told, in the same order, and no attempt."""
+    history = RunHistory(parent)
+    for _, record in prefix:
+        if not is_about_operation(record):
+            history.add(record)
+            if not isinstance(record, _LIFE):
+                yield record
+            continue
+        before = history.operations.get(record.step)
+        history.add(record)
+        after = history.operations[record.step]
+        if after.final and (before is None or not before.final):
+            yield from _reference(parent, after, record)
+
+
+def _reference(parent: str, operation: OperationState, record: r.OperationRecord) -> Iterator[r.Record]:
+    """What stands, as a reference to where it was proven; a failure as the failure it was."""
+    source, stamp = operation_id(parent, operation.step), {"at": record.at, "up": record.up}
+    if operation.phase == "succeeded" or operation.reused:
+        reused = r.OutcomeReused(
+            step=operation.step, source=operation.reused or source, why=INHERITED, result=operation.result,
+            intent=operation.intent,
+        )  # fmt: skip
+        yield msgspec.structs.replace(reused, **stamp)
+        return
+    assert operation.basis is not None, operation
+    planned = r.OperationPlanned(step=operation.step, intent=operation.intent)
+    yield msgspec.structs.replace(planned, **stamp)
+    settled = r.OperationSettled(
+        step=operation.step,
+        status="cancelled" if operation.phase == "cancelled" else "failed",
+        basis=operation.basis,
+        rule=f"inherited from {source}",
+        reason=operation.reason,
+        code=operation.code,
+    )
+    yield msgspec.structs.replace(settled, **stamp)
+
+
+async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
+    assert parent.started is not None, parent.run
+    change = RunChange("suspended", reason=reason, release=True)
+    of = parent.started
+    begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
+    claimed = await engine.leases.claim(new, begun)
+    if isinstance(claimed, Claimed):
+        engine.leases.let_go(new)
+        if claimed.fresh:
+            return
+        engine.leases.give_back(claimed.row)
+    raise UsageError(f"another process has just begun the run {new}", next_step="give the fork another name")

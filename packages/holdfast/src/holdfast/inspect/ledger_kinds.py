@@ -1,0 +1,99 @@
+"""What each ledger stream holds: the type that its readers decode, by the first part of the stream's name.
+
+`holdfast doctor` reads the whole ledger with it, so that an entry that cannot be read is named before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, Owner
+from holdfast.engine.commands import Command
+from holdfast.engine.elsewhere import Note as Effect
+from holdfast.engine.pauses import ToolPause
+from holdfast.engine.pending_ways import Way
+from holdfast.engine.pendings import Note as Pending
+from holdfast.errors import Unreadable
+from holdfast.interfaces.access_log import Access
+from holdfast.interfaces.accounts.book import AccountNote
+from holdfast.interfaces.accounts.sessions import SessionNote
+from holdfast.interfaces.accounts.tokens import TokenNote
+from holdfast.journal.bodies import REFUSED, SetAside, read
+from holdfast.journal.port import Entry
+from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
+from holdfast.model.conversation import Spoken
+from holdfast.model.deeds import Deed
+from holdfast.model.memory import Heeded, Remembered
+from holdfast.model.notices import MISSED, Missed, Sent
+from holdfast.model.pending import WAYS
+from holdfast.model.policy import Policy
+from holdfast.model.question import Answered
+from holdfast.model.shadow import Judged, Left
+from holdfast.model.standing import GIVEN, Standing, Use
+from holdfast.model.thresholds import Move
+from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
+from holdfast.people.assignments import Handing
+
+KINDS: Final[Mapping[str, Any]] = {
+    "access": Access,
+    "accounts": AccountNote,
+    "arrived": Arrival,
+    "awaited": Owner,
+    "claim": Effect,
+    CONTRADICTED.rstrip("/"): (Opened, Command),
+    "conversation": Spoken,
+    DELIVERIES: Delivering,
+    "door": str,
+    ENDPOINTS: Note,
+    "event": Any,
+    "history": Deed,
+    "items": Handing,
+    "journal": dict[str, str],
+    "lessons": Heeded,
+    "links": dict[str, str],
+    "memory": Remembered,
+    MISSED.rstrip("/"): Missed,
+    "notices": Sent,
+    "once": Effect,
+    OUTBOX: Notice,
+    "pause": ToolPause,
+    "pending": Pending,
+    WAYS.rstrip("/"): Way,
+    "policies": Policy,
+    "question": Answered,
+    REFUSED: SetAside,
+    "run": Command,
+    "sessions": SessionNote,
+    "shadow": (Left, Judged),
+    "sign-in": dict[str, str],
+    GIVEN: (Standing, Use),
+    "thresholds": Move,
+    "tokens": TokenNote,
+}
+PLAIN: Final = frozenset({"reused"})
+"""Streams whose bodies are names, and no JSON."""
+
+
+def kind_of(entry: Entry) -> Any:
+    """The type of an entry; None for a stream that this version does not know."""
+    name = entry.stream.partition("/")[0]
+    if name == CONTRADICTED.rstrip("/"):
+        return Command if entry.key.startswith(ANSWERED) else Opened
+    if name == "shadow":
+        return Judged if entry.key else Left
+    if name == GIVEN:
+        return Standing if entry.stream == GIVEN else Use
+    return KINDS.get(name)
+
+
+def unreadable(entries: Iterable[Entry]) -> list[SetAside]:
+    """The entries that their readers refuse, and why."""
+    found: list[SetAside] = []
+    for entry in entries:
+        try:
+            if (kind := kind_of(entry)) is not None:
+                read(entry, kind)
+        except Unreadable as error:
+            found.append(SetAside(entry.id, entry.stream, str(error.__cause__ or error.message)))
+    return found

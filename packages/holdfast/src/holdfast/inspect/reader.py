@@ -1,0 +1,248 @@
+"""What can be read from a journal without taking part: runs, their records, one operation."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
+from holdfast.journal.bodies import readable
+from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
+from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
+from holdfast.model.ids import split_operation_id
+from holdfast.model.system import is_system
+from holdfast.model.waits import HALT, PEOPLE, Then, question_of
+
+if TYPE_CHECKING:
+    from holdfast.model import records as r
+    from holdfast.model.operation import OperationState
+    from holdfast.model.records import Record
+    from holdfast.model.run import RunHistory
+
+PAGE: Final = 1000
+WHOLE: Final = 10_000
+"""How many lines of the listing are read at once where all are wanted."""
+ReadRecord: TypeAlias = "tuple[Row, Record]"
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
+
+    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
+    is the digest of what an approval asks.
+    """
+
+    kind: str
+    step: str = ""
+    asks: str = ""
+    due: int | None = None
+    at: int = 0
+    queue: str = ""
+    tool: str = ""
+    then: Then = ""
+    shown: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Which runs are wanted. `since_ms`: begun then or later; `everything`: those of the runtime itself, too."""
+
+    status: RunStatus | None = None
+    agent: str = ""
+    since_ms: int = 0
+    search: str = ""
+    everything: bool = False
+
+    def fits(self, row: RunRow) -> bool:
+        """Whether this run is one of them; its status is looked at by the query."""
+        return (
+            self.agent in ("", row.agent)
+            and row.created_ms >= self.since_ms
+            and (not self.search or self.search.lower() in f"{row.run}\n{row.reason}".lower())
+            and (self.everything or not is_system(row.agent))
+        )
+
+
+class JournalReader:
+    """Questions to an open journal. Nothing here writes."""
+
+    def __init__(self, journal: Journal, identity: Identity) -> None:
+        self.journal: Final = journal
+        self.identity: Final = identity
+
+    async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
+        """The listing, by run id."""
+        return await self.journal.runs(status=status, limit=limit, after=after)
+
+    async def page(self, status: RunStatus | None, limit: int, after: str, *, everything: bool) -> list[RunRow]:
+        """The next `limit` lines of the listing ; `everything`: those of the system itself, too."""
+        found: list[RunRow] = []
+        while len(found) < limit and (rows := await self.journal.runs(status=status, limit=PAGE, after=after)):
+            found.extend(row for row in rows if everything or not is_system(row.agent))
+            after = rows[-1].run
+        return found[:limit]
+
+    async def newest(self, only: Listing, limit: int, after: str = "") -> list[RunRow]:
+        """The next `limit` runs that are wanted, the newest first; `after`: those begun before that run."""
+        found: list[RunRow] = []
+        while len(found) < limit:
+            rows = await self.journal.runs(status=only.status, limit=PAGE, after=after, newest=True)
+            found.extend(row for row in rows if only.fits(row))
+            if len(rows) < PAGE or rows[-1].created_ms < only.since_ms:
+                break
+            after = rows[-1].run
+        return found[:limit]
+
+    async def every_run(self, *, status: Which | None = None) -> AsyncIterator[RunRow]:
+        """The whole listing, read page by page."""
+        after, more = "", True
+        while more:
+            rows = await self.journal.runs(status=status, limit=WHOLE, after=after)
+            for row in rows:
+                yield row
+            if more := len(rows) == WHOLE:  # a page that is not full is the last one
+                after = rows[-1].run
+
+    async def row(self, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        rows = await self.journal.runs(run=run)
+        if not rows:
+            raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+        return rows[0]
+
+    async def records(self, run: str) -> AsyncIterator[ReadRecord]:
+        """Every record of a run in order, with the row that holds it."""
+        from holdfast.journal.codec import decode  # noqa: PLC0415 - a list is read without the records behind it
+
+        after = 0
+        while rows := await self.journal.read(run, after, PAGE):
+            for row in rows:
+                yield row, decode(row.body)
+            after = rows[-1].seq
+
+    async def readable_records(self, run: str) -> AsyncIterator[ReadRecord]:
+        """As `records`, up to the first one that cannot be read: for what is counted over many runs."""
+        with contextlib.suppress(Unreadable):
+            async for one in self.records(run):
+                yield one
+
+    async def told(self, run: str) -> list[ReadRecord]:
+        """All records of a run at once. Raises `UnknownRun`, and `ChainBroken` where they were removed."""
+        await self.row(run)
+        found = [told async for told in self.records(run)]
+        if not found:
+            raise ChainBroken(
+                f"run {run}: its records are missing",
+                known="a run is stored together with its first records, so they were removed",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+            )
+        return found
+
+    async def history(self, run: str) -> RunHistory:
+        """Everything the records say about a run. Raises `UnknownRun`."""
+        from holdfast.model.run import RunHistory  # noqa: PLC0415 - as above
+
+        await self.row(run)
+        history = RunHistory(run)
+        async for _, record in self.records(run):
+            history.add(record)
+        return history
+
+    async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
+        """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        if step not in history.operations:
+            known = ", ".join(history.operations) or "none"
+            raise UsageError(
+                f"run {run} has no operation {step}",
+                known=f"its operations: {known}",
+                next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
+            )
+        return history, history.operations[step]
+
+    async def question(self, name: str) -> r.QuestionAsked:
+        """A question that a run asked, by RUN/STEP. Raises `UnknownRun` or `UsageError`."""
+        from holdfast.model.records import MessageHeard  # noqa: PLC0415 - as above
+
+        run, step = split_operation_id(name)
+        history = await self.history(run)
+        if step not in history.questions:
+            open_ones = [one for one in history.questions if one not in history.answers]
+            raise UsageError(
+                f"run {run} asks no question {step}",
+                known=f"its open questions: {', '.join(open_ones) or 'none'}",
+                next_step=f"holdfast show {run}",
+            )
+        if history.status in {"completed", "stopped", "undone"}:
+            raise UsageError(f"run {run} is {history.status}: nobody waits for an answer")
+        if isinstance(history.answers.get(step), MessageHeard):
+            raise UsageError(f"{name} was called off: a message came for the run", next_step=f"holdfast show {run}")
+        return history.questions[step]
+
+    async def has_used(self, tool: str, *, runs: int = 200) -> bool:
+        """Whether one of the first `runs` of the listing has used a tool of that name."""
+        seen = 0
+        async for row in self.every_run():
+            seen += 1
+            async for _, record in self.readable_records(row.run):
+                intent = getattr(record, "intent", None)
+                if tool in (getattr(record, "tool", ""), intent.tool if intent is not None else ""):
+                    return True
+            if seen >= runs:
+                break
+        return False
+
+    async def contradictions(self, stream: str = CONTRADICTED) -> list[Opened]:
+        """The newest contradiction of each operation that has one without an answer, the oldest first."""
+        newest: dict[str, Opened] = {}
+        for entry in await self.journal.entries(stream):
+            if not entry.key.startswith(ANSWERED):
+                for _, one in await readable(self.journal, (entry,), Opened):
+                    newest[entry.stream] = one
+            elif (opened := newest.get(entry.stream)) is not None and opened.number <= int(entry.key[len(ANSWERED) :]):
+                del newest[entry.stream]
+        return list(newest.values())
+
+    async def contradicted_steps(self) -> dict[str, list[str]]:
+        """The steps with a contradiction without an answer, by run."""
+        found: dict[str, list[str]] = {}
+        for one in await self.contradictions():
+            found.setdefault(one.run, []).append(one.step)
+        return found
+
+    async def is_contradicted(self, run: str, step: str) -> bool:
+        """Whether an operation has a contradiction without an answer."""
+        return bool(await self.contradictions(contradiction_stream(run, step)))
+
+    async def pauses(self) -> dict[str, str]:
+        """Tools that are paused, and why."""
+        from holdfast.engine.pauses import paused_tools  # noqa: PLC0415 - as above
+
+        return await paused_tools(self.journal)
+
+
+_WAITS: Final = msgspec.json.Decoder(list[Waiting])
+
+
+def waits_of(row: RunRow | Waits) -> list[Waiting]:
+    """What the listing says that a run waits for."""
+    return _WAITS.decode(row.waits)
+
+
+def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:
+    """What is still asked once orders were applied, as the listing stores it; `answered` is a step with its answer."""
+    return msgspec.json.encode([left for wait in waits_of(row) if (left := _left(wait, history, answered)) is not None])
+
+
+def _left(wait: Waiting, history: RunHistory, answered: str) -> Waiting | None:
+    operation = history.operations.get(wait.step)
+    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
+        return None
+    if wait.kind not in PEOPLE or operation is None:
+        return wait
+    if operation.phase not in {"gated", "unknown"}:
+        return None
+    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")

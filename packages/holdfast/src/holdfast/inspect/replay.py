@@ -1,0 +1,330 @@
+"""Replay: an agent's code against the record of a run, with nothing recorded and nothing sent.
+
+The run is driven by the real engine over a copy of its records in memory. The copy takes back the
+record's own steps and refuses the first new one, before anything is called: that is where a replay
+ends, unless the code has diverged before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.tool import Tool
+from holdfast.engine.engine import Engine
+from holdfast.engine.refusing import UNKNOWN_PLACE, waiting_place
+from holdfast.engine.rest import Ending
+from holdfast.engine.runner import Conclusion, drive_run
+from holdfast.engine.seams import Seams, system_seams
+from holdfast.engine.settings import Settings
+from holdfast.engine.tooling import Code
+from holdfast.errors import AmbiguousStep, ReplayDiverged
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import stored
+from holdfast.inspect.run_state import step_of
+from holdfast.journal import host
+from holdfast.journal.codec import decode, encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import Beginning, Claimed, Identity, RunChange, Write
+from holdfast.model import records as r
+from holdfast.model.run import RunHistory
+
+AnyAgent = Agent[Any, Any]
+
+# The life of the run, as opposed to what its code did: a replay starts as if it had never been interrupted.
+_LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
+_NEW: Final = (
+    r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
+    r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard, r.HandedOff,
+)  # fmt: skip
+_BEFORE_THE_WORLD: Final = {"before_send", "before_verify"}  # a write is refused earlier, with its intent
+
+
+class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far code and record agree. `at` is the first step that is new or open, `where` its place in the code."""
+
+    run: str
+    agent: str
+    records: int
+    agrees: bool
+    end: str
+    at: str = ""
+    where: str = ""
+    difference: str = ""
+    next_step: str = ""
+
+
+class NewStep(BaseException):
+    """The code asks for something that is not on record. A `BaseException`: agent code must not handle it."""
+
+    def __init__(self, step: str = "") -> None:
+        super().__init__(step)
+        self.step = step
+
+
+async def replay(looking: JournalReader, run: str, agents: Iterable[AnyAgent]) -> Replayed:
+    """Drive the code of the run's agent over its record. Raises `UnknownRun`, or `UsageError` for unknown code."""
+    return await replay_records(looking.identity, run, [record for _, record in await looking.told(run)], agents)
+
+
+async def replay_records(
+    identity: Identity, run: str, records: Sequence[r.Record], agents: Iterable[AnyAgent]
+) -> Replayed:
+    """The same over records from wherever they are kept. Raises `UsageError` for unknown code."""
+    history = RunHistory(run)
+    for record in records:
+        history.add(record)
+    held = gather_agents(agents)
+    tools = gather_tools(held.values(), ())
+    copy = _Copy(identity, records)
+    kept = [record for record in records if not isinstance(record, _LIFE)]
+    handlers = _disarm(tools.values())
+    engine = Engine(copy, _seams(copy), _SETTINGS, tools, held, host.this_process)
+    await engine.open()
+    try:
+        await copy.seed(run, history, kept)
+        copy.watching = engine
+        conclusion = await _driven(engine, run, copy)
+        return _judge(history, conclusion, copy) if conclusion is not None else _stuck(history, copy)
+    finally:
+        copy.watching = None
+        await engine.close()
+        for tool, former in handlers:
+            tool.handlers.update(former)
+
+
+async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
+    """How the code ended; None where it waits for something that no record will bring, and does nothing meanwhile.
+
+    What met the end of the record may be a task that the code does not look after, so that it waits for ever.
+    """
+    driving = asyncio.ensure_future(drive_run(engine, run))
+    before = None
+    while not driving.done() and before != (now := _progress(engine, copy)):
+        before = now
+        await asyncio.wait({driving}, timeout=STUCK_AFTER_S)
+    if driving.done():
+        return await driving
+    if copy.met is None:
+        copy.note_left()
+    copy.place = next((place for task in asyncio.all_tasks() if (place := waiting_place(task)) != UNKNOWN_PLACE), "")
+    for instance in engine.instances.values():
+        instance.end(Ending("shutdown", "the code waits for something that is not on record"))
+    await asyncio.wait({driving}, timeout=STUCK_AFTER_S)
+    driving.cancel()
+    return None
+
+
+def _progress(engine: Engine, copy: _Copy) -> object:
+    """What changes with every step that the code takes."""
+    return copy.written, [(len(one.expected), len(one.history.deliveries)) for one in engine.instances.values()]
+
+
+STUCK_AFTER_S: Final = 10.0
+"""How long code under replay may do nothing that the record knows of before it is taken to wait for ever."""
+_SETTINGS: Final = Settings(hold_ms=0, claims_allowed=2**31, patience_ms=1000, grace_ms=1000)
+
+
+class _Copy(MemoryJournal):
+    """The records of one run in memory; once watched, it refuses whatever is new."""
+
+    def __init__(self, identity: Identity, records: Sequence[r.Record]) -> None:
+        last = records[-1]
+        super().__init__(lambda: last.up, lambda: last.at)
+        self.moment = last.at
+        self.identity = msgspec.structs.replace(identity, trust="trusted", reason="")
+        self.watching: Engine | None = None
+        self.left: list[str] = []
+        self.met: NewStep | None = None
+        self.written = 0
+        self.place = ""  # where code waits that never ends
+        self.over = False  # the first new step was met: how the engine winds up is nobody's record
+
+    async def seed(self, run: str, history: RunHistory, records: Sequence[r.Record]) -> None:
+        """Take the records, under a token newer than any of theirs."""
+        assert history.started is not None, run
+        newest = max(history.owners, default=0)
+        while True:
+            new = Beginning(history.started.agent, program=history.started.program)
+            claimed = await self.claim(run, "the record", new)
+            assert isinstance(claimed, Claimed), claimed
+            log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
+            if claimed.lease.token > newest:
+                break
+            await log.append((), RunChange("running", release=True))
+        await log.append([encode(record) for record in records], RunChange("running", release=True))
+
+    async def append(self, write: Write) -> None:
+        self._refuse(write)
+        await super().append(msgspec.structs.replace(write, rows=()) if self.over else write)
+
+    def ride(self, write: Write) -> None:
+        self._refuse(write)
+        if not self.over:
+            super().ride(write)
+
+    def _refuse(self, write: Write) -> None:
+        self.written += 1
+        if self.watching is None or self.over:
+            return
+        for row in write.rows:
+            record = decode(row.body)
+            if isinstance(record, _NEW):
+                self.stop(step_of(record))
+
+    def stop(self, step: str = "") -> None:
+        """Here the record ends. Remember which of its steps have not come back."""
+        assert self.watching is not None
+        if self.over:
+            raise NewStep(step)
+        self.over = True
+        self.note_left(step)
+        self.met = NewStep(step)
+        raise self.met
+
+    def note_left(self, step: str = "") -> None:
+        """Remember which recorded steps have not come back, but for this one."""
+        assert self.watching is not None
+        for instance in self.watching.instances.values():
+            told = [name for name in instance.history.deliveries if name != step]
+            self.left = [*sorted(instance.expected - {step}), *(name for name in told if name not in instance.expected)]
+
+    def reached(self, point: str) -> None:
+        """The engine is about to touch the world."""
+        if self.watching is not None and point in _BEFORE_THE_WORLD:
+            self.stop()
+
+
+class _Stopped:
+    """The clock of a replay: it stands where the record ends, so that nothing comes due."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self._wall_ms = wall_ms
+        self._system = system_seams().clock
+
+    def wall_ms(self) -> int:
+        return self._wall_ms
+
+    async def sleep(self, seconds: float) -> None:
+        await self._system.sleep(seconds)
+
+
+def _seams(copy: _Copy) -> Seams:
+    system = system_seams()
+    return Seams(_Stopped(copy.moment), system.rng, system.threads, copy)
+
+
+def _disarm(tools: Iterable[Tool[Any, Any]]) -> list[tuple[Tool[Any, Any], dict[str, Code]]]:
+    """Let no handler read the world. `expect` and `claim` only compute."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise NewStep
+
+    former: list[tuple[Tool[Any, Any], dict[str, Code]]] = []
+    for tool in tools:
+        reading = {name: code for name, code in tool.handlers.items() if name in {"verify", "observe", "compensate"}}
+        former.append((tool, reading))
+        tool.handlers.update(dict.fromkeys(reading, Code(refuse, is_async=True)))
+    return former
+
+
+# --- what it means -----------------------------------------------------------------------------------------
+
+
+def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed:
+    error = conclusion.error
+    match error:
+        case ReplayDiverged():
+            return _diverged(history, error.difference or error.message)
+        case AmbiguousStep():
+            return _diverged(history, error.message, next_step=error.next_step)
+        case NewStep():
+            return _new_step(history, error, copy)
+        case _:
+            pass
+    if conclusion.status == "completed":
+        return _completed(history, conclusion)
+    where = _place(error) if error is not None else ""
+    if conclusion.status == "suspended":
+        at = conclusion.waits[0].step if conclusion.waits else ""
+        now, same = f"waits: {conclusion.reason}", not _has_ended(history)
+    else:
+        at, now = "", f"stopped: {conclusion.detail}"
+        same = history.status != "stopped" or _stop_text(history) == now
+        same = same and history.completed is None
+    if same:
+        return _agrees(history, now, at, where)
+    return _diverged(history, f"{_recorded_end(history)}\n+ now: {now}", at, where)
+
+
+def _stuck(history: RunHistory, copy: _Copy) -> Replayed:
+    """The code never ends: what it waits for comes from a task that met a new step, or from outside the record."""
+    if copy.met is not None:
+        return msgspec.structs.replace(_new_step(history, copy.met, copy), where=_place(copy.met) or copy.place)
+    now = "waits for something that is not on record"
+    if history.completed is None and not copy.left:
+        return _agrees(history, now, where=copy.place)
+    recorded = _not_reached(copy) or _recorded_end(history)
+    return _diverged(history, f"{recorded}\n+ now: {now}", where=copy.place)
+
+
+def _not_reached(copy: _Copy) -> str:
+    return "\n".join(f"- recorded, not reached: {name}" for name in copy.left[:20])
+
+
+def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
+    """The code went past the record. That is as it should be, unless the record is whole or goes on."""
+    where, step = _place(error), error.step
+    now = f"+ now: {step or 'a read that is not on record'}"
+    if copy.left:
+        return _diverged(history, f"{_not_reached(copy)}\n{now}", step, where)
+    if history.completed is not None:
+        return _diverged(history, f"{_recorded_end(history)}\n{now}", step, where)
+    known = history.operations.get(step)
+    return _agrees(history, f"an open step, {known.phase}" if known is not None else "a new step", step, where)
+
+
+def _completed(history: RunHistory, conclusion: Conclusion) -> Replayed:
+    if history.completed is None or bytes(history.completed.result) == conclusion.result:
+        return _agrees(history, "completed")
+    now = f"+ now: completed with {stored(r.Raw(conclusion.result))}"
+    return _diverged(history, f"{_recorded_end(history)}\n{now}")
+
+
+def _has_ended(history: RunHistory) -> bool:
+    return history.completed is not None or history.status == "stopped"
+
+
+def _stop_text(history: RunHistory) -> str:
+    return f"stopped: {history.stopped.error}" if history.stopped is not None else ""
+
+
+def _recorded_end(history: RunHistory) -> str:
+    if history.completed is not None:
+        return f"- recorded: completed with {stored(history.completed.result)}"
+    return f"- recorded: {_stop_text(history) or history.status}"
+
+
+def _agrees(history: RunHistory, end: str, at: str = "", where: str = "") -> Replayed:
+    assert history.started is not None, history.run
+    return Replayed(history.run, history.started.agent, history.records, True, end, at, where)
+
+
+def _diverged(history: RunHistory, difference: str, at: str = "", where: str = "", *, next_step: str = "") -> Replayed:
+    assert history.started is not None, history.run
+    said = Replayed(history.run, history.started.agent, history.records, False, "diverged", at, where, difference)
+    fix = f"restore the code or add a version marker, then holdfast resume {history.run}"
+    return msgspec.structs.replace(said, next_step=next_step or fix)
+
+
+def _place(error: BaseException) -> str:
+    """The line of the agent's code that asked for it."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "/holdfast/" not in frame.filename]
+    return f"{own[-1].filename}:{own[-1].lineno}, in {own[-1].name}" if own else ""

@@ -1,0 +1,226 @@
+"""The state of a run from its records: as a whole (for a person who takes it over), or at one of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.flight import key_of
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import JournalReader, ReadRecord
+from holdfast.inspect.timeline import Entry, timeline
+from holdfast.model import records as r
+from holdfast.model.claims import proven
+from holdfast.model.facts import Fact
+from holdfast.model.messages import Message, message_of
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import Basis, Receipt
+from holdfast.model.run import RunHistory
+
+_FACT = "fact:"
+
+
+class Open(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One operation without a final outcome. `part_of`: it is a part of that effect, which comes later.
+
+    `awaits` is the key under which its answer comes, `attempts` how often it was sent.
+    """
+
+    operation: str
+    tool: str
+    phase: str
+    arguments: r.Raw
+    reason: str = ""
+    attempts: int = 0
+    part_of: str = ""
+    awaits: str = ""
+
+
+class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run as it stands. `given` is what its code said when it handed over, `queue` to whom, and `why`.
+
+    `facts` are what it knew then; where it was not handed over, what it learned last. `done` are the effects that
+    stand, with their receipts, `open` those that nobody knows the end of. `asks` are its open questions, `sleeps` what
+    it waits for besides, `unheard` the messages that its code was not told, `spent` its costs by what they were for.
+    """
+
+    run: str
+    agent: str
+    status: str
+    why: str
+    given: r.Raw
+    queue: str = ""
+    facts: tuple[Fact, ...] = ()
+    done: tuple[Receipt, ...] = ()
+    open: tuple[Open, ...] = ()
+    asks: tuple[str, ...] = ()
+    sleeps: tuple[str, ...] = ()
+    unheard: tuple[Message, ...] = ()
+    spent: Mapping[str, float] = {}
+    started_ms: int = 0
+
+
+async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState:
+    """How the run stands; with the `step` of a hand-off, with what went along. Raises `UnknownRun` and `UsageError`."""
+    history = RunHistory(run)
+    records: list[r.Record] = []
+    for _, record in await looking.told(run):
+        history.add(record)
+        records.append(record)
+    asked = history.questions.get(step)
+    if step and (asked is None or asked.handoff is None):
+        raise UsageError(f"run {run} was not handed over at {step}", next_step=f"holdfast show {run}")
+    started, handoff = history.started, asked.handoff if asked is not None else None
+    return RunState(
+        run,
+        started.agent if started is not None else "",
+        history.status,
+        asked.question.text if asked is not None else _why(history),
+        handoff.state if handoff is not None else r.NOTHING,
+        handoff.queue if handoff is not None else "",
+        _facts_of(handoff.facts) if handoff is not None else _learned(records),
+        _done(history, looking.identity.namespace),
+        tuple(_open(run, operation) for operation in history.open_operations() if not operation.intent.serves),
+        tuple(f"{run}/{name}" for name in history.questions if name not in history.answers),
+        tuple(f"{run}/{name}" for name in history.timers if name not in history.answers),
+        tuple(map(message_of, history.messages.unheard)) if history.messages is not None else (),
+        _spent(records),
+        started.at if started is not None else 0,
+    )
+
+
+def _why(history: RunHistory) -> str:
+    return history.reason if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"
+
+
+def _done(history: RunHistory, namespace: str) -> tuple[Receipt, ...]:
+    return tuple(
+        Receipt(
+            name, operation.intent.tool, key_of(namespace, history.run, operation.step, operation.intent),
+            operation.basis or Basis("returned"), operation.settled_at,
+        )
+        for name, operation in proven(history).items()
+    )  # fmt: skip
+
+
+def _open(run: str, operation: OperationState) -> Open:
+    intent = operation.intent
+    return Open(
+        f"{run}/{operation.step}", intent.tool, operation.phase, intent.arguments, operation.reason,
+        len(operation.attempts), f"{run}/{intent.completes}" if intent.completes else "", operation.answer_key,
+    )  # fmt: skip
+
+
+def _facts_of(stored: r.Raw) -> tuple[Fact, ...]:
+    return tuple(msgspec.json.decode(stored, type=dict[str, Fact]).values())
+
+
+def _learned(records: Sequence[r.Record]) -> tuple[Fact, ...]:
+    """What was learned last of each name, as the records have it."""
+    found: dict[str, Fact] = {}
+    for record in records:
+        if isinstance(record, r.ValueRecorded) and record.what.startswith(_FACT):
+            fact = msgspec.json.decode(record.value, type=Fact)
+            found[fact.name] = fact
+        elif isinstance(record, r.MessageReceived):
+            found.update({one.name: _reported(one, record.by, record.at) for one in record.facts})
+        elif (said := _said(record)) and not isinstance(record, r.MessageReceived):
+            source = str(getattr(record, "tool", "") or getattr(record, "step", ""))
+            found.update({one.name: _reported(one, source, record.at) for one in said})
+    return tuple(found.values())
+
+
+def _said(record: r.Record) -> tuple[r.Reported, ...]:
+    end: Any = getattr(record, "end", None)
+    if isinstance(end, r.End):
+        return end.facts
+    return record.facts if isinstance(record, r.ReadRecorded | r.OperationDeferred) else ()
+
+
+def _reported(fact: r.Reported, source: str, at_ms: int) -> Fact:
+    return Fact(fact.name, msgspec.json.decode(fact.value), source, at_ms)
+
+
+def _spent(records: Sequence[r.Record]) -> dict[str, float]:
+    made = [record for record in records if isinstance(record, r.DecisionRecorded)]
+    ends = [end for record in records if isinstance(end := getattr(record, "end", None), r.End)]
+    found = {
+        "models": sum(one.cost for one in made),
+        "tokens": float(sum(one.input_tokens + one.output_tokens for one in made)),
+        "tools": sum(one.cost for one in ends),
+    }
+    return {what: cost for what, cost in found.items() if cost}
+
+
+class StateAt(msgspec.Struct, frozen=True):
+    """A run as it stood after record `record`. `focus` is the step in full, `entries` what was known by then."""
+
+    run: str
+    agent: str
+    at: int
+    record: int
+    of: int
+    status: str
+    step: str
+    focus: Entry | None
+    entries: list[Entry]
+    open: list[str]
+    not_yet: list[str]
+
+
+def state_at(run: str, told: Sequence[ReadRecord], where: str) -> StateAt:
+    """The state when the step `where` had been told its outcome, or after the record of that number.
+
+    A step that never got an outcome is shown as of its last record. Raises `UsageError`.
+    """
+    named = any(step_of(record) == where for _, record in told)
+    last = int(where) if where.isdecimal() and not named else _moment_of(run, told, where)
+    if not 1 <= last <= len(told):
+        raise UsageError(f"run {run} has no record {last}", known=f"it has {len(told)} records, from 1")
+    records = [record for _, record in told]
+    history = RunHistory(run)
+    for record in records[:last]:
+        history.add(record)
+    story = timeline(run, records[:last])
+    step = step_of(records[last - 1])
+    later = [entry.step for entry in timeline(run, records).entries if entry.kind != "run"]
+    known = {entry.step for entry in story.entries}
+    return StateAt(
+        run,
+        story.agent,
+        records[last - 1].at,
+        last,
+        len(records),
+        history.status,
+        step,
+        next((entry for entry in reversed(story.entries) if entry.step == step and entry.kind != "run"), None),
+        story.entries,
+        [operation.step for operation in history.open_operations()],
+        [name for name in later if name not in known],
+    )
+
+
+def step_of(record: r.Record) -> str:
+    """The step that a record is about; empty for records of the run itself."""
+    return str(getattr(record, "step", ""))
+
+
+def _moment_of(run: str, told: Sequence[ReadRecord], step: str) -> int:
+    """The number of the record that told the step its outcome."""
+    history, last = RunHistory(run), 0
+    for row, record in told:
+        history.add(record)
+        if step_of(record) == step:
+            last = row.seq
+            if step in history.deliveries:
+                return last
+    if last:
+        return last
+    names = dict.fromkeys(name for _, record in told if (name := step_of(record)))
+    raise UsageError(
+        f"run {run} has no step {step}",
+        known=f"its steps: {', '.join(names) or 'none'}",
+        next_step=f"holdfast show {run}",
+    )

@@ -1,0 +1,399 @@
+"""A run as a story: one entry per effect, read, decision and wait, with what happened to it below.
+
+Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them to a terminal
+or a browser makes them harmless first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.inspect.render_records import (
+    answer_text,
+    answered_text,
+    decision_notes,
+    end_text,
+    is_bookkeeping,
+    message_text,
+    read_text,
+    record_note,
+    said_notes,
+    said_value,
+    stored,
+    verdict_text,
+    written_text,
+)
+from holdfast.inspect.text import moment
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.question import Answered
+from holdfast.model.run import RunHistory, is_about_operation
+from holdfast.model.waits import answer_with
+
+Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
+Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
+
+_PAUSES: Final = {"suspended", "stopped", "taken up", "reopened"}
+_TOLD: Final = {"promise": "held, and leaves at the commit"}
+_MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
+                                  "gated": "asks"}  # fmt: skip
+
+
+class Note(msgspec.Struct, omit_defaults=True):
+    """One thing that happened to an entry. `took_ms` is how long a call lasted."""
+
+    at: int
+    label: str
+    text: str = ""
+    took_ms: int | None = None
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """One line of the story, and the notes below it.
+
+    A step that goes on after its run was suspended or taken up again has another line there: lines are in order of
+    time, and the last one of a step has its result. `took_ms` is how long the last call lasted.
+    """
+
+    at: int
+    kind: Kind
+    step: str
+    mark: Mark = "info"
+    name: str = ""
+    status: str = ""
+    text: str = ""
+    title: str = ""
+    arguments: r.Raw | None = None
+    result: r.Raw | None = None
+    notes: list[Note] = []
+    took_ms: int | None = None
+
+
+class Timeline(msgspec.Struct, omit_defaults=True):
+    """A run from its first record to its last (or to the one that was asked for), `ended` being the time of that one.
+
+    `cost` is what its model calls and tools reported to have spent, in their own unit.
+    """
+
+    run: str
+    agent: str
+    status: str
+    reason: str
+    started: int
+    input: r.Raw
+    records: int
+    entries: list[Entry]
+    ended: int = 0
+    cost: float = 0
+    program: str = ""
+
+
+def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
+    """The story that these records tell."""
+    teller = _Teller(run)
+    for record in records:
+        teller.hear(record)
+    return teller.told()
+
+
+class _Teller:
+    """Goes through the records once. `entries` are in order of their first record."""
+
+    def __init__(self, run: str) -> None:
+        self.history = RunHistory(run)
+        self.entries: list[Entry] = []
+        self.steps: dict[str, Entry] = {}
+        self.calls: dict[tuple[str, int], Note] = {}
+        self.messages: dict[int, Entry] = {}
+        self.deferred: set[str] = set()
+        self.began: dict[str, int] = {}
+        self.last_pause = -1  # the index of the last entry at which the run was suspended, stopped or taken up again
+        self.places: dict[str, int] = {}
+        self.ended = 0
+        self.cost = 0.0
+
+    def hear(self, record: r.Record) -> None:
+        self._go_on(record)
+        self.history.add(record)
+        self.ended = max(self.ended, record.at)
+        self.cost += _cost_of(record)
+        if is_about_operation(record):
+            self._operation(record)
+        else:
+            self._rest(record)  # type: ignore[arg-type]  # what is about no operation is about the run
+
+    def told(self) -> Timeline:
+        started = self.history.started
+        self._unheard()
+        for step, operation in {**self.history.former, **self.history.operations}.items():
+            self._finish(self.steps[step], operation)
+        return Timeline(
+            self.history.run,
+            started.agent if started else "",
+            self.history.status,
+            self.history.reason,
+            started.at if started else 0,
+            started.input if started else r.NOTHING,
+            self.history.records,
+            self.entries,
+            self.ended,
+            self.cost,
+            started.program if started else "",
+        )
+
+    def _go_on(self, record: r.Record) -> None:
+        """Begin another line for a step whose run was paused in between; the earlier line keeps what was known then."""
+        step = getattr(record, "step", "")
+        if (
+            step not in self.steps
+            or self.places[step] > self.last_pause
+            or isinstance(record, (r.AttemptEnded, r.MessageHeard))
+        ):
+            return
+        before = self.steps.pop(step)
+        if (operation := self.history.operations.get(step)) is not None:
+            self._finish(before, operation)
+
+    # --- operations --------------------------------------------------------------------------------------
+
+    def _operation(self, record: r.OperationRecord) -> None:
+        entry = self._entry(record.step, record.at, "write")
+        match record:
+            case r.AttemptStarted():
+                self._started(entry, record)
+            case r.AttemptEnded() | r.LateReport():
+                self._ended(record.step, record.number, record.end, record.at)
+            case r.OperationDeferred():
+                self._accepted(record)
+            case r.OperationSettled():
+                if record.end is not None:
+                    self._ended(record.step, record.number, record.end, record.at)
+                if record.rule:
+                    entry.notes.append(Note(record.at, "decided", f"{record.status}: {record.rule}"))
+            case r.Verified():
+                entry.notes.append(Note(record.at, "read back", verdict_text(record)))
+            case _:
+                label, text = record_note(record)
+                if text:
+                    entry.notes.append(Note(record.at, label, text))
+
+    def _started(self, entry: Entry, record: r.AttemptStarted) -> None:
+        note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
+        entry.notes.append(note)
+        if record.intent is not None and record.intent.again:
+            entry.notes.append(Note(record.at, "again", f"on purpose: {record.intent.again}"))
+        if record.standing:
+            entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
+
+    def _accepted(self, record: r.OperationDeferred) -> None:
+        """The call is over, and its answer comes later."""
+        notes = self.steps[record.step].notes
+        self.deferred.add(record.step)
+        if (note := self.calls.get((record.step, record.number))) is not None:
+            note.text, note.took_ms = "accepted", max(0, record.at - note.at)
+        notes.append(Note(record.at, *record_note(record)))
+        notes.extend(Note(record.at, label, text) for label, text in said_notes(r.End(facts=record.facts)))
+
+    def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
+        note = self.calls.get((step, number))
+        if note is None:
+            return
+        self.steps[step].notes.extend(Note(at, label, text) for label, text in said_notes(end))
+        if note.took_ms is None:
+            note.text, note.took_ms = end_text(end), max(0, at - note.at)
+        elif step in self.deferred and end.kind in {"returned", "rejected"}:
+            self.steps[step].notes.append(Note(at, "answered", answer_text(end)))
+        else:
+            by = f" (by {end.source})" if end.source else ""
+            self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}{by}"))
+
+    def _finish(self, entry: Entry, operation: OperationState) -> None:
+        """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
+        entry.name, entry.status = operation.intent.tool, operation.phase
+        entry.title, entry.arguments = operation.intent.title, operation.intent.arguments
+        entry.mark = "ok" if operation.reused else _MARKS.get(operation.phase, "open")
+        entry.text = written_text(operation)
+        if operation.contradicted:
+            entry.mark, entry.text = "asks", f"contradicted: {operation.contradicted[-1]}; recorded: {entry.text}"
+        if operation.phase == "ready" and operation.approval:
+            entry.text = "approved" + (", waits for a worker" if self.history.status == "suspended" else "")
+        if operation.phase in {"gated", "unknown"}:  # the question stands in the line itself
+            entry.notes = [note for note in entry.notes if note.label != "asked"]
+        entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)
+        if operation.phase == "succeeded" or operation.reused:
+            entry.result = operation.result
+        if operation.phase == "succeeded" and [note.label for note in entry.notes] == ["attempt 1"]:
+            entry.notes = []
+
+    # --- everything else ---------------------------------------------------------------------------------
+
+    def _rest(self, record: r.RunRecord | r.ReadRecorded) -> None:
+        match record:
+            case r.ReadRecorded():
+                entry = self._entry(record.step, record.at, "read")
+                entry.name, entry.status = record.tool, record.status
+                entry.mark = "ok" if record.status == "succeeded" else "failed"
+                entry.text, entry.arguments, entry.result = read_text(record), record.arguments, record.result
+                told = said_notes(r.End(facts=record.facts))
+                entry.notes.extend(Note(record.at, label, text) for label, text in told)
+            case r.DecisionRecorded():
+                self._decided(record)
+            case r.DecisionStarted():
+                entry = self._entry(record.step, record.at, "decision")
+                entry.name, entry.mark, entry.status = record.function, "open", "asked"
+                if record.number > 1:
+                    entry.notes.append(Note(record.at, f"attempt {record.number}", "asked again"))
+            case r.ValueRecorded():
+                self._value(record)
+            case r.TimerSet() | r.TimerFired() | r.EventReceived():
+                self._timer(record)
+            case r.QuestionAsked():
+                self._asked(record)
+            case r.Delivered() | r.CallerLeft():
+                self._delivery(record)
+            case r.MessageHeard() | r.HandedOff():
+                self._came(record)
+            case _:
+                self._of_run(record)
+
+    def _decided(self, record: r.DecisionRecorded) -> None:
+        entry = self._entry(record.step, record.at, "decision")
+        entry.name, entry.status, entry.result = record.function, record.status, record.result
+        entry.mark = "ok" if record.status == "succeeded" else "failed"
+        entry.text = stored(record.result) if record.status == "succeeded" else record.reason
+        entry.arguments = None if record.seen == r.NOTHING else record.seen
+        entry.notes.extend(Note(record.at, label, text) for label, text in decision_notes(record))
+
+    def _value(self, record: r.ValueRecorded) -> None:
+        if is_bookkeeping(record):
+            return
+        said = said_value(record)
+        entry = self._entry(record.step, record.at, "value")
+        entry.name, entry.text, entry.result = record.what, said.text, said.value or record.value
+        entry.mark = "failed" if said.failed else "info"
+        entry.notes.extend(Note(record.at, label, text) for label, text in said.below)
+
+    def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
+        kind: Kind = "event" if getattr(record, "event", "") else "timer"
+        if record.step in self.history.questions:
+            kind = "question"
+        entry = self._entry(record.step, record.at, kind)
+        match record:
+            case r.TimerSet():
+                entry.mark, entry.status = "open", "waiting"
+                entry.text = f"waits for {record.event} {record.key}".rstrip() if record.event else "waits for its time"
+                if record.until:
+                    entry.text += f", until {moment(record.until)}"
+            case r.TimerFired():
+                entry.mark, entry.status = "ok", "over"
+                entry.text = f"the time was over, after {max(0, record.at - self.began[record.step]) / 1000:.1f} s"
+            case r.EventReceived() if record.step in self.history.questions:
+                answer = msgspec.json.decode(record.payload, type=Answered)
+                entry.mark, entry.status, entry.notes = "ok", "answered", []
+                entry.text = f"{self.history.questions[record.step].question.text} {answered_text(answer)}"
+            case r.EventReceived():
+                entry.mark, entry.status, entry.result = "ok", "received", record.payload
+                entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
+
+    def _asked(self, record: r.QuestionAsked) -> None:
+        entry = self._entry(record.step, record.at, "question")
+        entry.mark, entry.status = "asks", "asked"
+        entry.text = f"{record.question.text} ({record.question.expected})"
+        if record.handoff is not None:
+            entry.status, entry.text = "handed over", f"to {record.handoff.queue or 'people'}: {entry.text}"
+        if record.until:
+            entry.text += f", until {moment(record.until)}"
+        kind = "question" if record.handoff is None else "handoff"
+        entry.notes.append(Note(record.at, "answer with", answer_with(self.history.run, kind, record.step)))
+
+    def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
+        text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
+        note = Note(
+            record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
+        )
+        self._entry(record.step, record.at, "write").notes.append(note)
+
+    def _came(self, record: r.MessageHeard | r.HandedOff) -> None:
+        if isinstance(record, r.MessageHeard):
+            self._heard(record)
+            return
+        entry = self._entry(record.step, record.at, "value")
+        entry.name, entry.status, entry.arguments = record.agent, "handed over", record.given
+        entry.text = f"the agent {record.agent} goes on" + (f": {record.why}" if record.why else "")
+
+    def _heard(self, record: r.MessageHeard) -> None:
+        messages = self.history.messages
+        said = " and ".join(message_text(one) for one in messages.told_at(record.step)) if messages is not None else ""
+        if not said:
+            return
+        if (entry := self.steps.get(record.step)) is None:
+            entry = self._entry(record.step, record.at, "event")
+            entry.status, entry.text = "heard", said
+            return
+        if record.step not in self.history.operations:
+            entry.mark, entry.status = "off", "called off"
+        entry.notes.append(Note(record.at, "heard", said))
+
+    def _unheard(self) -> None:
+        """Say of what the run was told and its code was not."""
+        for message in () if self.history.messages is None else self.history.messages.unheard:
+            self.messages[message.entry].notes.append(Note(message.at, "unheard", "its code has not heard it"))
+
+    def _of_run(self, record: r.RunRecord) -> None:
+        label, text = record_note(record)
+        if isinstance(record, r.MessageReceived):
+            self.messages[record.entry] = entry = Entry(record.at, "run", label, text=text, notes=[])
+            self.entries.append(entry)
+            return
+        if isinstance(record, r.Claimed):
+            claims = len(self.history.owners)
+            label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
+        if isinstance(record, r.RunSuspended):
+            text = self._without_question(text)
+            if self._still_waits(text):
+                return
+        if label:
+            mark: Mark = (
+                "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
+            )
+            if label in _PAUSES:
+                self.last_pause = len(self.entries)
+            frames = record.frames if isinstance(record, r.RunStopped) else ()
+            notes = [Note(record.at, "in", str(frame)) for frame in frames]
+            self.entries.append(Entry(record.at, "run", label, mark, text=text, notes=notes))
+
+    def _without_question(self, reason: str) -> str:
+        """Why the run is suspended; the question to a person stands in the line of its step already."""
+        step = reason.removeprefix(f"{self.history.run}/").partition(": ")[0]
+        operation = self.history.operations.get(step)
+        asked = operation is not None and operation.phase in {"gated", "unknown"} and step in self.steps
+        return f"waits for a person's answer about {step}" if asked else reason
+
+    def _still_waits(self, reason: str) -> bool:
+        """Taken up, and put down again for the same reason: that is no news."""
+        if len(self.entries) < 2:
+            return False
+        before, between = self.entries[-2:]
+        if (before.step, before.text, between.step) != ("suspended", reason, "taken up"):
+            return False
+        self.entries.pop()
+        self.last_pause = len(self.entries) - 1
+        return True
+
+    def _entry(self, step: str, at: int, kind: Kind) -> Entry:
+        found = self.steps.get(step)
+        if found is None:
+            found = self.steps[step] = Entry(at, kind, step, notes=[])
+            self.began.setdefault(step, at)
+            self.places[step] = len(self.entries)
+            self.entries.append(found)
+        return found
+
+
+def _cost_of(record: r.Record) -> float:
+    """What a model or a tool reported to have spent with this record."""
+    end = getattr(record, "end", None)
+    return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)

@@ -1,0 +1,434 @@
+"""Answers to inbox items: one function for the command line, the HTTP API and the web pages.
+
+Several answers at once are each judged as if given alone, and collected instead of posted. Then all of them are
+committed in one batch. The ledger refuses the whole batch if one of the items was answered meanwhile. A process that
+dies before that commit has recorded nothing; after it the answers are final, and the driver of each run applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.control.applying import Applied, Collected
+from holdfast.control.service import Service
+from holdfast.engine.commands import Command
+from holdfast.engine.engine import Engine
+from holdfast.errors import LedgerTaken, UsageError
+from holdfast.interfaces.people.shadows import judge_afterwards
+from holdfast.journal.bodies import read_taken
+from holdfast.journal.port import Post
+from holdfast.model.contract import Contract
+from holdfast.model.operation import OperationState
+from holdfast.model.question import Scalar
+from holdfast.model.records import RunStopped
+from holdfast.model.shadow import Judged
+from holdfast.model.situation import Now, Situation
+from holdfast.model.transactions import Transaction, around
+from holdfast.model.waits import Item as Kind
+from holdfast.model.weigh import key_left_ms
+from holdfast.people.asked import Asked, asked, checked_shown
+from holdfast.people.assignments import Handing, handing_post
+from holdfast.people.contradictions import review_contradiction
+from holdfast.people.stopped_runs import decide_halted
+
+HOURS: Final = 24.0
+"""How long a yes holds where nothing else is said: nothing may have been sent by then."""
+Hours: TypeAlias = Annotated[float, Meta(gt=0, le=8784)]
+Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000)]
+"""A wall clock in milliseconds, up to the year 9999: what comes from outside has to be a date that can be shown."""
+
+
+class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
+    """Yes, to exactly what is asked. It ends after `hours` if nothing was sent by then."""
+
+    why: str = ""
+    hours: Hours = HOURS
+
+
+class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
+    """Not this, but other `arguments`: those that are different, by name. Another person has to approve them."""
+
+    arguments: dict[str, Any]
+    why: str = ""
+
+
+class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
+    """The answer of the tool, given by a person: nothing is sent. It has to be what the tool returns, as JSON."""
+
+    result: Any
+    why: str = ""
+
+
+class Decline(msgspec.Struct, frozen=True, tag="decline", omit_defaults=True):
+    """No: nothing is sent, and the agent is told `why`."""
+
+    why: str = ""
+
+
+class AskBack(msgspec.Struct, frozen=True, tag="ask_back", omit_defaults=True):
+    """Not like this: nothing is sent, and the agent is asked a `question`, so that it can propose anew."""
+
+    question: str
+
+
+class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
+    """The answer to a question. Text is read as the question's type."""
+
+    value: Scalar
+
+
+class TakeOver(msgspec.Struct, frozen=True, tag="take_over", omit_defaults=True):
+    """Whoever says so goes on in the place of the run, which ends: nothing more is sent for it."""
+
+    why: str = ""
+
+
+class Resume(msgspec.Struct, frozen=True, tag="resume", omit_defaults=True):
+    """What was in the way is mended: the run that stopped goes on from its record, where its code is."""
+
+    why: str = ""
+
+
+class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
+    """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
+
+    evidence: str = ""
+    result: Any = None
+
+
+class DidNotHappen(msgspec.Struct, frozen=True, tag="did_not_happen", omit_defaults=True):
+    """It did not happen: it is sent once more, or given up."""
+
+    then: Literal["retry", "give_up"] = "give_up"
+    evidence: str = ""
+
+
+class RetrySameKey(msgspec.Struct, frozen=True, tag="retry_same_key", omit_defaults=True):
+    """Whether it happened or not, it is sent once more: the system dedupes on the same key."""
+
+    evidence: str = ""
+
+
+class Compensate(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=True):
+    """It happened, and amends are to be made: the transaction around it is called off."""
+
+    evidence: str = ""
+    result: Any = None
+
+
+class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
+    """Nobody is asked any more. A run is called off with what is unknown left unknown; a transaction stays as it is."""
+
+    why: str = ""
+
+
+class Right(msgspec.Struct, frozen=True, tag="right", omit_defaults=True):
+    """Afterwards: it was right that this left without a person."""
+
+    why: str = ""
+
+
+class Wrong(msgspec.Struct, frozen=True, tag="wrong", omit_defaults=True):
+    """Afterwards: it was wrong. It stands until its run is undone."""
+
+    why: str = ""
+
+
+class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
+    """Somebody else answers: a person, or whoever looks at a queue."""
+
+    to: str = ""
+    queue: str = ""
+    why: str = ""
+
+
+class Snooze(msgspec.Struct, frozen=True, tag="snooze", omit_defaults=True):
+    """Not now. `until_ms` is a wall clock; its deadline stays where it is."""
+
+    until_ms: Moment
+    why: str = ""
+
+
+class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
+    """It is urgent, and perhaps for somebody else."""
+
+    to: str = ""
+    queue: str = ""
+    why: str = ""
+
+
+Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
+Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
+Afterwards: TypeAlias = Right | Wrong
+Handover: TypeAlias = Delegate | Snooze | Escalate
+Answer: TypeAlias = Verdict | Reply | TakeOver | Resume | Review | Afterwards | Handover
+"""Every answer there is; on the wire its `type` says which."""
+
+_FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
+    "approval": (Approve, Edit, Decline, StandIn, AskBack),
+    "question": (Reply,),
+    "handoff": (Reply, TakeOver),
+    "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
+    "shadow": (Right, Wrong),
+    "unreadable": (),
+}
+_FITS_HALTED: Final = (Resume, TakeOver, Abandon)
+_FITS_CONTRADICTED: Final = (Happened, DidNotHappen, Compensate)
+_MEANT: Final[dict[Kind, str]] = {
+    "approval": "an approval",
+    "question": "a reply",
+    "handoff": "a handoff",
+    "review": "a review",
+    "shadow": "a look afterwards",
+    "unreadable": "a repair: a record or a ledger entry cannot be read",
+}
+
+
+def words_for(kind: Kind, item: str, *, contradicted: bool = False) -> tuple[str, ...]:
+    """The answers that fit such an item, besides handing it over: what is recommended for it comes first."""
+    return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item, contradicted=contradicted))  # type: ignore[attr-defined]  # all are structs
+
+
+def is_halted(kind: Kind, item: str) -> bool:
+    """Whether an item is a run that stopped, and not a step at which one waits."""
+    return kind == "handoff" and "/" not in item
+
+
+def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], ...]:
+    if contradicted:
+        return _FITS_CONTRADICTED
+    return _FITS_HALTED if is_halted(kind, item) else _FITS[kind]
+
+
+async def answer(service: Service, item: str, given: Answer, *, by: str, shown: str = "") -> Applied:
+    """Give an answer to an item (RUN/STEP) in somebody's name. The first one is final, and every one is on record.
+
+    `shown` is the digest of what that person was shown: where something else is asked by now, nothing is taken.
+    Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
+    """
+    now = await asked(service.looking, item)
+    if not by:
+        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+    checked_shown(now, shown)
+    service = Service(service.engine, service.sink, via=service.via, shown=shown, proven_ms=service.proven_ms)
+    if isinstance(given, Delegate | Snooze | Escalate):
+        return await _hand_over(service, now, given, by)
+    if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
+        waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
+        known = f"it takes: {', '.join(words_for(now.kind, now.item, contradicted=now.contradicted))}"
+        raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
+    if isinstance(now.subject, RunStopped):
+        return await _go_on(service, now, given, by)
+    if isinstance(given, Reply):
+        await service.answer(now.item, given.value, by=by)
+        return Applied(now.run, at_once=True)
+    if isinstance(given, TakeOver):
+        return await service.take_over(now.item, by=by, why=given.why)
+    if isinstance(given, Right | Wrong):
+        judged = Judged("right" if isinstance(given, Right) else "wrong", by, given.why, service.via)
+        next_step = await judge_afterwards(service.sink, now.run, now.step, judged)
+        return Applied(now.run, at_once=True, note=next_step)
+    if isinstance(given, Approve | Edit | Decline | StandIn | AskBack):
+        return await _decide(service, now, given, by)
+    assert not isinstance(given, Resume), now
+    return await _review(service, now, given, by)
+
+
+async def _go_on(service: Service, now: Asked, given: Answer, by: str) -> Applied:
+    """Whether a run that stopped goes on, and with whom. Raises `UsageError` where somebody has said so already."""
+    match given:
+        case TakeOver():
+            return await decide_halted(service, now, "take_over", by=by, why=given.why)
+        case Abandon():
+            return await decide_halted(service, now, "cancel", by=by, why=given.why)
+        case _:
+            assert isinstance(given, Resume), given
+            return await decide_halted(service, now, "reopen", by=by, why=given.why)
+
+
+async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:
+    match given:
+        case Approve():
+            return await service.approve(now.item, by=by, why=given.why, lasts=timedelta(hours=given.hours))
+        case Edit():
+            return await service.edit(now.item, given.arguments, by=by, why=given.why)
+        case StandIn():
+            return await service.stand_in(now.item, given.result, by=by, why=given.why)
+        case Decline():
+            return await service.decline(now.item, by=by, why=given.why)
+        case AskBack():
+            return await service.ask_back(now.item, by=by, question=given.question)
+
+
+# --- reviews -------------------------------------------------------------------------------------------
+
+
+async def _review(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    if isinstance(now.subject, Transaction):
+        return await _review_transaction(service, now, given, by)
+    if now.contradicted:
+        return await _review_contradicted(service, now, given, by)
+    match given:
+        case Happened():
+            return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
+        case DidNotHappen():
+            word: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
+            return await service.resolve(now.item, word, by=by, evidence=given.evidence)
+        case RetrySameKey():
+            await _checked_key(service, now)
+            return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
+        case Compensate():
+            return await _compensate(service, now, given, by)
+        case Abandon():
+            return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.why}".rstrip(": "))
+
+
+async def _review_contradicted(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    assert isinstance(now.subject, OperationState), now
+    if isinstance(given, DidNotHappen) and given.then == "retry":
+        raise UsageError(
+            f"{now.item} has a final outcome, and is not sent again",
+            next_step="say what is true; a new call of the tool is a new operation",
+        )
+    assert isinstance(given, Happened | DidNotHappen | Compensate), given
+    word = str(type(given).__struct_config__.tag)
+    return await review_contradiction(
+        service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.contradicted)
+    )
+
+
+async def _review_transaction(service: Service, now: Asked, given: Review, by: str) -> Applied:
+    transaction = now.subject
+    assert isinstance(transaction, Transaction), now
+    match given:
+        case Abandon():
+            return await service.resolve_transaction(now.run, now.step, "accept", by=by, why=given.why)
+        case Compensate() if not transaction.backward:
+            return await service.call_off(now.run, now.step, by=by, why=given.evidence)
+        case Compensate() | RetrySameKey() | DidNotHappen(then="retry"):
+            return await service.resolve_transaction(now.run, now.step, "retry", by=by, why=given.evidence)
+        case Happened() | DidNotHappen():
+            raise UsageError(
+                f"{now.item} is a transaction: what happened is said about its operations",
+                known=f"it is stuck at: {', '.join(transaction.stuck) or 'nothing'}",
+                next_step="compensate, retry or abandon it",
+            )
+
+
+async def _checked_key(service: Service, now: Asked) -> None:
+    """Refuse to send again what no system would recognise. Raises `UsageError`."""
+    history, operation = await service.operation(now.item)
+    stored = history.contracts.get(operation.contract)
+    contract = None if stored is None else msgspec.json.decode(stored.clauses, type=Contract)
+    if not (why := _not_recognised(service.engine, contract, operation)):
+        return
+    raise UsageError(
+        f"{now.item} cannot be sent again under the same key: {why}",
+        known="a second send would be a second effect, unless the first one did not happen",
+        next_step="find out, and say that it happened or that it did not",
+    )
+
+
+def _not_recognised(engine: Engine, contract: Contract | None, operation: OperationState) -> str:
+    """Why no system would know this operation by its key; empty where it does."""
+    if contract is None or contract.key is None:
+        return "its tool has no key"
+    if operation.key_unread:
+        return "its tool never read its key"
+    if operation.forgotten and contract.key.ttl is not None:
+        return "nobody knows when it was sent first"
+    here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
+    left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
+    return "" if left_ms > 0 else "the system may have forgotten it"
+
+
+async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:
+    """Amends are made by the boundary around it, once it is known that there is an effect: both words, or none."""
+    history, operation = await service.operation(now.item)
+    inside = [one for one in around(operation.step, history.transactions) if not one.over]
+    if not inside:
+        raise UsageError(
+            f"{now.item} is in no transaction that could be called off",
+            next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
+        )
+    words = Collected(service.engine.seams.clock.wall_ms())
+    draft = Service(service.engine, words, via=service.via, shown=now.digest, proven_ms=service.proven_ms)
+    if not inside[-1].backward:
+        why = given.evidence or f"{operation.step} is compensated"
+        await draft.call_off(now.run, inside[-1].name, by=by, why=why)
+    await draft.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
+    try:
+        await service.sink.post_all(words.posts)
+    except LedgerTaken as taken:
+        raise UsageError(f"{now.item} was answered meanwhile", next_step=f"holdfast why {now.item}") from taken
+    return await service.sink.apply(now.run, "")
+
+
+# --- handing over --------------------------------------------------------------------------------------
+
+
+async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> Applied:
+    if not now.open:
+        raise UsageError(f"{now.item} is answered: nobody is asked any more", next_step=f"holdfast show {now.run}")
+    match given:
+        case Delegate():
+            one = Handing("delegate", by, given.to, given.queue, note=given.why)
+        case Snooze():
+            if given.until_ms <= service.engine.seams.clock.wall_ms():
+                raise UsageError("that time is over", next_step="let it rest until a moment that is still to come")
+            one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
+        case Escalate():
+            one = Handing("escalate", by, given.to, given.queue, note=given.why)
+    said = msgspec.structs.replace(one, via=service.via)
+    await service.sink.post(handing_post(now.run, _stream_step(now), said))
+    return Applied(now.run, at_once=True)
+
+
+def _stream_step(now: Asked) -> str:
+    """The step as the listing names it: that of a transaction ends in `/`."""
+    return f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """One answer of several. `shown` is the digest of what was shown of its item."""
+
+    item: str
+    answer: Answer
+    shown: str = ""
+
+
+async def answer_all(
+    service: Service, answers: Sequence[OneOf], *, by: str, also: tuple[Post, ...] = ()
+) -> list[Applied]:
+    """Give all these answers in somebody's name, or none of them. One `Applied` for each run that has a word.
+
+    `also` are ledger entries that stand or fall with them. Raises `UsageError` naming the first that does not fit, or
+    that somebody else answered meanwhile.
+    """
+    if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
+        raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
+    words = Collected(service.engine.seams.clock.wall_ms())
+    draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
+    for one in answers:
+        try:
+            await answer(draft, one.item, one.answer, by=by, shown=one.shown)
+        except UsageError as error:
+            known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
+            raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
+    try:
+        await service.sink.post_all((*words.posts, *also))
+    except LedgerTaken as taken:
+        raise UsageError(
+            f"{_first(taken)} answered one of them meanwhile",
+            known="none of the answers was taken", next_step="look again: holdfast inbox",
+        ) from taken  # fmt: skip
+    return [await service.sink.apply(run, answered) for run, answered in words.runs.items()]
+
+
+def _first(taken: LedgerTaken) -> str:
+    return read_taken(taken, Command).by or "another person"

@@ -1,0 +1,181 @@
+"""What a person is asked now: of which kind, about what, and the digest that an answer names."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.questions import question_stream
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import JournalReader
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
+from holdfast.model.transactions import WHOLE_RUN, Transaction
+from holdfast.model.waits import BRIEF
+from holdfast.model.waits import Item as Kind
+
+Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStopped | Transaction
+SHORTEST = 8
+"""Digits of a digest below which it says too little."""
+ENDED = {"completed", "stopped", "undone"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What one item is about. `tool` is empty where no tool is; `open` is false once it is answered.
+
+    `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are who
+    started the run of an approval, and who edited its arguments: they cannot approve it.
+    `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
+    `asked_ms` is the wall clock at which an approval was asked for.
+    """
+
+    item: str
+    kind: Kind
+    run: str
+    step: str
+    tool: str
+    digest: str
+    open: bool
+    subject: Subject
+    proposers: tuple[str, ...] = ()
+    queue: str = ""
+    asked_ms: int = 0
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether it is a review of a final outcome that was contradicted."""
+        return self.kind == "review" and isinstance(self.subject, OperationState) and is_contradicted(self.subject)
+
+
+def is_contradicted(operation: OperationState) -> bool:
+    """Whether there is evidence against the final outcome of this operation."""
+    return operation.final and bool(operation.contradicted)
+
+
+def split_item(item: str) -> tuple[str, str]:
+    """The run, and the step or transaction; the latter is empty where it is about the whole run."""
+    run, _, step = item.removeprefix(SHADOW).partition("/")
+    if not run:
+        raise UsageError(f"{item!r} is no item", next_step="name it as RUN/STEP, as `holdfast inbox` does")
+    return run, step.rstrip("/")
+
+
+async def asked(looking: JournalReader, item: str) -> Asked:
+    """What this item asks. Raises `UnknownRun`, or `UsageError` where nobody was ever asked that."""
+    run, step = split_item(item)
+    history = await looking.history(run)
+    if item.startswith(SHADOW):
+        return await _asked_afterwards(looking, history, step)
+    return await as_answered(looking, asked_in(history, step))
+
+
+async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: str) -> Asked:
+    """A shadow review: open until somebody said whether it was right."""
+    entries = await looking.journal.entries(shadow_stream(history.run, step))
+    name, operation = shadow_item(history.run, step), history.operations.get(step)
+    if not entries or operation is None:
+        raise UsageError(f"nobody is asked about {name}", next_step="holdfast inbox lists what waits for people")
+    digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
+    return Asked(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation)
+
+
+async def as_answered(looking: JournalReader, about: Asked) -> Asked:
+    """The same, closed where the ledger has its answer already, and the run has not come back to a question."""
+    if about.contradicted:
+        return replace(about, open=await looking.is_contradicted(about.run, about.step))
+    if not isinstance(about.subject, r.QuestionAsked) or not about.open:
+        return about
+    given = await looking.journal.entries(question_stream(about.run, about.step))
+    return replace(about, open=not given)
+
+
+def asked_in(history: RunHistory, step: str) -> Asked:
+    """The same, from the records of its run."""
+    found = _about(history, step)
+    if found.kind != "approval" or not isinstance(found.subject, OperationState):
+        return found
+    return replace(found, proposers=found.subject.proposers(history.started))
+
+
+def _about(history: RunHistory, step: str) -> Asked:
+    if (operation := history.operations.get(step)) is not None:
+        return _about_operation(history, operation)
+    if (question := history.questions.get(step)) is not None:
+        is_open = step not in history.answers and history.status not in ENDED and history.cancelled is None
+        digest = _digest(question.question, question.until)
+        kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
+        queue = "" if question.handoff is None else question.handoff.queue
+        name = operation_id(history.run, step)
+        return Asked(name, kind, history.run, step, "", digest, is_open, question, queue=queue)
+    transaction = history.transactions.get(step)
+    if transaction is None and not step and history.halted is not None:
+        return _about_halted(history, history.halted)
+    if transaction is None:
+        where = f"{history.run}/{step}" if step else f"run {history.run}"
+        raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
+    name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
+    digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
+    return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction)
+
+
+def _about_halted(history: RunHistory, halted: r.RunStopped) -> Asked:
+    """A run that cannot go on: open until somebody lets it go on, takes it over or calls it off."""
+    standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
+    digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
+    return Asked(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted)
+
+
+def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
+    if is_contradicted(operation):
+        digest = _digest("contradicted", operation.phase, operation.contradicted)
+        name, at = operation_id(history.run, operation.step), operation.contradicted_at
+        return Asked(
+            name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, asked_ms=at
+        )
+    approval = bool(operation.asks) and not operation.may_have_landed
+    kind: Literal["approval", "review"] = "approval" if approval else "review"
+    said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)
+    return Asked(
+        operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
+        operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation,
+        queue=operation.asks_queue if approval else "", asked_ms=operation.asked_at,
+    )  # fmt: skip
+
+
+def checked_shown(now: Asked, shown: str) -> None:
+    """Refuse an answer to something else than what is asked now: `shown` begins its digest. Raises `UsageError`."""
+    if shown and len(shown) < SHORTEST:
+        raise UsageError(
+            f"{shown!r} is too short to say what was shown",
+            next_step=f"give the digest, or its first {BRIEF} digits: holdfast inbox --item {now.item}",
+        )
+    if shown and not now.digest.startswith(shown):
+        raise UsageError(
+            f"{now.item} has changed since it was shown, and your answer was not taken",
+            known="somebody answered it, or something that it rests on is different now",
+            next_step=f"look again: holdfast inbox --item {now.item}",
+        )
+
+
+def checked_named(history: RunHistory, operation: OperationState, shown: str) -> None:
+    """Refuse a yes that does not say what it is about, where that has changed since it was first asked.
+
+    Raises `UsageError`.
+    """
+    if operation.changed and not shown:
+        name = operation_id(history.run, operation.step)
+        raise UsageError(
+            f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",
+            known="it was edited, or something that it relies on is different",
+            next_step=f"read it, and give the digest that is shown: holdfast inbox --item {name}",
+        )
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

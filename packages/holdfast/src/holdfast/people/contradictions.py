@@ -1,0 +1,161 @@
+"""Contradicted outcomes: what was answered, what relied on the outcome, and recording the answer of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.control.applying import Applied, Collected
+from holdfast.control.messages import checked_by
+from holdfast.control.service import Service
+from holdfast.control.undo import ENDED, contract_of, preview
+from holdfast.engine.awaiting import DELIVERIES, Delivering
+from holdfast.engine.commands import Command, command_post
+from holdfast.engine.elsewhere import reuse_stream
+from holdfast.errors import LedgerTaken, UsageError
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.text import moment
+from holdfast.journal.bodies import read_taken, readable, written
+from holdfast.journal.port import Entry, Post
+from holdfast.model import records as r
+from holdfast.model.contradiction import ANSWERED, contradiction_stream
+from holdfast.model.operation import OperationState
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import around
+
+SHOWN: Final = 50
+"""How many of those that relied on an outcome are named."""
+_SAYS: Final = {
+    "happened": "it happened",
+    "did_not_happen": "it did not happen",
+    "compensate": "it is compensated",
+}
+Settling: TypeAlias = r.OperationSettled | r.Resolved
+
+
+async def answers_about(looking: JournalReader, run: str, step: str) -> list[str]:
+    """The answers to the contradictions of one operation, in order, each with its time and its giver."""
+    said = await _answers(looking, run, step)
+    return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
+
+
+async def last_answer(looking: JournalReader, run: str, step: str) -> Command | None:
+    """The newest answer to the contradictions of one operation."""
+    return next((one for _, one in reversed(await _answers(looking, run, step))), None)
+
+
+async def _answers(looking: JournalReader, run: str, step: str) -> list[tuple[Entry, Command]]:
+    entries = await looking.journal.entries(contradiction_stream(run, step))
+    return await readable(looking.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
+
+
+def note_of(step: str, word: str, evidence: str) -> str:
+    """An answer to a contradiction as it is recorded."""
+    return f"{step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
+
+
+async def relied_on(
+    looking: JournalReader, history: RunHistory, records: Sequence[r.Record], step: str
+) -> tuple[str, ...]:
+    """What began after the outcome of `step` was given to the agent's code, and which other operations reused it."""
+    given = next((n for n, one in enumerate(records) if isinstance(one, Settling) and one.step == step), None)
+    if given is None:
+        return ()
+    before = {str(getattr(one, "step", "")) for one in records[:given]}
+    known = {**history.former, **history.operations}
+    found = [
+        f"{other.step} ({other.phase}) began after it"
+        for name, other in known.items()
+        if name not in before and not other.intent.serves and (other.landed or not other.final)
+    ]
+    reused = await looking.journal.entries(reuse_stream(f"{history.run}/{step}"))
+    found.extend(f"{entry.body.decode()} reused its outcome" for entry in reused)
+    if history.completed is not None:
+        found.append(f"run {history.run} completed with its result")
+    hidden = len(found) - SHOWN
+    return tuple(found) if hidden <= 0 else (*found[:SHOWN], f"and {hidden} more: holdfast show {history.run}")
+
+
+def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
+    """What the answer `compensate` undoes: the open transaction around the effect, else the whole run once it ended."""
+    inside = _open_around(history, state)
+    if not contract_of(history, state).compensates or not (inside or history.status in ENDED):
+        return ()
+    what = f"the transaction {inside}" if inside else f"the whole run {history.run}"
+    found = preview(history, inside).effects
+    lines = [f"{one.operation}: {f'compensated by {one.by}' if one.by else one.can}" for one in found]
+    hidden = len(lines) - SHOWN
+    return (what, *lines) if hidden <= 0 else (what, *lines[:SHOWN], f"and {hidden} more")
+
+
+def _open_around(history: RunHistory, state: OperationState) -> str:
+    """The innermost open transaction around an operation of a run that has not ended; empty where there is none."""
+    inside = [one for one in around(state.step, history.transactions) if not one.over and one.name]
+    return inside[-1].name if inside and history.status not in ENDED and not inside[-1].backward else ""
+
+
+async def review_contradiction(
+    service: Service, operation: str, *, word: str, by: str, evidence: str, shown: int
+) -> Applied:
+    """Record the answer to the contradictions of an operation, up to number `shown`. The outcome stays as recorded.
+
+    `compensate` orders the compensation in the same commit. Raises `UsageError` for a second answer, and where there
+    is nothing that compensates.
+    """
+    history, state = await service.operation(operation)
+    words = Collected(service.engine.seams.clock.wall_ms())
+    if word == "compensate":
+        draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
+        await _compensate(draft, history, state, by=by, why=evidence)
+    note = note_of(state.step, word, evidence)
+    body = written(Command("review", checked_by(by), note, via=service.via))
+    posts = [
+        Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
+        command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
+        # A process that dies before the run has the answer leaves it to the next one that looks.
+        Post(DELIVERIES, "", written(Delivering("", "", history.run))),
+        *words.posts,
+    ]
+    try:
+        await service.sink.post_all(posts)
+    except LedgerTaken as taken:
+        first = read_taken(taken, Command)
+        raise UsageError(
+            f"{operation} was answered by {first.by} before", known=first.note, next_step=f"holdfast why {operation}"
+        ) from taken
+    applied = await service.sink.apply(history.run, "")
+    return msgspec.structs.replace(applied, note=next_steps(history, word)) if applied.at_once else applied
+
+
+def next_steps(history: RunHistory, word: str) -> str:
+    """The command that goes on after an answer."""
+    run = history.run
+    if word == "compensate":
+        what = "The whole run" if history.status in ENDED else "The transaction around it"
+        return f"{what} is being undone. Next: holdfast resume {run}"
+    if word == "happened" or history.status not in ENDED:
+        return f"Next: holdfast show {run}"
+    return f"What relied on it stays as it is. To undo the whole run: holdfast undo {run}"
+
+
+async def _compensate(draft: Service, history: RunHistory, state: OperationState, *, by: str, why: str) -> None:
+    """Order the compensation: of the transaction around it while that is open, else of the run once it has ended."""
+    name = f"{history.run}/{state.step}"
+    if not contract_of(history, state).compensates:
+        raise UsageError(
+            f"{state.intent.tool} declares no compensation",
+            next_step=f"holdfast resolve {name} --happened | --did-not-happen",
+        )
+    reason = why or f"the outcome of {state.step} was contradicted"
+    if history.status in ENDED:
+        await draft.undo(history.run, by=by, why=reason)
+    elif inside := _open_around(history, state):
+        await draft.call_off(history.run, inside, by=by, why=reason)
+    else:
+        raise UsageError(
+            f"run {history.run} is {history.status}, and {state.step} is in no open transaction",
+            known="a run is compensated when it has ended",
+            next_step=f"holdfast cancel {history.run}, then answer again",
+        )

@@ -1,0 +1,397 @@
+"""The dossier of one item: what a person has to know to answer it, from the records alone.
+
+Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them makes them harmless first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.control.service import Service
+from holdfast.control.undo import contract_of
+from holdfast.inspect.contracts import clauses
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import end_text, ruling_text, stored, verdict_text, written_text
+from holdfast.inspect.run_state import RunState, state_of
+from holdfast.inspect.text import moment
+from holdfast.interfaces.people.shadows import answer_afterwards
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.contradiction import contradiction_text
+from holdfast.model.lookalikes import remarks
+from holdfast.model.operation import OperationState
+from holdfast.model.question import Scalar
+from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.shadow import SHADOW, asked_afterwards
+from holdfast.model.system import shown_agent
+from holdfast.model.transactions import Transaction, around
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
+from holdfast.model.waits import Item as Kind
+from holdfast.people.asked import Asked, as_answered, asked, asked_in, split_item
+from holdfast.people.assignments import Handed, handed
+from holdfast.people.contradictions import relied_on, undone_together
+from holdfast.people.earlier import Change, Earlier, Precedents, changes_from, earlier_words, precedents
+from holdfast.people.policy.archive import facts_text
+from holdfast.people.standing import list_standing
+from holdfast.people.stopped_runs import difference_of, frames_of, last_steps, recommended_for, why_halted
+from holdfast.people.typed_answers import words_that_fit
+from holdfast.policies import Require, milliseconds
+
+SEEN: Final = 2000
+"""How many characters of what a model saw, and of what it said, are shown."""
+THOUGHTS: Final = 5
+"""How many decisions before the question are shown, the last ones."""
+AGREED: Final = 5
+"""From how many equal answers in similar cases on, the same answer is recommended."""
+
+
+class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision of a model before the question: what it saw (the new part), what it said, why, and how sure."""
+
+    step: str
+    function: str
+    seen: str
+    said: str
+    why: str = ""
+    confidence: float | None = None
+    at_ms: int = 0
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the run spent so far: on models, and with its tools, in the units that they report."""
+
+    models: float = 0
+    tokens: int = 0
+    tools: float = 0
+
+
+class Dossier(msgspec.Struct, frozen=True):
+    """Everything about one item. Times are wall clocks in milliseconds; `digest` is what an answer names as shown.
+
+    `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
+    `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
+    for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
+    for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
+    on, `last` is what it did last, `difference` what its code did otherwise than its record,
+    and `frames` the lines of its code that an exception came through, the innermost last. `contradicted` is the
+    evidence against a final outcome, `relied` what relied on that outcome, `undoes` what the answer `compensate`
+    undoes, and `amendable` says whether its tool declares a compensation.
+    """
+
+    item: str
+    kind: Kind
+    run: str
+    agent: str
+    tool: str
+    asks: str
+    why: str
+    digest: str
+    open: bool
+    title: str
+    arguments: r.Raw
+    changes: tuple[Change, ...]
+    earlier: tuple[Earlier, ...]
+    thoughts: tuple[Thought, ...]
+    confidence: float | None
+    risks: tuple[str, ...]
+    evidence: tuple[str, ...]
+    cost: Cost
+    blocked: tuple[str, ...]
+    similar: Precedents
+    recommended: str
+    since_ms: int
+    due_ms: int | None
+    default: str
+    handed: Handed
+    answers: tuple[str, ...]
+    words: tuple[str, ...] = ()  # what `holdfast answer ITEM WORD` takes
+    standing: tuple[str, ...] = ()
+    choices: tuple[Scalar, ...] = ()
+    expected: str = ""
+    state: RunState | None = None
+    last: tuple[str, ...] = ()
+    difference: str = ""
+    contradicted: tuple[str, ...] = ()
+    relied: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
+    amendable: bool = False
+    same_key: bool = False  # whether a service dedupes on the key of this operation, so that sending again is safe
+    frames: tuple[str, ...] = ()
+
+
+class _Read:
+    """What one pass over the records of a run collects about an item."""
+
+    def __init__(self, run: str, step: str) -> None:
+        self.history = RunHistory(run)
+        self.step = step
+        self.records: list[r.Record] = []
+        self.begun = 0  # how many records there were before the first about the item
+        self.since_ms = 0
+
+    def add(self, record: r.Record) -> None:
+        about = step_of(record) == self.step
+        if about and not self.begun:
+            self.begun = len(self.records)
+        if about and isinstance(record, r.OperationParked | r.QuestionAsked | r.TransactionParked | r.Contradicted):
+            self.since_ms = record.at
+        self.history.add(record)
+        self.records.append(record)
+
+
+async def dossier(source: Service | JournalReader, item: str) -> Dossier:
+    """What there is to know about this item. Raises `UnknownRun`, and `UsageError` where nobody was asked that."""
+    looking = source.looking if isinstance(source, Service) else source
+    run, step = split_item(item)
+    await looking.row(run)
+    read = _Read(run, step)
+    async for _, record in looking.records(run):
+        read.add(record)
+    history = read.history
+    if item.startswith(SHADOW):
+        about = await asked(looking, item)
+    else:
+        about = await as_answered(looking, asked_in(history, step))
+    subject = about.subject
+    operation = subject if isinstance(subject, OperationState) else None
+    agent = shown_agent(history.started.agent) if history.started is not None else ""
+    similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
+    before = read.records[: read.begun] if read.begun else read.records
+    thoughts = _thoughts(before)
+    sure = [one.confidence for one in thoughts if one.confidence is not None]
+    if operation is not None and operation.intent.confidence is not None:
+        sure.append(operation.intent.confidence)  # what the policy went by
+    contract = contract_of(history, operation) if operation is not None else None
+    asks, why = _question(about)
+    listed = exit_of(step) if isinstance(subject, Transaction) else step
+    halted = subject if isinstance(subject, r.RunStopped) else None
+    return Dossier(
+        item=about.item,
+        kind=about.kind,
+        run=run,
+        agent=agent,
+        tool=about.tool,
+        asks=asks,
+        why=why,
+        digest=about.digest,
+        open=about.open,
+        title=operation.intent.title if operation is not None else "",
+        arguments=operation.intent.arguments if operation is not None else r.NOTHING,
+        changes=changes_from(operation, before) if operation is not None else (),
+        earlier=earlier_words(operation, read.records) if operation is not None else (),
+        thoughts=thoughts,
+        confidence=sure[-1] if sure else None,
+        risks=(*_marks(about, asks), *_risks(operation, contract)),
+        evidence=_evidence(about, read.records),
+        cost=_cost(read.records),
+        blocked=_blocked(history, step),
+        similar=similar,
+        recommended=_recommended(about, similar, contract),
+        since_ms=read.since_ms if halted is None else halted.at,
+        due_ms=_due(about),
+        default=_default(about),
+        handed=await handed(looking.journal, run, listed),
+        answers=_commands(about, listed, contract),
+        words=words_that_fit(about, history),
+        standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
+        choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
+        expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
+        state=await state_of(looking, run, step) if about.kind == "handoff" else None,
+        last=last_steps(run, read.records) if halted is not None else (),
+        difference=difference_of(halted) if halted is not None else "",
+        contradicted=operation.contradicted if operation is not None and about.contradicted else (),
+        amendable=contract is not None and contract.compensates,
+        same_key=bool(contract and contract.key and operation and not operation.key_unread),
+        relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
+        undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
+        frames=frames_of(halted) if halted is not None else (),
+    )
+
+
+async def _standing(looking: JournalReader, about: Asked, at_ms: int) -> tuple[str, ...]:
+    """The permissions for this tool, and why each did not cover it when it was asked about."""
+    listed = await list_standing(looking, at_ms, about.tool)
+    return tuple(f"{one.standing.id} of {one.standing.by}: {one.ended or 'it does not fit'}" for one in listed)
+
+
+def step_of(record: r.Record) -> str:
+    """The step or transaction that a record is about."""
+    return str(getattr(record, "step", "") or getattr(record, "transaction", ""))
+
+
+def _question(about: Asked) -> tuple[str, str]:
+    """What is asked, and the rule or the reason behind it."""
+    match about.subject:
+        case OperationState() as operation if about.kind == "shadow":
+            ruling = operation.ruling
+            asks = asked_afterwards(operation.intent.tool, bytes(operation.intent.arguments).decode())
+            return asks, "" if ruling is None else f"its rule {ruling.rule!r} let it leave"
+        case OperationState() as operation if about.contradicted:
+            return contradiction_text(operation.phase, operation.contradicted), f"recorded: {written_text(operation)}"
+        case OperationState() as operation:
+            if about.kind == "approval" and operation.ruling is not None:
+                return question_of(operation), ruling_text(operation.ruling, operation.policy)
+            return question_of(operation), operation.rule
+        case r.QuestionAsked() as question:
+            return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
+        case r.RunStopped() as stopped:
+            return stopped.error, f"{stopped.reason}: {why_halted(stopped)}"
+        case Transaction() as transaction:
+            return transaction.why or transaction.phase, transaction.reason
+
+
+def _thoughts(before: Sequence[r.Record]) -> tuple[Thought, ...]:
+    made = [record for record in before if isinstance(record, r.DecisionRecorded)][-THOUGHTS:]
+    return tuple(
+        Thought(
+            one.step, one.function, stored(one.seen, SEEN), stored(one.result, SEEN), one.why, one.confidence, one.at
+        )
+        for one in made
+    )
+
+
+def required_text(require: Require) -> str:
+    """How those who approve it have to be known, in words."""
+    fresh = require.fresh_sign_in
+    parts = ["a person who signed in" if require.person else "a sign-in"]
+    if fresh is not None:
+        parts.append(f"with a password in the last {milliseconds(fresh) // 1000} s")
+    return f"to approve it takes {' '.join(parts)}"
+
+
+def _marks(about: Asked, asks: str) -> tuple[str, ...]:
+    """What in the text that a person decides about is not what it looks like."""
+    operation = about.subject if isinstance(about.subject, OperationState) else None
+    return remarks(bytes(operation.intent.arguments).decode("utf-8", "replace") if operation is not None else asks)
+
+
+def _risks(operation: OperationState | None, contract: Contract | None) -> tuple[str, ...]:
+    """What is dangerous about it, from the contract that it was begun under."""
+    if operation is None or contract is None:
+        return ()
+    found = list(clauses(contract).dangers)
+    if contract.gate is not None:
+        found.insert(0, f"its tool asks a person where {contract.gate.when}")
+    if not operation.intent.executable:
+        found.append("some of its arguments are not stored, and cannot be shown")
+    if operation.require is not None:
+        found.insert(0, required_text(operation.require))
+    if operation.intent.hold:
+        found.append(f"it leaves with the commit of {operation.intent.hold}")
+    return tuple(found)
+
+
+def _evidence(about: Asked, records: Sequence[r.Record]) -> tuple[str, ...]:
+    """What was tried, read back and observed, in order."""
+    found: list[str] = []
+    if isinstance(about.subject, OperationState):
+        operation = about.subject
+        if operation.judged_by is not None:
+            found.append(f"the policy knew: {facts_text(operation.judged_by)}")
+        if operation.observed != r.NOTHING:
+            found.append(f"it relies on: {stored(operation.observed)}")
+        found.extend(
+            f"attempt {one.number} at {moment(one.at)}: {end_text(one.end) if one.end else 'no end on record'}"
+            for one in operation.attempts
+        )
+    if isinstance(about.subject, Transaction):
+        found.append(f"undone: {', '.join(about.subject.undone) or 'nothing'}")
+        found.append(f"still standing: {', '.join(about.subject.still_standing) or 'nothing'}")
+    found.extend(
+        f"read back at {moment(one.at)}: {verdict_text(one)}"
+        for one in records
+        if isinstance(one, r.Verified) and one.step == about.step
+    )
+    return tuple(found)
+
+
+def _cost(records: Sequence[r.Record]) -> Cost:
+    made = [record for record in records if isinstance(record, r.DecisionRecorded)]
+    ends = [getattr(record, "end", None) for record in records]
+    return Cost(
+        models=sum(one.cost for one in made),
+        tokens=sum(one.input_tokens + one.output_tokens for one in made),
+        tools=sum(end.cost for end in ends if isinstance(end, r.End)),
+    )
+
+
+def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
+    """What cannot go on before this is answered: the run, its boundaries, and what else of it is open."""
+    found = [f"run {history.run}"] if history.status not in {"completed", "undone"} else []
+    found.extend(f"transaction {one.name}" for one in around(step, history.transactions) if one.name and not one.over)
+    found.extend(f"{one.step} ({one.phase})" for one in history.open_operations() if one.step != step)
+    return tuple(found)
+
+
+def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -> str:
+    """An answer with its reason; empty where nothing speaks clearly for one."""
+    if isinstance(about.subject, r.RunStopped):
+        return recommended_for(about.subject)
+    if isinstance(about.subject, r.QuestionAsked):
+        default = about.subject.default
+        return "" if default is None else f"{default}: what the agent goes on with if nobody answers"
+    if about.kind == "approval" and similar.answered >= AGREED:
+        for word, count in (("approve", similar.approved), ("decline", similar.declined)):
+            if count == similar.answered:
+                return f"{word}: all {count} calls of {about.tool} that people answered ended so"
+    operation = about.subject if isinstance(about.subject, OperationState) else None
+    keyed = contract is not None and contract.key is not None and contract.key.ttl is None
+    if about.kind == "review" and operation is not None and not operation.final and keyed and not operation.key_unread:
+        return "retry with the same key: the system never forgets it, and does nothing twice"
+    return ""
+
+
+def _due(about: Asked) -> int | None:
+    """By when an answer is wanted. What has left waits for nobody."""
+    if about.kind == "shadow" or about.contradicted:
+        return None
+    match about.subject:
+        case OperationState() | Transaction() as subject:
+            return subject.asks_until or None
+        case r.QuestionAsked() | r.RunStopped() as subject:
+            return subject.until or None
+
+
+def _default(about: Asked) -> str:
+    """What happens if nobody answers."""
+    if about.kind == "shadow":
+        return "nothing: it has left"
+    if about.contradicted:
+        return "the outcome stays as recorded, and the question stays open"
+    timed = _due(about) is not None
+    match about.subject:
+        case r.QuestionAsked() as asked:
+            then = then_of(asked.default) if timed else ""
+            return after_deadline(then) if then != "default" else f"the answer is {asked.default}"
+        case r.RunStopped():
+            return f"{after_deadline('hold')}; nothing more is sent" if timed else "it stays, and nothing more is sent"
+        case OperationState() as operation if about.kind == "approval":
+            return after_deadline(operation.on_expiry if timed else "")
+        case _:
+            waits = after_deadline("hold") if timed else "it waits"
+            return f"{waits}: only evidence or a person's word ends it"
+
+
+def _commands(about: Asked, listed: str, contract: Contract | None) -> tuple[str, ...]:
+    if not about.open:
+        return ()
+    if isinstance(about.subject, r.QuestionAsked):
+        return (answer_with(about.run, about.kind, listed),)
+    if isinstance(about.subject, r.RunStopped):
+        return tuple(answer_with(about.run, HALT, "").split(" | "))
+    if about.kind == "shadow":
+        return (answer_afterwards(about.item),)
+    if about.contradicted and isinstance(about.subject, OperationState):
+        amendable = contract is not None and contract.compensates
+        return (answer_with(about.run, AMENDABLE if amendable else DISPUTED, listed),)
+    sent = isinstance(about.subject, Transaction) or about.subject.may_have_been_sent
+    if about.kind == "approval":
+        other = f"--edit JSON | --ask TEXT | --stand-in JSON --shown {brief(about.digest)} --by NAME"
+        return (
+            answer_with(about.run, "approval", listed, shown=about.digest),
+            f"holdfast answer {about.item} {other}",
+        )
+    return (answer_with(about.run, "person", listed, sent=sent),)

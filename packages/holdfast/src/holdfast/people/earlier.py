@@ -1,0 +1,161 @@
+"""Earlier answers: to previous versions of the same item, and to similar cases of the same tool."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.engine.commands import Command, command_stream
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import record_note
+from holdfast.inspect.text import moment
+from holdfast.journal.bodies import readable
+from holdfast.model import records as r
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import ASKED_BACK
+
+Word: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved
+Said = Literal["approved", "declined", "asked_back", "edited", "stood_in", "resolved"]
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One argument that is different from the version before. `before` or `now` is missing where it had none."""
+
+    name: str
+    before: r.Raw | msgspec.UnsetType = msgspec.UNSET
+    now: r.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person's word about this operation, or about an earlier one of the same tool in this run."""
+
+    step: str
+    by: str
+    word: Said
+    text: str
+    arguments: r.Raw
+    at_ms: int
+
+
+def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tuple[Earlier, ...]:
+    """What people said before about this tool in this run, in order."""
+    intents = _intents(records)
+    found: list[Earlier] = []
+    for record in records:
+        if not isinstance(record, Word):
+            continue
+        intent = intents.get(record.step)
+        if intent is None or intent.tool != operation.intent.tool:
+            continue
+        text = record_note(record)[1]
+        found.append(Earlier(record.step, record.by, said(record), text, intent.arguments, record.at))
+    return tuple(found)
+
+
+async def words_about(looking: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
+    """What people said about one operation, in order, each with when, and with how its giver's name is known."""
+    found = [one for one in records if isinstance(one, Word) and one.step == step]
+    if not found:
+        return []
+    entries = await looking.journal.entries(command_stream(run))
+    orders = {entry.id: order for entry, order in await readable(looking.journal, entries, Command)}
+    told: list[str] = []
+    for one in found:
+        order = orders.get(one.entry)
+        via = "" if order is None else order.via
+        told.append(f"{moment(one.at)}: {' '.join(record_note(one))}" + (f" ({via})" if via else ""))
+    return told
+
+
+def said(record: Word) -> Said:
+    """What a person did, in a word."""
+    match record:
+        case r.ArgumentsEdited():
+            return "edited"
+        case r.ResultGiven():
+            return "stood_in"
+        case r.ApprovalGranted():
+            return "approved"
+        case r.ApprovalRefused():
+            return "asked_back" if record.code == ASKED_BACK else "declined"
+        case r.Resolved():
+            return "resolved"
+
+
+def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple[Change, ...]:
+    """How its arguments differ from what code called with, or from the last version that people refused in this run."""
+    if operation.edits:
+        return differences(operation.as_called.arguments, operation.intent.arguments)
+    refused = {record.step for record in before if isinstance(record, r.ApprovalRefused)}
+    versions = [
+        intent for step, intent in _intents(before).items() if step in refused and intent.tool == operation.intent.tool
+    ]
+    return differences(versions[-1].arguments, operation.intent.arguments) if versions else ()
+
+
+def differences(before: r.Raw, now: r.Raw) -> tuple[Change, ...]:
+    """The arguments that are not the same, by name."""
+    old = msgspec.json.decode(before, type=dict[str, r.Raw])
+    new = msgspec.json.decode(now, type=dict[str, r.Raw])
+    return tuple(
+        Change(name, old.get(name, msgspec.UNSET), new.get(name, msgspec.UNSET))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def _intents(records: Sequence[r.Record]) -> dict[str, r.Intent]:
+    found: dict[str, r.Intent] = {}
+    for record in records:
+        intent = getattr(record, "intent", None)
+        if isinstance(intent, r.Intent):
+            found[step_name(record)] = intent
+    return found
+
+
+def step_name(record: r.Record) -> str:
+    """The step that a record is about."""
+    return str(getattr(record, "step", ""))
+
+
+RUNS: Final = 200
+"""At how many runs, the newest first, the look ends: a dossier must not take longer than reading it."""
+
+
+class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often people said what about the same tool, in `runs` runs that were looked at."""
+
+    approved: int = 0
+    declined: int = 0
+    asked_back: int = 0
+    edited: int = 0
+    stood_in: int = 0
+    runs: int = 0
+
+    @property
+    def answered(self) -> int:
+        """All of them together."""
+        return self.approved + self.declined + self.asked_back + self.edited + self.stood_in
+
+
+async def precedents(looking: JournalReader, agent: str, tool: str, but: str) -> Precedents:
+    """The words about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
+    rows = await looking.journal.runs(limit=RUNS, newest=True)
+    found = [await _words_in(looking, row.run, tool, but) for row in rows if row.agent == agent]
+    counts: Counter[str] = Counter(word for words in found for word in words if word != "resolved")
+    return Precedents(**counts, runs=len(rows))
+
+
+async def _words_in(looking: JournalReader, run: str, tool: str, but: str) -> list[Said]:
+    """What was said in one run; of an edit the approval that goes with it counts no second time."""
+    tools: dict[str, str] = {}
+    words: dict[tuple[str, str], Said] = {}
+    async for _, record in looking.readable_records(run):
+        if isinstance(record, r.OperationPlanned):
+            tools[record.step] = record.intent.tool
+        if isinstance(record, Word) and tools.get(record.step) == tool and f"{run}/{record.step}" != but:
+            words.setdefault((record.step, record.by), said(record))
+    return list(words.values())

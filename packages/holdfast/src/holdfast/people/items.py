@@ -1,0 +1,218 @@
+"""The inbox: everything that waits for a person, read from the listing alone.
+
+What waits is put in order before it is put into words, as there may be ten thousand of it and fifty on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.inspect.reader import JournalReader, Waiting, waits_of
+from holdfast.inspect.text import cut
+from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
+from holdfast.journal.bodies import readable
+from holdfast.journal.port import Entry, Waits, Which
+from holdfast.model.contradiction import Opened, contradiction_text
+from holdfast.model.shadow import Left, shadow_item
+from holdfast.model.system import is_planted, is_system, shown_agent
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, Then, answer_with
+from holdfast.model.waits import Item as Kind
+from holdfast.people.assignments import Handed, all_handed, item_stream
+
+LISTED: Final = 1000
+"""How many characters of a question stand in a list."""
+Place: TypeAlias = tuple[int, int, bool, int, int, str]
+WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
+"""The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a person is asked. `due_ms`: the wall clock by which an answer is wanted, and `then` what happens.
+
+    `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
+    look at it, `rests_ms` until which wall clock somebody lets it rest, and `escalated` how often somebody made it
+    urgent. `asked_ms` is when it was asked, by the records; 0 where an older release asked it. `marks` names letters in
+    what is asked that look like others.
+    """
+
+    kind: Kind
+    item: str
+    run: str
+    agent: str
+    asks: str
+    due_ms: int | None
+    since_ms: int
+    answers: tuple[str, ...]
+    to: str = ""
+    queue: str = ""
+    rests_ms: int = 0
+    escalated: int = 0
+    asked_ms: int = 0
+    tool: str = ""
+    then: Then = ""
+    marks: tuple[str, ...] = ()
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """An item that is not in words yet: what it is sorted and counted by, and the `wait` that says the rest."""
+
+    kind: Kind
+    item: str
+    run: str
+    agent: str
+    wait: Waiting
+    since_ms: int
+    queue: str
+    to: str = ""
+    rests_ms: int = 0
+    escalated: int = 0
+
+    @property
+    def asks(self) -> str:
+        """What a person is asked."""
+        return self.wait.asks if self.kind == "shadow" else asked_by(self.run, self.wait)
+
+    @property
+    def due_ms(self) -> int | None:
+        """The wall clock by which an answer is wanted."""
+        return self.wait.due
+
+    @property
+    def asked_ms(self) -> int:
+        """When it was asked, by the records."""
+        return self.wait.at
+
+    @property
+    def tool(self) -> str:
+        """What would be called, or was."""
+        return self.wait.tool
+
+    @property
+    def then(self) -> Then:
+        """What happens at its deadline."""
+        return self.wait.then
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which items somebody wants to see: all, or only those `mine` and those in that `queue`."""
+
+    mine: str = ""
+    queue: str = ""
+
+    def shows(self, one: Placed) -> bool:
+        """Whether this one is wanted."""
+        if not (self.mine or self.queue):
+            return True
+        return bool((self.mine and one.to == self.mine) or (self.queue and one.queue == self.queue))
+
+
+EVERYTHING = Wanted()
+
+
+async def items(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Item]:
+    """What runs that rest or cannot go on ask people: what is urgent first, then the nearest deadline, then the oldest.
+
+    What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
+    questions to a person: `holdfast webhooks` shows them.
+    """
+    return [worded(one) for one in await placed(looking, wanted, now_ms=now_ms)]
+
+
+async def placed(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Placed]:
+    """The same in the same order, not in words yet: `worded` says each that is shown."""
+    found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
+    shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
+    found += [_shadow(entry, left) for entry, left in shadows]
+    found += [_contradicted(one) for one in await looking.contradictions()]
+    if handed := await all_handed(looking.journal):
+        found = [_given(one, handed, now_ms) for one in found]
+    return sorted(filter(wanted.shows, found), key=place_of)
+
+
+def place_of(one: Placed) -> Place:
+    """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
+    due = one.wait.due
+    return one.rests_ms, -one.escalated, due is None, due or 0, one.since_ms, one.item
+
+
+def worded(one: Placed) -> Item:
+    """What is asked, and the commands that answer it."""
+    if one.kind == "shadow":
+        answers: tuple[str, ...] = f"holdfast why {one.run}/{one.wait.step}", answer_afterwards(one.item)
+    else:
+        answers = answers_to(one.run, one.wait)
+    asks = cut(one.asks, LISTED, f": holdfast inbox --item {one.item}")
+    return Item(
+        one.kind, one.item, one.run, one.agent, asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
+        one.rests_ms, one.escalated, one.asked_ms, one.tool, one.then, _marks(asks),
+    )  # fmt: skip
+
+
+def _marks(asks: str) -> tuple[str, ...]:
+    """Letters in a question that look like others."""
+    if asks.isascii():
+        return ()
+    from holdfast.model.lookalikes import remarks  # noqa: PLC0415 - most lists need no table of letters
+
+    return remarks(asks)
+
+
+def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
+    """What these runs ask people, before anybody gave it to somebody."""
+    for row in rows:
+        if is_system(row.agent) and not is_planted(row.agent):
+            continue
+        for wait in waits_of(row):
+            if kind := PEOPLE.get(wait.kind):
+                name = f"{row.run}/{wait.step}".rstrip("/")
+                yield Placed(kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue)
+
+
+def _shadow(entry: Entry, left: Left) -> Placed:
+    """What left without a person, and was drawn for a look afterwards."""
+    wait = Waiting("shadow", left.step, left.asks, at=entry.at_ms)
+    return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
+
+
+def _contradicted(one: Opened) -> Placed:
+    """A final outcome with evidence against it, whether or not its run has ended."""
+    kind = AMENDABLE if one.amends else DISPUTED
+    wait = Waiting(kind, one.step, contradiction_text(one.phase, (one.evidence,)), at=one.at, tool=one.tool)
+    return Placed("review", f"{one.run}/{one.step}", one.run, shown_agent(one.agent), wait, one.at, "")
+
+
+def _given(one: Placed, all_of: Mapping[str, Handed], now_ms: int) -> Placed:
+    handed = all_of.get(item_stream(one.run, one.wait.step))
+    if handed is None:
+        return one
+    return replace(
+        one, to=handed.to, queue=handed.queue_now(one.queue, one.asked_ms), escalated=handed.escalated,
+        rests_ms=handed.until_ms if handed.until_ms > now_ms else 0,
+    )  # fmt: skip
+
+
+def asked_by(run: str, wait: Waiting) -> str:
+    """What a person is asked, without the name and the commands that stand beside it in the inbox."""
+    asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
+    if "; holdfast " not in asks:
+        return asks
+    return asks.replace(f"; {answer_with(run, wait.kind, wait.step, shown=wait.shown)})", ")")
+
+
+def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
+    """The commands that show and answer what a run waits for, where a person can."""
+    answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
+    if not answer or wait.kind == "question":
+        return (answer,) if answer else ()
+    if wait.kind == UNREADABLE:
+        return tuple(answer.split(" | "))
+    if wait.kind == HALT:
+        return (f"holdfast take-over {run} --look", *answer.split(" | "))
+    if wait.kind == "handoff":
+        return (f"holdfast take-over {run}/{wait.step} --look", *answer.split(" | "))
+    look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"
+    return look, answer

@@ -1,0 +1,117 @@
+"""Looking at a policy without an app: what one said when it ruled, what it should say, and facts in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.agent.judging import Judge
+from holdfast.agent.policy_files import read_yaml
+from holdfast.engine.keeping import POLICIES, policy_stream, version_of_stream
+from holdfast.errors import Unreadable, UsageError
+from holdfast.inspect.reader import JournalReader
+from holdfast.journal.bodies import read
+from holdfast.model.policy import Policy, Word
+from holdfast.model.ruling import VARIABLES, Facts
+
+_NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
+
+
+async def kept_policy(looking: JournalReader, version: str) -> Policy | None:
+    """What this version said when it ruled here. None where no ruling of it kept it, or this release cannot read it."""
+    for entry in await looking.journal.entries(policy_stream(version)):
+        try:
+            return read(entry, Policy)
+        except Unreadable:
+            return None
+    return None
+
+
+async def kept_versions(looking: JournalReader) -> list[str]:
+    """The versions that ruled in this journal, the first one first."""
+    entries = await looking.journal.entries(POLICIES)
+    return [version_of_stream(one.stream) for one in entries]
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One operation as it could come, and what the policy should say: the word, and the rule if it is named."""
+
+    name: str
+    facts: dict[str, Any]
+    expect: Word
+    rule: str = ""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What the policy says about a case. `why`: it could not be judged."""
+
+    name: str
+    expect: str
+    word: str
+    rule: str
+    passed: bool
+    why: str = ""
+
+
+def cases_in(path: Path) -> list[Case]:
+    """The cases of a YAML file. Raises `UsageError` naming the file and the case."""
+    given = read_yaml(path)
+    if not isinstance(given, list):
+        raise UsageError(f"{path}: cases are a list", next_step=_HINT)
+    return [_case(path, number, one) for number, one in enumerate(cast("list[object]", given), start=1)]
+
+
+_HINT: Final = "write each as: {name: small, facts: {tool: refund, arguments: {cents: 900}}, expect: auto}"
+
+
+def _case(path: Path, number: int, given: object) -> Case:
+    try:
+        case = msgspec.convert(given, Case)
+        facts_of(case.facts, None)
+    except (msgspec.ValidationError, UsageError) as error:
+        where = cast("dict[str, Any]", given).get("name", number) if isinstance(given, dict) else number
+        raise UsageError(f"{path}: case {where!r}: {error}", next_step=_HINT) from error
+    return case
+
+
+def tried(judge: Judge, case: Case) -> Tried:
+    """Let the policy judge a case. Nothing is drawn: a sampled rule says `sample`."""
+    facts, arguments = facts_of(case.facts, judge)
+    ruling = judge.ruling(facts, arguments, lambda _: 1.0)
+    passed = ruling.word == case.expect and case.rule in {"", ruling.rule}
+    expect = case.expect + (f" by {case.rule!r}" if case.rule else "")
+    return Tried(case.name, expect, ruling.word, ruling.rule, passed, ruling.why)
+
+
+def facts_of(given: dict[str, Any], judge: Judge | None) -> tuple[Facts, dict[str, Any]]:
+    """Facts as a case gives them: what it leaves out is unknown, and noon on a Monday. Raises `UsageError`."""
+    if unknown := sorted(set(given) - set(VARIABLES)):
+        raise UsageError(f"facts: there is no {unknown[0]}; there are: {', '.join(VARIABLES)}")
+    values = dict(given)
+    arguments: dict[str, Any] = values.pop("arguments", {})
+    facts = msgspec.convert({**_NOON, **values}, Facts)
+    if judge is not None and facts.amount is None:
+        facts = msgspec.structs.replace(facts, amount=judge.amount(facts.tool, arguments))
+    return facts, arguments
+
+
+def facts_text(facts: Facts | None) -> str:
+    """What a policy knew, on one line: what is unknown or as usual is left out."""
+    if facts is None:
+        return "nothing"
+    known = msgspec.to_builtins(facts)
+    known.pop("tool")
+    return ", ".join(f"{name} {_text(value)}" for name, value in known.items())
+
+
+def _text(value: object) -> str:
+    match value:
+        case dict():
+            inside = cast("dict[str, object]", value)
+            return "(" + ", ".join(f"{name} {_text(one)}" for name, one in inside.items()) + ")"
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

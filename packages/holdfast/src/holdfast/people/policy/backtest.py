@@ -1,0 +1,173 @@
+"""A dry-run: the recorded past judged by a policy, beside what really happened. Nothing is written.
+
+What was judged then keeps its facts. What came before there was a policy is judged by what its records tell: how much
+waited, and what was known of its subject, was not written down, so a rule that asks for that counts as a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from holdfast.agent.conditions import holds
+from holdfast.agent.judging import Judge
+from holdfast.inspect.reader import JournalReader
+from holdfast.model import records as r
+from holdfast.model.contract import Contract
+from holdfast.model.ids import operation_id
+from holdfast.model.plain import plain_arguments
+from holdfast.model.ruling import WEEKDAYS, Facts, Ruling, chance
+from holdfast.model.system import is_system
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """One operation of the past: whether people were asked then, and what the policy says now.
+
+    `override` is what a person did instead of letting it leave as it was: declined, edited, answered. `missed`: the
+    policy would have let exactly that leave.
+    """
+
+    operation: str
+    asked_then: bool
+    asks_now: bool
+    word: str
+    rule: str
+    override: str = ""
+    by: str = ""
+    missed: bool = False
+    why: str = ""
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """What a policy would have changed, over everything that the journal holds."""
+
+    version: str
+    runs: int
+    operations: int
+    asked_then: int
+    asks_now: int
+    refuses_now: int
+    unjudged: int
+    overrides: int
+    missed: list[Judged]
+    rules: dict[str, dict[str, int]]
+
+
+async def rehearse(looking: JournalReader, judge: Judge) -> Rehearsal:
+    """Judge every write that agents made, as it was when it was first judged."""
+    found: list[Judged] = []
+    runs = 0
+    async for row in looking.every_run():
+        if not is_system(row.agent):
+            runs += 1
+            found.extend([one async for one in _of_run(looking, judge, row.run, row.agent)])
+    rules: dict[str, dict[str, int]] = {}
+    for one in found:
+        words = rules.setdefault(one.rule, {})
+        words[one.word] = words.get(one.word, 0) + 1
+    return Rehearsal(
+        version=judge.version,
+        runs=runs,
+        operations=len(found),
+        asked_then=sum(one.asked_then for one in found),
+        asks_now=sum(one.asks_now for one in found),
+        refuses_now=sum(one.word == "refuse" for one in found),
+        unjudged=sum(bool(one.why) for one in found),
+        overrides=sum(bool(one.override) for one in found),
+        missed=[one for one in found if one.missed],
+        rules=rules,
+    )
+
+
+class _Past:
+    """One operation, as the records of its run tell it."""
+
+    def __init__(self, at: int, intent: r.Intent) -> None:
+        self.at = at
+        self.intent = intent
+        self.facts: Facts | None = None
+        self.asked = False
+        self.override = self.by = ""
+
+    def hear(self, record: r.Record) -> None:
+        """Take one more record about it."""
+        match record:
+            case r.Ruled():
+                self.facts = self.facts or record.facts
+            case r.OperationParked() if record.asks:
+                self.asked = True
+            case r.ApprovalRefused(code=""):
+                self.override, self.by = "declined", record.by
+            case r.ArgumentsEdited():
+                self.override, self.by = "edited", record.by
+            case r.ResultGiven():
+                self.override, self.by = "answered", record.by
+            case _:
+                return
+
+
+def _begun(record: r.Record) -> r.Intent | None:
+    """What is wanted, where this record begins a write that agents made; amends are not judged."""
+    intent = record.intent if isinstance(record, (r.OperationPlanned, r.AttemptStarted)) else None
+    return None if intent is None or intent.serves else intent
+
+
+async def _of_run(looking: JournalReader, judge: Judge, run: str, agent: str) -> AsyncIterator[Judged]:
+    past: dict[str, _Past] = {}
+    contracts: dict[str, Contract] = {}
+    async for _, record in looking.readable_records(run):
+        if isinstance(record, r.ContractStored):
+            contracts[record.digest] = msgspec.json.decode(record.clauses, type=Contract)
+        elif (step := str(getattr(record, "step", ""))) in past:
+            past[step].hear(record)
+        elif (intent := _begun(record)) is not None:
+            past[step] = _Past(record.at, intent)
+    for step, one in past.items():
+        contract = contracts.get(one.intent.contract, Contract(one.intent.tool))
+        yield _judged(judge, looking.identity.secret, operation_id(run, step), one, _Setting(agent, contract))
+
+
+class _Setting(msgspec.Struct, frozen=True):
+    """In which run an operation was made, and under which contract."""
+
+    agent: str
+    contract: Contract
+
+
+def _judged(judge: Judge, secret: bytes, name: str, one: _Past, setting: _Setting) -> Judged:
+    arguments = plain_arguments(bytes(one.intent.arguments))
+    facts = msgspec.structs.replace(
+        one.facts or _facts(one, setting),
+        amount=judge.amount(one.intent.tool, arguments),
+        subject=judge.subject(one.intent.tool, arguments),
+    )
+    ruling: Ruling = judge.ruling(facts, arguments, lambda what: chance(secret, name, what))
+    asks = ruling.word != "refuse" and (ruling.asks or _gated(setting.contract, arguments))
+    missed = bool(one.override) and not asks and ruling.word != "refuse"
+    return Judged(name, one.asked, asks, ruling.word, ruling.rule, one.override, one.by, missed, ruling.why)
+
+
+def _facts(one: _Past, setting: _Setting) -> Facts:
+    """What the records tell of an operation that no policy judged."""
+    moment = datetime.fromtimestamp(one.at / 1000, UTC)
+    return Facts(
+        tool=one.intent.tool,
+        agent=setting.agent,
+        hour=moment.hour,
+        weekday=WEEKDAYS[moment.weekday()],
+        effect=setting.contract.effect,
+        confidence=one.intent.confidence,
+        reversible=setting.contract.restores,
+        taint=one.intent.taint,
+        origin=one.intent.origin,
+    )
+
+
+def _gated(contract: Contract, arguments: dict[str, object]) -> bool:
+    """Whether the tool's own gate asks: whatever a policy says, it still would."""
+    try:
+        return contract.gate is not None and holds(contract.gate.when, arguments)
+    except ValueError:
+        return True

@@ -1,0 +1,123 @@
+"""Standing permissions: given, listed with what is spent of them, and revoked. The ledger holds all of it."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+import msgspec
+
+from holdfast.agent.conditions import ConditionError, checked, holds
+from holdfast.engine.engine import Engine
+from holdfast.engine.standing import given, spent_of, use_post
+from holdfast.engine.tooling import ToolCode
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import JournalReader
+from holdfast.journal.bodies import written
+from holdfast.journal.port import Post
+from holdfast.model.names import same_person
+from holdfast.model.standing import GIVEN, Spent, Standing, Use, why_not
+
+_REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that it is typed
+_TRIES: Final = 1000  # of taking the next number, while others take it: each of them got further meanwhile
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A permission, and how it stands. `ended` says why it covers nothing any more; empty while it does."""
+
+    standing: Standing
+    spent: Spent
+    ended: str = ""
+
+
+async def add_standing(engine: Engine, wanted: Standing) -> Standing:
+    """Give a permission under a new id; durable on return. Raises `UsageError` for one that could never be used.
+
+    The same one again, unused and from the same person within ten minutes, is a repeat of the command: see `_repeated`.
+    """
+    now_ms = engine.seams.clock.wall_ms()
+    _check(engine, wanted, now_ms)
+    for one in await list_standing(JournalReader(engine.journal, engine.identity), now_ms, wanted.tool):
+        if _repeated(one, wanted):
+            return one.standing
+    named = msgspec.structs.replace(wanted, id=f"s-{engine.seams.rng.token()[:8]}")
+    entry = await engine.journal.post(Post(GIVEN, named.id, written(named)))
+    return named if entry.fresh else await add_standing(engine, wanted)
+
+
+def _repeated(one: Listed, wanted: Standing) -> bool:
+    """Whether this permission exists already and is unused, as when the command is repeated after a crash."""
+    before = one.standing
+    alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
+    soon = abs(before.until_ms - wanted.until_ms) <= _REPEAT_MS
+    return alike and soon and not one.ended and not one.spent.times
+
+
+def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
+    if not wanted.by:
+        raise UsageError("a permission has a name", next_step="say who gives it: --by NAME")
+    if wanted.until_ms <= now_ms + engine.settings.clock_error_ms:
+        raise UsageError("that time is over", next_step="let it end at a moment that is still to come")
+    if wanted.times < 0 or wanted.total < 0:
+        raise UsageError("a bound is not negative", next_step="leave it out where there is none")
+    if not isfinite(wanted.total):
+        raise UsageError(f"{wanted.total} is no bound", next_step="leave it out where there is none")
+    if wanted.total and not wanted.amount:
+        raise UsageError(f"a total of {wanted.total:g}, of what?", next_step="name the parameter: --amount cents")
+    tool = engine.tools.get(wanted.tool)
+    if tool is None:
+        _parsed(wanted.where)
+    else:
+        _fits(tool, wanted)
+
+
+def _fits(tool: ToolCode, wanted: Standing) -> None:
+    """With the tool's code at hand its parameters are known: what names another one would never cover a call."""
+    known = sorted(tool.judged)
+    try:
+        checked(wanted.where, known)
+    except ConditionError as error:
+        raise UsageError(f"where={wanted.where!r}: {error.message}", next_step="name parameters of the tool") from error
+    if wanted.amount and wanted.amount not in known:
+        raise UsageError(f"{wanted.tool} has no parameter {wanted.amount}", known=f"it has: {', '.join(known)}")
+
+
+def _parsed(condition: str) -> None:
+    """The tool's code need not be here, so its parameters are not known; but it has to be a condition."""
+    try:
+        holds(condition, {})
+    except ConditionError as error:
+        if "has no answer here" not in error.message:
+            raise
+
+
+async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> list[Listed]:
+    """Every permission that was ever given (for `tool`, where one is named), the oldest first."""
+    found: list[Listed] = []
+    for standing in await given(looking.journal):
+        if tool and standing.tool != tool:
+            continue
+        spent = await spent_of(looking.journal, standing.id)
+        found.append(Listed(standing, spent, why_not(standing, spent, 0, now_ms)))
+    return found
+
+
+async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str = "") -> Spent:
+    """End a permission: what has not left by now does not leave on it. Gives how it stood. Raises `UsageError`.
+
+    The end takes the next number of its uses, so nothing is sent on it after this returned.
+    """
+    known = {one.id: one for one in await given(engine.journal)}
+    if permission not in known:
+        names = ", ".join(known) or "none"
+        raise UsageError(f"there is no standing permission {permission}", known=f"there are: {names}")
+    for _ in range(_TRIES):
+        spent = await spent_of(engine.journal, permission)
+        if spent.revoked_by and same_person(spent.revoked_by, by):
+            return spent  # given again, as after a crash
+        if spent.revoked_by:
+            raise UsageError(f"{permission} was revoked by {spent.revoked_by} already")
+        end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=why))
+        if (await engine.journal.post(end)).fresh:
+            return spent
+    raise UsageError(f"{permission} is used too fast to be revoked", next_step="pause its tool: holdfast pause --tool")

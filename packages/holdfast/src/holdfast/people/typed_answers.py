@@ -1,0 +1,149 @@
+"""The words by which a person answers an item where one types: which of them fit it, and what each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.control.service import Service
+from holdfast.control.undo import contract_of
+from holdfast.errors import UsageError
+from holdfast.model.operation import OperationState
+from holdfast.model.records import NOTHING, QuestionAsked, Raw
+from holdfast.model.run import RunHistory
+from holdfast.model.transactions import Transaction, around
+from holdfast.people import answers as a
+from holdfast.people.asked import Asked
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A word, with what may go with it: a reason, how long a yes holds, the evidence, and the result of the call."""
+
+    word: str
+    why: str = ""
+    hours: float = a.HOURS
+    evidence: str = ""
+    result: Raw = NOTHING
+
+
+Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
+"""Each word, with what it stands for."""
+
+TAKE_OVER: Final = "take-over"
+
+_APPROVAL: Final[Words] = {
+    "yes": lambda said: a.Approve(said.why, said.hours),
+    "no": lambda said: a.Decline(said.why),
+}
+_REVIEW: Final[Words] = {
+    "happened": lambda said: a.Happened(said.evidence, said.result),
+    "did-not-happen": lambda said: a.DidNotHappen("give_up", said.evidence),
+    "retry": lambda said: a.DidNotHappen("retry", said.evidence),
+    "give-up": lambda said: a.DidNotHappen("give_up", said.evidence),
+    "same-key": lambda said: a.RetrySameKey(said.evidence),
+    "compensate": lambda said: a.Compensate(said.evidence, said.result),
+    "abandon": lambda said: a.Abandon(said.why),
+}
+_TRANSACTION: Final[Words] = {
+    "accept": lambda said: a.Abandon(said.why),
+    "retry": lambda said: a.DidNotHappen("retry", said.why),
+    "compensate": lambda said: a.Compensate(said.why),
+}
+_HALTED: Final[Words] = {
+    "resume": lambda said: a.Resume(said.why),
+    TAKE_OVER: lambda said: a.TakeOver(said.why),
+    "cancel": lambda said: a.Abandon(said.why),
+}
+_SHADOW: Final[Words] = {
+    "right": lambda said: a.Right(said.why),
+    "wrong": lambda said: a.Wrong(said.why),
+}
+_ALSO: Final = {"true": "yes", "false": "no"}
+
+
+def words_that_fit(now: Asked, history: RunHistory) -> tuple[str, ...]:
+    """The words that answer this item as it stands, in the order of the help; none where it is answered."""
+    if not now.open:
+        return ()
+    if isinstance(now.subject, QuestionAsked):
+        values = tuple(map(str, now.subject.question.choices)) or ("VALUE",)
+        return (*values, TAKE_OVER) if _may_take_over(now.subject) else values
+    left_out = _left_out(now, history)
+    return tuple(word for word in _words(now) if word not in left_out)
+
+
+def review_answer(said: Typed) -> a.Answer:
+    """The answer that a word about an operation stands for."""
+    return _REVIEW[said.word](said)
+
+
+async def answer_in_words(service: Service, now: Asked, said: Typed) -> a.Answer:
+    """The answer that was typed. Raises `UsageError` with the words that fit where this one does not."""
+    if isinstance(now.subject, QuestionAsked):
+        if said.word == TAKE_OVER and _may_take_over(now.subject):
+            return a.TakeOver(said.why)
+        return a.Reply(now.subject.question.read(said.word))
+    typed = said.word.strip().lower().replace("_", "-")
+    word = _ALSO.get(typed, typed) if now.kind == "approval" else typed
+    make = _words(now).get(word)
+    if make is None:
+        raise _refused(now, said.word, words_that_fit(now, await service.history(now.run)))
+    if said.result != NOTHING and word not in {"happened", "compensate"}:
+        raise UsageError("--result is what a call returned", next_step="it goes with: happened, compensate")
+    return make(msgspec.structs.replace(said, word=word))
+
+
+def _words(now: Asked) -> Words:
+    if a.is_halted(now.kind, now.item):
+        return _HALTED
+    match now.kind:
+        case "approval":
+            return _APPROVAL
+        case "shadow":
+            return _SHADOW
+        case "review":
+            return _TRANSACTION if isinstance(now.subject, Transaction) else _REVIEW
+        case _:
+            return {}
+
+
+def _may_take_over(asked: QuestionAsked) -> bool:
+    """Whether the word takes the run over. It does not where the question offers the very word as a choice."""
+    return asked.handoff is not None and TAKE_OVER not in asked.question.choices
+
+
+def _left_out(now: Asked, history: RunHistory) -> set[str]:
+    """The words for such an item that cannot be given about this one."""
+    if now.contradicted:
+        kept = {"happened", "did-not-happen"}
+        amendable = isinstance(now.subject, OperationState) and contract_of(history, now.subject).compensates
+        return _REVIEW.keys() - kept - ({"compensate"} if amendable else set[str]())
+    if isinstance(now.subject, Transaction):
+        return {"compensate"} if now.subject.backward else set()
+    if now.kind != "review" or not isinstance(now.subject, OperationState):
+        return set()
+    operation, found = now.subject, set[str]()
+    if not operation.may_have_been_sent:
+        found |= {"happened", "compensate"}
+    if contract_of(history, operation).key is None or operation.key_unread:
+        found.add("same-key")
+    if all(one.over for one in around(operation.step, history.transactions)):
+        found.add("compensate")
+    if operation.intent.completes:
+        found |= {"retry", "same-key"}
+    return found
+
+
+def _refused(now: Asked, typed: str, words: tuple[str, ...]) -> UsageError:
+    """The refusal of a word: the words that fit, and the one that was meant, where one is spelled alike."""
+    if not words:
+        return UsageError(f"{now.item} takes no answer now", next_step=f"holdfast show {now.run}")
+    near = get_close_matches(typed.lower(), words, 1)
+    meant = f": did you mean {near[0]}?" if near else ""
+    return UsageError(
+        f"{typed!r} does not answer {now.item}{meant}", known=f"the words that fit: {', '.join(words)}",
+        next_step=f"holdfast inbox --item {now.item}",
+    )  # fmt: skip
