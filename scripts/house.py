@@ -176,7 +176,7 @@ def subjectless_lines() -> int:
 
 MEASURES: Final = (
     Measure("lines of Python that are installed", 60_500, 42_000, lines),
-    Measure("files of them", 461, 300, lambda: len(sources())),
+    Measure("files of them", 445, 300, lambda: len(sources())),
     Measure("files of the engine", 76, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),
     Measure("largest import cycle, in files", 41, 6, lambda: len(largest_cycle())),
     Measure("functions that one keyed write passes through", 194, 80, lambda: len(keyed_write())),

@@ -8,6 +8,7 @@ from importlib import import_module, metadata
 import pytest
 
 from holdfast.cli.main import COMMANDS, GROUPS, SYNONYMS
+from holdfast.interfaces.extensions import CONSOLE, extension, extensions
 from tests.cli.lab import Lab
 
 
@@ -25,7 +26,16 @@ def test_help_lists_every_command_under_its_purpose(holdfast: Lab):
 
 @pytest.mark.parametrize(("name", "module"), [(name, module) for name, (module, _) in COMMANDS.items()])
 def test_every_listed_command_is_there_under_its_name(name: str, module: str):
-    assert getattr(import_module(f"holdfast.cli.{module}"), name.replace("-", "_")).name == name
+    if module == CONSOLE:
+        assert extension("holdfast.commands", name, name).name == name
+    else:
+        assert getattr(import_module(f"holdfast.cli.{module}"), name.replace("-", "_")).name == name
+
+
+def test_the_console_adds_no_command_that_is_not_listed():
+    assert {one.name for one in extensions("holdfast.commands")} == {
+        name for name, (module, _) in COMMANDS.items() if module == CONSOLE
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -44,20 +44,17 @@ from holdfast.errors import (
     RunSuspended,
     UsageError,
 )
+from holdfast.interfaces.extensions import Notifications, Reachable, notifications_of
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.handoff import after_stop
 from holdfast.model.ids import checked_run_id
-from holdfast.model.notices import TOOL as NOTICE
 from holdfast.model.policy import Policy
 from holdfast.model.transactions import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 
 if TYPE_CHECKING:
-    from holdfast.interfaces.reaching.channel import Channel
-    from holdfast.interfaces.reaching.reach import Reach
-    from holdfast.interfaces.reaching.wiring import Reaching
     from holdfast.sync import SyncHoldfast
 
 T = TypeVar("T")
@@ -122,8 +119,8 @@ class Holdfast:
     themselves, and which a person sees first. Raises `UsageError` for one that cannot be meant.
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
-    `recover=False`. `reach` says who is told when a person is asked: channels, a `Reach`, or the path of a
-    `reach.yaml`. `settings`, `seams` and `worker` are for tests and unusual deployments.
+    `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a
+    `reach.yaml`; it needs `holdfast-console`. `settings`, `seams` and `worker` are for tests and unusual deployments.
     """
 
     def __init__(
@@ -137,7 +134,7 @@ class Holdfast:
         seams: Seams | None = None,
         worker: Callable[[str], Worker] | None = None,
         recover: bool = True,
-        reach: Reach | Iterable[Channel] | str | os.PathLike[str] | None = None,
+        reach: Reachable | None = None,
     ) -> None:
         self._journal = _journal(journal)
         self._file = _file(journal)
@@ -165,10 +162,13 @@ class Holdfast:
         stop_if_loading()
         self.checked_here()
         checked_loop()
-        notifier, reaching = Notifier(), self._reaching()
-        senders = (notifier, reaching.sender) if reaching is not None else (notifier,)
-        self._system = {one.agent.name: one.agent for one in senders}
-        tools = Tools(self.tools, dict(zip((WEBHOOK, NOTICE), (one.tool_for for one in senders), strict=False)))
+        notifier, notifications = Notifier(), self._notifications()
+        self._system = {notifier.agent.name: notifier.agent}
+        makers: dict[str, Callable[[str], AnyTool]] = {WEBHOOK: notifier.tool_for}
+        if notifications is not None:
+            self._system[notifications.agent.name] = notifications.agent
+            makers[notifications.tool_prefix] = notifications.tool_for
+        tools = Tools(self.tools, makers)
         agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
         engine.judge = self.judge
@@ -183,8 +183,8 @@ class Holdfast:
         belongs_here(self)
         if self._file is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
-        planner = reaching.begin(engine) if reaching is not None else None
-        self._errands = Errands(Service(engine), notifier.agent, planner.run if planner is not None else None)
+        notify = notifications.begin(engine) if notifications is not None else None
+        self._errands = Errands(Service(engine), notifier.agent, notify)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run)
             self._recovery = engine.house.keep("the task that looks for abandoned runs", looking.keep_looking)
@@ -310,12 +310,8 @@ class Holdfast:
 
     # --- inside --------------------------------------------------------------------------------------------------
 
-    def _reaching(self) -> Reaching | None:
-        if self._reach is None:
-            return None
-        from holdfast.interfaces.reaching.wiring import Reaching  # noqa: PLC0415 - only who reaches people pays for it
-
-        return Reaching(self._reach, self._journal, self._seams.rng)
+    def _notifications(self) -> Notifications | None:
+        return None if self._reach is None else notifications_of(self._reach, self._journal, self._seams.rng)
 
     async def _one(self, agent: Agent[T, R], given: T) -> Done[T, R]:
         name = ""

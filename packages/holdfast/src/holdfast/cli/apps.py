@@ -32,7 +32,7 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
-    from holdfast.interfaces.reaching.reach import Reach
+    from holdfast.interfaces.extensions import Reachable
 
 
 AnyAgent = Agent[Any, Any]
@@ -197,7 +197,7 @@ async def app_of(
     *,
     create: bool = False,
     private_webhooks: bool = False,
-    reach: Reach | Path | None = None,
+    reach: Reachable | None = None,
 ) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call, under the policy that is named or set.
 

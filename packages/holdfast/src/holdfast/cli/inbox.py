@@ -46,9 +46,10 @@ def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> 
     1 where something rings, for a monitor.
     """
     if said["health"]:
-        from holdfast.cli.health import show_health  # noqa: PLC0415 - the list alone is shown at once
+        from holdfast.interfaces.extensions import extension  # noqa: PLC0415 - the list alone is shown at once
 
-        return wait_for(show_health(call))
+        status: int = wait_for(extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")(call))
+        return status
     wanted = Wanted(mine, queue)
     if said["interactive"]:
         if call.screen.as_json:

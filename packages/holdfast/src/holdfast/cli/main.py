@@ -10,9 +10,11 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.interfaces.extensions import CONSOLE, extension, extensions
 
 # What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.
+# The console brings its commands by entry points; they are listed here so that `--help` is the same without it.
 GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Run agents": {
         "demo": ("demo", "Watch a refund desk survive kills, with and without Holdfast."),
@@ -43,19 +45,19 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tell": ("control", "Send a run a message; it arrives before the next write."),
         "signal": ("control", "Send a run the event that it waits for."),
         "deliver": ("webhooks", "Deliver the answer that an operation waits for."),
-        "serve": ("serving", "Serve the inbox in a browser, and the API."),
+        "serve": (CONSOLE, "Serve the inbox in a browser, and the API."),
     },
     "Set rules for approval": {
         "policy": ("policy", "Show, check, test or dry-run an approval policy."),
         "standing": ("standing", "Approve calls beforehand: add, list, revoke."),
-        "accounts": ("accounts", "Manage accounts, roles, API tokens and the audit log."),
-        "figures": ("figures", "Show how often reviewers overrule the agent."),
-        "plant": ("planting", "Plant known-bad questions to check that reviewers look."),
+        "accounts": (CONSOLE, "Manage accounts, roles, API tokens and the audit log."),
+        "figures": (CONSOLE, "Show how often reviewers overrule the agent."),
+        "plant": (CONSOLE, "Plant known-bad questions to check that reviewers look."),
     },
     "Connect other systems": {
         "serve-hooks": ("webhooks", "Receive signed webhooks: the answers that runs wait for."),
         "webhooks": ("webhooks", "Send signed webhooks about what happens to runs."),
-        "notices": ("notices", "List sent notifications and their delivery status."),
+        "notices": (CONSOLE, "List sent notifications and their delivery status."),
     },
     "Check tools, agents and the journal": {
         "tools": ("tools", "Show what each tool promises, and what is dangerous about it."),
@@ -84,22 +86,24 @@ class Root(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the help page."""
         del ctx
-        return list(COMMANDS)
+        return [*COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now."""
         del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"holdfast.cli.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        module, _ = COMMANDS.get(cmd_name) or ("", "")
+        found: click.Command | None = None
+        if module == CONSOLE or (not module and cmd_name in _added()):
+            found = _by_entry_point(cmd_name)
+        elif module:
+            found = getattr(import_module(f"holdfast.cli.{module}"), cmd_name.replace("-", "_"))
         return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that was typed. An unknown one is refused, with the known names that are spelled alike."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS and args[0] not in _added():
             typed = args[0].lower()
             alike = [SYNONYMS[typed]] if typed in SYNONYMS else get_close_matches(typed, COMMANDS, n=3, cutoff=0.6)
             meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
@@ -113,6 +117,9 @@ class Root(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), purpose) for name, (_, purpose) in commands.items()])
+        if added := _added():
+            with formatter.section("Added by other distributions"):
+                formatter.write_dl([(name.ljust(width), f"From {source}.") for name, source in added.items()])
 
     def main(
         self,
@@ -131,6 +138,36 @@ class Root(click.Group):
             given, prog_name or "holdfast", complete_var, standalone_mode=False, **extra
         ), as_json="--json" in given)  # fmt: skip
         sys.exit(status)
+
+
+def _added() -> dict[str, str]:
+    """The commands of distributions other than the console, each with the distribution that brings it."""
+    found = {one.name: one.dist.name if one.dist else "" for one in extensions("holdfast.commands")}
+    return {name: source for name, source in found.items() if name not in COMMANDS}
+
+
+def _by_entry_point(name: str) -> click.Command:
+    """A command of another distribution. Without it, a command that takes anything and says how to install it."""
+    wanted = f"holdfast {name}"
+    try:
+        found: click.Command = extension("holdfast.commands", name, wanted)
+    except UsageError as error:
+        return _Missing(name, error)
+    return found
+
+
+class _Missing(click.Command):
+    """A command whose distribution is not installed: whatever its arguments, it raises the error that says so."""
+
+    def __init__(self, name: str, error: UsageError) -> None:
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        super().__init__(name, context_settings=anything, add_help_option=False)
+        self._error = error
+
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        """Raise it."""
+        del ctx
+        raise self._error
 
 
 def _guarded(command: Any, *, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import ago, count, safe
 from holdfast.interfaces.reaching.due import Due, due_now
 from holdfast.interfaces.reaching.overview import NAMED, Notice, ToldChannel, told_channels
-from holdfast.interfaces.reaching.wiring import as_reach
+from holdfast.interfaces.reaching.reach import reach_from
 from holdfast.interfaces.signing_keys import keep_keys, load_keys
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
@@ -66,7 +66,7 @@ async def notices(call: Call, word: str, channel: str, **given: object) -> int |
     if word == "test":
         return await _test(call, channel, said)
     path = reach_of(said.reach)
-    channels = [one for one in as_reach(path).channels if channel in ("", one.name)] if path is not None else []
+    channels = [one for one in reach_from(path).channels if channel in ("", one.name)] if path is not None else []
     async with call.looking() as looking:
         found = await told_channels(looking, limit=said.limit, channel=channel)
         due = await due_now(looking, channels, SystemClock().wall_ms())
@@ -90,7 +90,7 @@ async def _test(call: Call, channel: str, said: Given) -> int:
             "who is to be told?",
             next_step="name the file: --reach reach.yaml, or [tool.holdfast] reach in pyproject.toml",
         )
-    reach = as_reach(path)
+    reach = reach_from(path)
     names = [one.name for one in reach.channels if channel in ("", one.name)]
     if not names:
         raise UsageError(f"{path} has no channel {channel}", known=f"channels: {', '.join(sorted(reach.by_name))}")

@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast.agent.judging import PolicyError
 from holdfast.agent.policy_files import load_policy
-from holdfast.cli.calibrating import calibrate
 from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.config import policy_path
 from holdfast.cli.exit_status import DONE, FAILED, USAGE
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count, duration
+from holdfast.interfaces.extensions import extension
 from holdfast.model.policy import Policy, Rule
 from holdfast.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
 from holdfast.people.policy.backtest import Rehearsal, rehearse
@@ -69,7 +69,9 @@ async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool
     if what == "check":
         return _check(call.screen, path)
     if what == "calibrate":
-        return await calibrate(call, load_policy(path).policy, by if applies else "")
+        calibrate = extension("holdfast.command_parts", "policy.calibrate", "holdfast policy calibrate")
+        status: int = await calibrate(call, load_policy(path).policy, by if applies else "")
+        return status
     if what == "dry-run":
         async with call.looking() as looking:
             _tell(call.screen, await rehearse(looking, load_policy(path)))

@@ -25,6 +25,7 @@ from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
 from holdfast.demo.side_holdfast import WithHoldfast, place_of
 from holdfast.demo.side_without import WithoutHoldfast
+from holdfast.interfaces.extensions import CONSOLE, has_extension
 
 WORDS: Final = {"happened": ("--happened",), "did-not-happen": ("--did-not-happen", "--give-up")}
 
@@ -102,7 +103,8 @@ class _Demo:
         look = (f"show {one.partition('/')[0]}", f"why {one}", "ps", "verify")
         tools = f"{program} tools holdfast.demo.with_holdfast:desk"
         self._commands("Where to look next", *(f"{here} {command}" for command in look), tools)
-        self._commands("The inbox in your browser", f"{here} serve")
+        install = () if has_extension("holdfast.commands", "serve") else (f"pip install {CONSOLE}",)
+        self._commands("The inbox in your browser", *install, f"{here} serve")
 
     def _commands(self, title: str, *commands: str) -> None:
         """Lines to copy: never wrapped, never read as markup."""

@@ -1,11 +1,14 @@
-"""What each ledger stream holds: the type that its readers decode, by the first part of the stream's name.
+"""The type of the entries of each ledger stream, by the first part of the stream's name.
 
-`holdfast doctor` reads the whole ledger with it, so that an entry that cannot be read is named before it is needed.
+`holdfast doctor` decodes the whole ledger with it and names an entry that cannot be read before it is needed.
+Streams of other distributions are added by the entry points `holdfast.ledger_kinds`; streams that no installed
+distribution knows are passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, Owner
@@ -16,16 +19,13 @@ from holdfast.engine.pending_ways import Way
 from holdfast.engine.pendings import Note as Pending
 from holdfast.errors import Unreadable
 from holdfast.interfaces.access_log import Access
-from holdfast.interfaces.accounts.book import AccountNote
-from holdfast.interfaces.accounts.sessions import SessionNote
-from holdfast.interfaces.accounts.tokens import TokenNote
+from holdfast.interfaces.extensions import extensions
 from holdfast.journal.bodies import REFUSED, SetAside, read
 from holdfast.journal.port import Entry
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
 from holdfast.model.conversation import Spoken
 from holdfast.model.deeds import Deed
 from holdfast.model.memory import Heeded, Remembered
-from holdfast.model.notices import MISSED, Missed, Sent
 from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
 from holdfast.model.question import Answered
@@ -37,7 +37,6 @@ from holdfast.people.assignments import Handing
 
 KINDS: Final[Mapping[str, Any]] = {
     "access": Access,
-    "accounts": AccountNote,
     "arrived": Arrival,
     "awaited": Owner,
     "claim": Effect,
@@ -51,10 +50,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "items": Handing,
     "journal": dict[str, str],
     "lessons": Heeded,
-    "links": dict[str, str],
     "memory": Remembered,
-    MISSED.rstrip("/"): Missed,
-    "notices": Sent,
     "once": Effect,
     OUTBOX: Notice,
     "pause": ToolPause,
@@ -64,15 +60,21 @@ KINDS: Final[Mapping[str, Any]] = {
     "question": Answered,
     REFUSED: SetAside,
     "run": Command,
-    "sessions": SessionNote,
     "shadow": (Left, Judged),
-    "sign-in": dict[str, str],
     GIVEN: (Standing, Use),
     "thresholds": Move,
-    "tokens": TokenNote,
 }
 PLAIN: Final = frozenset({"reused"})
 """Streams whose bodies are names, and no JSON."""
+
+
+@cache
+def kinds() -> Mapping[str, Any]:
+    """The types of all streams that the installed distributions know."""
+    found = dict(KINDS)
+    for one in extensions("holdfast.ledger_kinds"):
+        found |= one.load()
+    return found
 
 
 def kind_of(entry: Entry) -> Any:
@@ -84,7 +86,7 @@ def kind_of(entry: Entry) -> Any:
         return Judged if entry.key else Left
     if name == GIVEN:
         return Standing if entry.stream == GIVEN else Use
-    return KINDS.get(name)
+    return kinds().get(name)
 
 
 def unreadable(entries: Iterable[Entry]) -> list[SetAside]:

@@ -6,11 +6,12 @@ can be lost between the two. A message is decided upon by its entry in the ledge
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.control.service import Service
 from holdfast.engine.cursor import Cursor
 from holdfast.engine.outbox import begin_asleep
 from holdfast.interfaces.reaching.channel import Channel
-from holdfast.interfaces.reaching.reach import Reach
 from holdfast.interfaces.reaching.sending import Message, Sender
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.port import Post
@@ -28,6 +29,9 @@ from holdfast.model.notices import (
 )
 from holdfast.people.items import Placed, placed
 from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.interfaces.reaching.reach import Reach
 
 
 class Planner:

@@ -1,0 +1,106 @@
+"""Ports for other distributions: what they add to the runtime by entry points. The runtime imports none of them.
+
+| group | entry | value |
+|---|---|---|
+| `holdfast.commands` | the name of a command | a `click` command, declared like ours (`cli.common.command`) |
+| `holdfast.command_parts` | `inbox.health`, `policy.calibrate` | the function behind this option or word of ours |
+| `holdfast.notifications` | `reach` | makes a `NotificationSource` of what `Holdfast(reach=...)` was given |
+| `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
+
+`holdfast-console` fills all four. Entry points are looked up when something asks for them: looking costs some
+milliseconds, and most commands need none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from holdfast.agent.agent import Agent
+    from holdfast.agent.tool import Tool
+    from holdfast.engine.engine import Engine
+    from holdfast.engine.seams import Rng
+    from holdfast.journal.port import Journal
+
+CONSOLE: Final = "holdfast-console"
+"""The distribution with the web inbox, accounts, notifications and reviewer figures."""
+
+
+def extensions(group: str) -> Iterator[EntryPoint]:
+    """The entry points of one group, each name once."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and few commands ask
+
+    found = {one.name: one for one in entry_points(group=group)}
+    return iter(found.values())
+
+
+def has_extension(group: str, name: str) -> bool:
+    """Whether an installed distribution has this entry point."""
+    return any(one.name == name for one in extensions(group))
+
+
+def extension(group: str, name: str, wanted: str) -> Any:
+    """The value of an entry point. Raises `UsageError` where no installed distribution has it: `wanted` needs it."""
+    for one in extensions(group):
+        if one.name == name:
+            try:
+                return one.load()
+            except ImportError as error:
+                raise UsageError(
+                    f"{wanted} cannot be loaded: {error}",
+                    known=f"it is {one.value}",
+                    next_step=f"pip install --force-reinstall {one.dist.name if one.dist else CONSOLE}",
+                ) from error
+    raise UsageError(f"{wanted} needs {CONSOLE}, which is not installed", next_step=f"pip install {CONSOLE}")
+
+
+# --- notifications ---------------------------------------------------------------------------------------------------
+
+
+class Notifications(Protocol):
+    """How one app notifies people: each notification is a run of `agent`, and is sent by the tool of its channel."""
+
+    @property
+    def agent(self) -> Agent[Any, Any]:
+        """The agent of the runs that send."""
+        ...
+
+    @property
+    def tool_prefix(self) -> str:
+        """What the names of its tools begin with; the name of a channel follows."""
+        ...
+
+    def tool_for(self, channel: str, /) -> Tool[Any, Any]:
+        """The tool that sends through one channel."""
+        ...
+
+    def begin(self, engine: Engine, /) -> Callable[[], Awaitable[None]]:
+        """Take part in an open engine. An app calls the returned function again and again: it sends what is due."""
+        ...
+
+
+@runtime_checkable
+class NotificationSource(Protocol):
+    """Makes the notifications of an app: what `Holdfast(reach=...)` takes."""
+
+    def notifications(self, journal: Journal, rng: Rng, /) -> Notifications:
+        """The notifications of an app over this journal. Raises `UsageError`."""
+        ...
+
+
+Reachable: TypeAlias = "NotificationSource | Iterable[Any] | str | os.PathLike[str]"
+"""What `Holdfast(reach=...)` takes: a source, channels, or the path of a `reach.yaml`."""
+
+
+def notifications_of(given: Reachable, journal: Journal, rng: Rng) -> Notifications:
+    """The notifications that an app was given. Raises `UsageError`."""
+    if isinstance(given, NotificationSource):
+        return given.notifications(journal, rng)
+    source: NotificationSource = extension("holdfast.notifications", "reach", "reach=")(given)
+    return source.notifications(journal, rng)
