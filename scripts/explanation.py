@@ -14,7 +14,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, Phase, VerdictKind
-from holdfast.model.ruling import Ruling
+from holdfast.model.policy import Ruling
 from holdfast.model.transitions import MOVES, NEW, SAME, IllegalTransition, apply
 from tests.unit.model.decision_rows import (
     ABSENT_AND_CHANGED,

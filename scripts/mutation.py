@@ -29,13 +29,21 @@ from mutants import Replacing, mutants
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODEL: Final = ROOT / "packages" / "holdfast" / "src" / "holdfast" / "model"
-OPERATIONS: Final = ("test_decide_*.py", "test_weigh.py", "test_transitions*.py")
+OPERATIONS: Final = ("test_decide_*.py", "test_evidence.py", "test_transitions*.py")
 BOUNDARIES: Final = ("test_transactions.py", "test_closing_*.py", "test_backlog.py")
 TARGETS: Final = {
     **dict.fromkeys(
-        ("decide", "sending", "proving", "case", "weigh", "operation", "transitions", "transitions_people"), OPERATIONS
+        (
+            "decision.decide",
+            "decision.send_rules",
+            "decision.verify_rules",
+            "decision.evidence",
+            "operation",
+            "transitions",
+        ),
+        OPERATIONS,
     ),
-    **dict.fromkeys(("closing", "transactions"), BOUNDARIES),
+    **dict.fromkeys(("saga", "transaction"), BOUNDARIES),
 }
 """The modules that are changed, and the tests that have to notice it."""
 EXPLAINED: Final = ROOT / "scripts" / "mutation_survivors.toml"
@@ -115,10 +123,12 @@ def _tests() -> list[str]:
 
 def _all() -> list[tuple[str, int, str]]:
     return [
-        (target, index, mutant.name)
-        for target in TARGETS
-        for index, mutant in enumerate(mutants(MODEL / f"{target}.py")[1])
+        (target, index, mutant.name) for target in TARGETS for index, mutant in enumerate(mutants(_path(target))[1])
     ]
+
+
+def _path(target: str) -> Path:
+    return MODEL.joinpath(*target.split(".")).with_suffix(".py")
 
 
 def _survivors(suite: Suite, chosen: list[tuple[str, int, str]], jobs: int) -> list[str]:
@@ -148,7 +158,7 @@ def _fork(suite: Suite, target: str, index: int) -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(TIME_LIMIT_S)
     try:
-        tree, changes = mutants(MODEL / f"{target}.py")
+        tree, changes = mutants(_path(target))
         changed = ast.fix_missing_locations(Replacing(changes[index]).visit(tree))
         assert isinstance(changed, ast.Module)
         install(importlib.import_module(f"holdfast.model.{target}"), changed)

@@ -154,12 +154,10 @@ def records() -> str:
     """Every kind of record with its fields."""
     parts: list[str] = []
     places = (
-        ("Of one operation", "records_operation", ()),
-        ("What a policy says and knows", "ruling", ("Terms",)),  # all but what is on no record
-        ("Of the run", "records_run", ()),
-        ("Of a transaction", "records_transaction", ()),
-        ("Of a message", "records_message", ()),
-        ("Of a hand-off", "records_handoff", ()),
+        ("Of one operation", "records.operation", ()),
+        ("What a policy says and knows", "policy", ("Rule", "Policy", "Terms")),  # all but what is on no record
+        ("Of the run, with messages and hand-offs", "records.run", ()),
+        ("Of a transaction", "records.transaction", ()),
     )
     for title, inside, but in places:
         name = f"holdfast.model.{inside}"

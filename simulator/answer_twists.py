@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from holdfast.control.service import Delivered
 from holdfast.errors import JournalError, UsageError
 from holdfast.journal.port import Post
-from holdfast.model.case import EVIDENCE
+from holdfast.model.decision.evidence import EVIDENCE
+from holdfast.model.decision.moves import Attempt, Settle
 from holdfast.model.ids import stream
-from holdfast.model.moves import Attempt, Settle
 
 
 def counted_each_time(original: Any) -> Any:

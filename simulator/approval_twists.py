@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import UsageError
 from holdfast.model import records as r
-from holdfast.model.case import Case
-from holdfast.model.transitions_people import approved
+from holdfast.model.decision.evidence import Case
 
 
 def unbound(_original: Any) -> Any:
@@ -55,6 +54,7 @@ def _endless(case: Any) -> Case:
 
 def one_name_is_two(steps: Any) -> Any:
     """Whoever says yes is counted twice."""
+    approved = steps[r.ApprovalGranted]
 
     def twice(operation: Any, record: Any, boot: str) -> Any:
         return approved(approved(operation, record, boot), record, boot)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.run import Run
-from holdfast.model.question import Scalar
+from holdfast.model.questions import Scalar
 from simulator.plan import Plan, Step
 
 CHOICES: Final = ("red", "green", "blue")

@@ -79,19 +79,22 @@ MUTANTS: Final = (
         never_mind,
     ),
     Mutant(
-        "settle window skipped", "absence is believed at once", "holdfast.model.weigh:until_believable_ms", always(0)
+        "settle window skipped",
+        "absence is believed at once",
+        "holdfast.model.decision.evidence:until_believable_ms",
+        always(0),
     ),
     Mutant(
         "open call counted as over",
         "absence is believed while a call still runs",
-        "holdfast.model.weigh:over_ms",
+        "holdfast.model.decision.evidence:over_ms",
         open_is_over,
     ),
     Mutant("everybody is dead", "a living process's call counts as over", "holdfast.engine.owners:_fate", fate_is_dead),
     Mutant(
         "windows by the wall clock",
         "a clock jump shortens a settle window",
-        "holdfast.model.weigh:over_ms",
+        "holdfast.model.decision.evidence:over_ms",
         wall_clock_windows,
     ),
     Mutant(
@@ -103,38 +106,43 @@ MUTANTS: Final = (
     Mutant(
         "key never forgotten",
         "a key is used after the system forgot it",
-        "holdfast.model.weigh:key_left_ms",
+        "holdfast.model.decision.evidence:key_left_ms",
         always(2**62),
     ),
     Mutant(
         "budget reset on restart",
         "each owner counts its own attempts only",
-        "holdfast.model.weigh:Weight.__init__",
+        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
         only_this_owner_counts,
     ),
-    Mutant("no budget", "attempts are not counted", "holdfast.model.weigh:Weight.__init__", nothing_is_spent),
+    Mutant(
+        "no budget",
+        "attempts are not counted",
+        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
+        nothing_is_spent,
+    ),
     Mutant(
         "the last attempt decides",
         "a clean end hides an earlier ambiguous one",
-        "holdfast.model.weigh:Weight.__init__",
+        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
         only_the_last_attempt,
     ),
     Mutant(
         "plain writes retried",
         "an ambiguous plain write is sent again",
-        "holdfast.model.sending:after_ambiguity",
+        "holdfast.model.decision.send_rules:after_ambiguity",
         sends_again("none"),
     ),
     Mutant(
         "verifiable writes retried",
         "an ambiguous verifiable write is sent again unread",
-        "holdfast.model.sending:after_ambiguity",
+        "holdfast.model.decision.send_rules:after_ambiguity",
         sends_again("verifiable"),
     ),
     Mutant(
         "lost means unsent",
         "a call whose process died counts as never sent",
-        "holdfast.model.run:RunHistory.add",
+        "holdfast.model.run_history:RunHistory.add",
         lost_means_unsent,
     ),
     Mutant(
@@ -164,19 +172,19 @@ MUTANTS: Final = (
     Mutant(
         "a refusal ends it",
         "a refusal of the last attempt fails an ambiguous operation",
-        "holdfast.model.decide:_OPEN",
+        "holdfast.model.decision.decide:_OPEN",
         replaced("_refused", refusal_ends_it),
     ),
     Mutant(
         "unknown means failed",
         "what nobody can prove is called failed",
-        "holdfast.model.proving:verify_or_unknown",
+        "holdfast.model.decision.verify_rules:verify_or_unknown",
         unknown_means_failed,
     ),
     Mutant(
         "unknown sent again",
         "what a person was asked about is sent by itself",
-        "holdfast.model.proving:slow_reading",
+        "holdfast.model.decision.verify_rules:slow_reading",
         attempts_again,
     ),
     Mutant(
@@ -188,19 +196,19 @@ MUTANTS: Final = (
     Mutant(
         "returned is enough",
         "expected evidence is not read back",
-        "holdfast.model.decide:_OPEN",
+        "holdfast.model.decision.decide:_OPEN",
         replaced("_returned", returned_is_enough),
     ),
     Mutant(
         "preconditions unread",
         "a natural write is repeated over somebody's change",
-        "holdfast.model.sending:_preconditions",
+        "holdfast.model.decision.send_rules:_preconditions",
         always(None),
     ),
     Mutant(
         "stale means failed",
         "preconditions that our own effect changed fail it",
-        "holdfast.model.sending:_preconditions",
+        "holdfast.model.decision.send_rules:_preconditions",
         stale_means_failed,
     ),
     Mutant(
@@ -261,7 +269,7 @@ MUTANTS: Final = (
     Mutant(
         "windows begin anew",
         "each owner measures every window from its own claim",
-        "holdfast.model.run:RunHistory.measured_since",
+        "holdfast.model.run_history:RunHistory.measured_since",
         now_only,
     ),
     Mutant(
@@ -279,7 +287,7 @@ MUTANTS: Final = (
     Mutant(
         "secrets stored",
         "the value of a secret is written down with its name",
-        "holdfast.model.canonical_forms:_EXACT_FORMS",
+        "holdfast.model.canonical.forms:_EXACT_FORMS",
         secrets_revealed,
     ),
     Mutant(

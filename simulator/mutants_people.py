@@ -54,14 +54,19 @@ PEOPLE: Final = (
     Mutant(
         "approval not compared",
         "what was approved is not compared with what would be sent",
-        "holdfast.model.sending:_approved",
+        "holdfast.model.decision.send_rules:_approved",
         whatever_was_asked,
     ),
-    Mutant("approval for ever", "when a yes ends is not looked at", "holdfast.model.sending:_approved", for_ever),
+    Mutant(
+        "approval for ever",
+        "when a yes ends is not looked at",
+        "holdfast.model.decision.send_rules:_approved",
+        for_ever,
+    ),
     Mutant(
         "approval for ever once begun",
         "a yes that was asked for again after an attempt never ends",
-        "holdfast.model.sending:_approved",
+        "holdfast.model.decision.send_rules:_approved",
         once_begun_for_ever,
     ),
     Mutant("one name is two", "who says yes counts twice", "holdfast.model.transitions:_STEPS", one_name_is_two),
@@ -89,7 +94,7 @@ PEOPLE: Final = (
     Mutant(
         "edited and unasked",
         "what was changed is sent without anybody's yes to it",
-        "holdfast.model.sending:_approved",
+        "holdfast.model.decision.send_rules:_approved",
         edits_need_no_yes,
     ),
     Mutant(

@@ -25,23 +25,23 @@ POLICY: Final = (
     Mutant(
         "refused and sent",
         "what a policy refuses is sent",
-        "holdfast.model.sending:_BEFORE_FIRST",
+        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
         replaced("ruled", refused_in_vain),
     ),
     Mutant(
         "ruled and not asked",
         "what a policy asks about is sent",
-        "holdfast.model.sending:_BEFORE_FIRST",
+        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
         replaced("_gate", asked_in_vain),
     ),
-    Mutant("one is enough", "one person says yes where two have to", "holdfast.model.ruling:terms", one_is_enough),
+    Mutant("one is enough", "one person says yes where two have to", "holdfast.model.policy:terms", one_is_enough),
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about leaves by a policy",
         "holdfast.engine.flight:Flight._gated",
         overruled,
     ),
-    Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.ruling:chance", drawn_anew),
+    Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
     # What a policy knows of the past.
     Mutant("no past", "what was sent is not counted", "holdfast.engine.judging:sent_posts", always(())),
     Mutant(
@@ -60,7 +60,7 @@ POLICY: Final = (
     Mutant(
         "the last rule decides",
         "of several rules that hold the last one counts",
-        "holdfast.model.ruling:choose",
+        "holdfast.model.policy:choose",
         the_last_rule,
     ),
 )

@@ -12,13 +12,13 @@ PROCESSES: Final = (
     Mutant(
         "nobody asks about a stopped owner",
         "a call whose process hangs is waited for without asking a person",
-        "holdfast.model.proving:hung_too_long",
+        "holdfast.model.decision.verify_rules:hung_too_long",
         always(False),
     ),
     Mutant(
         "asked and forgotten",
         "a process that a person was asked about is not looked at again",
-        "holdfast.model.proving:_looks_apart_ms",
+        "holdfast.model.decision.verify_rules:_looks_apart_ms",
         always(30 * 86_400_000),
     ),
     Mutant(
@@ -30,7 +30,7 @@ PROCESSES: Final = (
     Mutant(
         "poison is driven for ever",
         "deaths during its attempts set no operation aside",
-        "holdfast.model.sending:_OBSTACLES",
+        "holdfast.model.decision.send_rules:_OBSTACLES",
         replaced("_poison", always(None)),
     ),
 )

@@ -19,25 +19,25 @@ TIMING: Final = (
     Mutant(
         "gaps count as attempts",
         "time without a process is taken for time for attempts",
-        "holdfast.model.weigh:elapsed_ms",
+        "holdfast.model.decision.evidence:elapsed_ms",
         since_the_first_attempt,
     ),
     Mutant(
         "overtaken by itself",
         "a natural write is settled while an attempt of it may land",
-        "holdfast.model.decide:_once_landed",
+        "holdfast.model.decision.decide:_once_landed",
         success,
     ),
     Mutant(
         "landing counted from the start",
         "the window of a natural write begins with its attempt",
-        "holdfast.model.weigh:landing_ms",
+        "holdfast.model.decision.evidence:landing_ms",
         window_from_the_start,
     ),
     Mutant(
         "busy costs an attempt",
         "an attempt counts although the system works on its key",
-        "holdfast.model.weigh:Weight.__init__",
+        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
         busy_costs_an_attempt,
     ),
     Mutant(

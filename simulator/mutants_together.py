@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.model.moves import Settle
+from holdfast.model.decision.moves import Settle
 from simulator.answer_twists import (
     about_anything,
     acknowledged_unstored,
@@ -35,7 +35,7 @@ TOGETHER: Final = (
     Mutant(
         "compensated too early",
         "what is on its way or unknown is compensated",
-        "holdfast.model.closing:_back",
+        "holdfast.model.saga:_back",
         settles_nothing_first,
     ),
     Mutant(
@@ -44,7 +44,7 @@ TOGETHER: Final = (
         "holdfast.engine.members:Members._member",
         any_order,
     ),
-    Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.closing:_confirm", always(None)),
+    Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.saga:_confirm", always(None)),
     Mutant(
         "nothing to undo",
         "what landed is left standing",
@@ -54,7 +54,7 @@ TOGETHER: Final = (
     Mutant(
         "called off and not heard",
         "what is called off goes on being sent",
-        "holdfast.model.run:RunHistory.called_off",
+        "holdfast.model.run_history:RunHistory.called_off",
         always(None),
     ),
     Mutant(
@@ -66,13 +66,13 @@ TOGETHER: Final = (
     Mutant(
         "turned back at once",
         "a commit turns back while another confirmation is on its way",
-        "holdfast.model.closing:_confirm",
+        "holdfast.model.saga:_confirm",
         refusal_at_once,
     ),
     Mutant(
         "unknown is refused",
         "a commit turns back while it is unknown whether a held effect was sent",
-        "holdfast.model.closing:_forward",
+        "holdfast.model.saga:_forward",
         unknown_is_refused,
     ),
     Mutant(
@@ -133,16 +133,21 @@ TOGETHER: Final = (
     Mutant(
         "accepted and sent again",
         "what is pending is sent again",
-        "holdfast.model.decide:_OPEN",
+        "holdfast.model.decision.decide:_OPEN",
         replaced("_awaiting", sent_again),
     ),
     Mutant(
         "failed by time alone",
         "no answer in time counts as a refusal",
-        "holdfast.model.decide:_OPEN",
+        "holdfast.model.decision.decide:_OPEN",
         replaced("_awaiting", failed_by_time),
     ),
-    Mutant("deadline ignored", "an answer is awaited for ever", "holdfast.model.decide:answer_left_ms", always(60_000)),
+    Mutant(
+        "deadline ignored",
+        "an answer is awaited for ever",
+        "holdfast.model.decision.decide:answer_left_ms",
+        always(60_000),
+    ),
     Mutant(
         "pending asked for again",
         "a further call about what is only accepted is sent",
@@ -165,19 +170,19 @@ TOGETHER: Final = (
     Mutant(
         "restored and trusted",
         "a restored journal sends before anybody has looked",
-        "holdfast.model.sending:_OBSTACLES_AT_FIRST",
+        "holdfast.model.decision.send_rules:_OBSTACLES_AT_FIRST",
         replaced("_distrust", always(None)),
     ),
     Mutant(
         "doubt forgotten",
         "what an old journal has forgotten is sent again unread",
-        "holdfast.model.sending:_BEFORE_FIRST",
+        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
         replaced("_check_first", always(None)),
     ),
     Mutant(
         "a copy's word",
         "what an old journal knows nothing of is called unsent",
-        "holdfast.model.decide:look_for_forgotten",
+        "holdfast.model.decision.decide:look_for_forgotten",
         always(Settle("sending ended, nothing landed", "failed")),
     ),
     # Plans.

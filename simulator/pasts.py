@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.model.policy import Rule
-from holdfast.model.ruling import Facts, Past
+from holdfast.model.policy import Facts, Past, Rule
 from simulator.approval_checker import arguments_in
 
 if TYPE_CHECKING:

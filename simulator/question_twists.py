@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.engine.questions import Wanted
-from holdfast.model.question import Answered
+from holdfast.model.questions import Answered
 
 
 def any_word_is_the_first(original: Any) -> Any:

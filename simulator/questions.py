@@ -14,7 +14,7 @@ import msgspec
 from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.model.question import Answered, Scalar
+from holdfast.model.questions import Answered, Scalar
 from holdfast.people.answers import Reply, TakeOver, answer
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:
     from holdfast.testing.world.disk import Store

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.port import Post
-from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
-from holdfast.model.moves import Settle
+from holdfast.model.decision.moves import Settle
+from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
 
 
 def refused_in_vain(original: Any) -> Any:

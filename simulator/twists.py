@@ -16,8 +16,8 @@ from holdfast.engine.ends import describe
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError
 from holdfast.model import records as r
-from holdfast.model.case import EVIDENCE
-from holdfast.model.moves import Attempt, Settle
+from holdfast.model.decision.evidence import EVIDENCE
+from holdfast.model.decision.moves import Attempt, Settle
 from holdfast.model.outcome import RETURNED
 from holdfast.model.secret import Secret
 
@@ -102,7 +102,7 @@ def only_the_last_attempt(original: Any) -> Any:
 
 def sends_again(*columns: str) -> Twist:
     def twist(original: Any) -> Any:
-        sending = vars(import_module("holdfast.model.sending"))
+        sending = vars(import_module("holdfast.model.decision.send_rules"))
 
         def after_ambiguity(case: Any) -> Any:
             if case.weight.column not in columns:

@@ -5,7 +5,7 @@
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
-from holdfast.model.standing import Standing
+from holdfast.model.preapproval import Standing
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.asked import asked

@@ -16,7 +16,7 @@ from holdfast.journal.codec import decode
 from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.port import Row
 from holdfast.journal.sqlite.lock import FileLock
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30.0

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import ArgumentError
-from holdfast.model.canonical import DEFAULT_LIMITS, Limits, _fast, _identity, canonical, digest, forms, restore
+from holdfast.model.canonical.encode import DEFAULT_LIMITS, Limits, _fast, _identity, canonical, digest, forms, restore
 from holdfast.model.secret import Secret
 
 SAFE = 2**53 - 1

@@ -4,15 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.model import closing as c
 from holdfast.model import records as r
-from holdfast.model.backlog import Backlog
-from holdfast.model.closing import Member, attempt_number, close
+from holdfast.model import saga as c
 from holdfast.model.contract import Contract, Key
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, Phase
-from holdfast.model.records_transaction import Pivot
-from holdfast.model.transactions import Transaction
+from holdfast.model.records.transaction import Pivot
+from holdfast.model.saga import Backlog, Member, attempt_number, close
+from holdfast.model.transaction import Transaction
 
 PHASES: tuple[Phase, ...] = (
     "planned", "ready", "gated", "held", "running", "verifying", "awaiting", "succeeded", "failed", "unknown",

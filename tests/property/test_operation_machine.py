@@ -14,14 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decide import decide
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.evidence import send_by_ms, until_believable_ms
+from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Now, Situation
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import send_by_ms, until_believable_ms
 from holdfast.policies import Retry
 from tests.property.world import World
 

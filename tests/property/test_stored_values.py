@@ -36,7 +36,7 @@ from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
 from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
 from holdfast.journal.bodies import REFUSED
 from holdfast.journal.codec import decode
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab

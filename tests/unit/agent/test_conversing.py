@@ -10,7 +10,7 @@ from holdfast.errors import RunSuspended, UsageError
 from holdfast.inspect.export import export
 from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r
-from holdfast.model.conversation import Spoken, conversation_stream, told
+from holdfast.model.memory import Spoken, conversation_stream, view_of
 from holdfast.testing.world import World
 from tests.unit.engine.lab import Lab, virtual
 
@@ -147,9 +147,9 @@ async def test_what_becomes_proven_is_stored_as_it_comes(lab: Lab):
 def test_the_summary_that_covers_most_is_shown_and_nothing_falls_between_two():
     lines = {number: Spoken("r", "s", f"m{number}") for number in (1, 2, 3, 4)}
     wide, narrow = Spoken("r", "s", None, "one to three", 3), Spoken("q", "s", None, "one to two", 2)
-    shown = told({**lines, 5: wide, 6: narrow}, 6)
+    shown = view_of({**lines, 5: wide, 6: narrow}, 6)
     assert (shown.summary, [message for _, message in shown.messages]) == ("one to three", ["m4"])
-    assert [message for _, message in told({**lines, 5: wide}, 2).messages] == ["m1", "m2"], "as it was then"
+    assert [message for _, message in view_of({**lines, 5: wide}, 2).messages] == ["m1", "m2"], "as it was then"
 
 
 @virtual

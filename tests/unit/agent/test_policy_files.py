@@ -8,8 +8,7 @@ import pytest
 from holdfast.agent.judging import Judge, PolicyError
 from holdfast.agent.policy_files import judge_of, load_policy, read_yaml
 from holdfast.errors import UsageError
-from holdfast.model.policy import Policy, Rule
-from holdfast.model.ruling import Facts
+from holdfast.model.policy import Facts, Policy, Rule
 
 FACTS = Facts("refund", "desk", 12, "mon")
 

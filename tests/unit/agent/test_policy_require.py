@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.agent.judging import PolicyError
 from holdfast.agent.policy_files import read_policy
-from holdfast.model.ruling import Ruling, terms
+from holdfast.model.policy import Ruling, terms
 from holdfast.policies import Gate, Require, strictest
 
 POLICY = """

@@ -18,12 +18,12 @@ import holdfast
 from holdfast import Natural, Once, Run, TransactionAborted, agent, tool
 from holdfast.engine import flight
 from holdfast.engine.flight import Flight
-from holdfast.model import decide as rules
 from holdfast.model import records as r
-from holdfast.model.case import RULE, Case
-from holdfast.model.moves import Attempt, Move, Settle
+from holdfast.model.decision import decide as rules
+from holdfast.model.decision.evidence import RULE, Case
+from holdfast.model.decision.moves import Attempt, Move, Settle
+from holdfast.model.decision.situation import Now, Situation, Stop
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Now, Situation, Stop
 from tests.unit.engine.lab import Lab, virtual
 
 CEILING = 900

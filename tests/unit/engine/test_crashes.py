@@ -15,8 +15,8 @@ from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.engine.seams import POINTS
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, RunStopped, RunSuspended
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Died, Lab, Process, virtual
 from tests.unit.engine.test_journal_failures import RUN, World, _answer, refund_desk

@@ -10,10 +10,10 @@ from holdfast.engine.commands import Command, command_post
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
-from holdfast.model.decide import decide
-from holdfast.model.moves import Gate
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.moves import Gate
+from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.policy import Policy, Rule
-from holdfast.model.situation import Now, Situation
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.asked import asked

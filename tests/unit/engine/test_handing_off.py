@@ -10,7 +10,7 @@ from holdfast.errors import Interrupted, ReplayDiverged, RunStopped, RunSuspende
 from holdfast.inspect.run_state import state_of
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
-from holdfast.model.handoff import DEEPEST
+from holdfast.model.questions import DEEPEST
 from holdfast.people.answers import Reply, TakeOver, answer
 from holdfast.people.dossier import dossier
 from holdfast.people.items import Wanted, items

@@ -11,10 +11,9 @@ from holdfast.inspect.explain import explain
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
-from holdfast.model.policy import version_of
-from holdfast.model.ruling import Ruling
-from holdfast.model.situation import Now
-from holdfast.model.standing import Standing
+from holdfast.model.decision.situation import Now
+from holdfast.model.policy import Ruling, version_of
+from holdfast.model.preapproval import Standing
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items

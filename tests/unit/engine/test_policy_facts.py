@@ -8,7 +8,7 @@ import pytest
 from holdfast import Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.model import records as r
-from holdfast.model.ruling import Past
+from holdfast.model.policy import Past
 from holdfast.people import Policy, Rule
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_policies import policy, refunds

@@ -10,7 +10,7 @@ from holdfast.engine.approvals import Codes, verdict_of
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.operation import OTHERWISE
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.people import Policy, Rule
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items

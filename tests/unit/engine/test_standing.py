@@ -13,7 +13,7 @@ from holdfast.engine import executor, standing
 from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
-from holdfast.model.standing import Spent, Standing
+from holdfast.model.preapproval import Spent, Standing
 from holdfast.people.dossier import dossier
 from holdfast.people.standing import add_standing, list_standing, revoke_standing
 from holdfast.policies import Gate, Retry

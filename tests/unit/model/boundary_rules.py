@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.model import closing as c
 from holdfast.model import records as r
-from holdfast.model.closing import Member
+from holdfast.model import saga as c
 from holdfast.model.contract import Contract, Key
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import Phase
-from holdfast.model.transactions import Transaction
+from holdfast.model.saga import Member
+from holdfast.model.transaction import Transaction
 
 Answer = tuple[str, frozenset[str]]
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})

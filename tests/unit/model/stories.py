@@ -8,15 +8,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract, Key, Natural
-from holdfast.model.decide import decide
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.evidence import until_believable_ms
+from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, VerdictKind
-from holdfast.model.situation import Now, Situation
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import until_believable_ms
 from holdfast.policies import READ_RETRY, Retry
 
 STEP: Final = "desk/charge#1"

@@ -6,10 +6,9 @@ import random
 
 from msgspec.structs import replace
 
-from holdfast.model.backlog import Backlog
-from holdfast.model.closing import Amend, Member, close
 from holdfast.model.contract import Contract
-from holdfast.model.transactions import Transaction
+from holdfast.model.saga import Amend, Backlog, Member, close
+from holdfast.model.transaction import Transaction
 from tests.unit.model.boundary_rules import boundary_of, operation
 
 TRIED = 3_000

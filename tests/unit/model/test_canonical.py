@@ -26,8 +26,8 @@ import pydantic
 import pytest
 
 from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.model.canonical import _fast, canonical, digest, forms, restore, stored
-from holdfast.model.canonical_limits import Limits
+from holdfast.model.canonical.encode import _fast, canonical, digest, forms, restore, stored
+from holdfast.model.canonical.forms import Limits
 from holdfast.model.secret import RESOLVER, Secret, SecretUnavailableError, resolver_from
 
 if TYPE_CHECKING:

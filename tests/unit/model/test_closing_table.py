@@ -7,8 +7,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import closing
-from holdfast.model.closing import (
+from holdfast.model import saga
+from holdfast.model.contract import Contract, Key
+from holdfast.model.operation import Attempt
+from holdfast.model.outcome import Phase
+from holdfast.model.saga import (
     Amend,
     Closing,
     Confirm,
@@ -23,10 +26,7 @@ from holdfast.model.closing import (
     close,
     serving,
 )
-from holdfast.model.contract import Contract, Key
-from holdfast.model.operation import Attempt
-from holdfast.model.outcome import Phase
-from holdfast.model.transactions import Transaction
+from holdfast.model.transaction import Transaction
 from tests.unit.model.boundary_rules import operation
 
 SEAT: Final = Contract("seat", idempotency=Key.forever(), compensates=True, confirms="take")
@@ -203,5 +203,5 @@ def test_the_second_compensation_that_fails_asks_again():
 
 @pytest.mark.parametrize(("number", "name"), [(1, "t/pay#3/undo"), (2, "t/pay#3/undo#2"), (11, "t/pay#3/undo#11")])
 def test_compensations_are_numbered_from_the_second_on(number: int, name: str):
-    assert serving("t/pay#3", closing.UNDO, number) == name
+    assert serving("t/pay#3", saga.UNDO, number) == name
     assert attempt_number(name) == number

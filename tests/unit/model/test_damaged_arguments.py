@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import ArgumentError
-from holdfast.model.canonical import restore
+from holdfast.model.canonical.encode import restore
 
 
 @pytest.mark.parametrize(

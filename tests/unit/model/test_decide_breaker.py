@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model import moves as m
+from holdfast.model.decision import moves as m
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import HOUR, MINUTE, Story
 

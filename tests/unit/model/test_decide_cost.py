@@ -1,6 +1,6 @@
 """The cost of all attempts together ends the sending, and nothing else does."""
 
-from holdfast.model import moves as m
+from holdfast.model.decision import moves as m
 from holdfast.policies import Budget
 from tests.unit.model.stories import PLAIN, Story, changed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import moves as m
-from holdfast.model import weigh
+from holdfast.model.decision import evidence
+from holdfast.model.decision import moves as m
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, SECOND, SETTLE, VERIFIABLE, Story
 
@@ -61,13 +61,13 @@ def test_the_time_for_an_answer_runs_on_the_clock_of_its_boot():
     story = awaiting(PLAIN).later(MINUTE)
     for wall in (-DAY, 2 * DAY):
         story.wall += wall
-        assert weigh.answer_left_ms(story.state, story.now) == HOUR - MINUTE
+        assert evidence.answer_left_ms(story.state, story.now) == HOUR - MINUTE
 
 
 def test_the_time_for_an_answer_runs_on_by_the_wall_clock_on_another_boot():
     story = awaiting(PLAIN).rebooted(wall_ms=MINUTE)
-    assert weigh.answer_left_ms(story.state, story.now) == HOUR - MINUTE
-    assert weigh.answer_left_ms(story.state, story.rebooted(wall_ms=DAY).now) == 0
+    assert evidence.answer_left_ms(story.state, story.now) == HOUR - MINUTE
+    assert evidence.answer_left_ms(story.state, story.rebooted(wall_ms=DAY).now) == 0
 
 
 # --- it is looked for meanwhile ------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_an_answer_that_nothing_can_look_for_is_only_waited_for():
 
 
 def until_believable(story: Story) -> int | None:
-    return weigh.until_believable_ms(story.state, story.situation(), story.now)
+    return evidence.until_believable_ms(story.state, story.situation(), story.now)
 
 
 def test_an_absence_is_believed_a_window_after_the_answer_was_due():
@@ -124,7 +124,7 @@ def test_an_answer_that_does_not_fit_proves_nothing_alone():
     story = misfit()
     assert story.phase == "awaiting"
     assert story.state.may_have_landed
-    assert weigh.weigh(story.state, story.situation(), story.now).returned is None
+    assert evidence.weigh(story.state, story.situation(), story.now).returned is None
 
 
 def test_what_an_answer_that_does_not_fit_is_about_is_read_back():

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import moves as m
 from holdfast.model.contract import Key, Natural
+from holdfast.model.decision import moves as m
 from holdfast.policies import Retry
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, SETTLE, VERIFIABLE, Story, changed
 

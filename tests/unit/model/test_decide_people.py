@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import moves as m
 from holdfast.model.contract import Key
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.outcome import EXPIRED, Basis
-from holdfast.model.situation import Elsewhere
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import DAY, HOUR, KEYED, NATURAL, PLAIN, SETTLE, VERIFIABLE, Story, changed

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.outcome import REFUSED
-from holdfast.model.policy import Word
-from holdfast.model.ruling import Ruling
-from holdfast.model.situation import Elsewhere
+from holdfast.model.policy import Ruling, Word
 from tests.unit.model.stories import HOUR, PLAIN, STEP, Story, changed
 
 NOW = "desk@2"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import moves as m
 from holdfast.model.contract import Contract, Key, Natural
+from holdfast.model.decision import moves as m
 from holdfast.policies import Budget, Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
 from tests.unit.model.stories import (

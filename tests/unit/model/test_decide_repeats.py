@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.model import moves as m
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.outcome import Basis
-from holdfast.model.situation import Elsewhere
 from tests.unit.model.stories import Story
 
 ORDER = "desk/order#1"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.model import moves as m
 from holdfast.model.contract import Key
+from holdfast.model.decision import moves as m
 from holdfast.model.transitions import IllegalTransition
 from tests.unit.model.stories import HOUR, KEYED, PLAIN, SETTLE, VERIFIABLE, Story, changed
 

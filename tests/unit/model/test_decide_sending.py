@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.situation import Elsewhere
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import moves as m
-from holdfast.model.decide import decide
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.decide import decide
 from holdfast.model.outcome import Basis
 from tests.unit.model.stories import HOUR, SETTLE, VERIFIABLE, Story, changed
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import moves as m
-from holdfast.model import weigh
 from holdfast.model.contract import Key
+from holdfast.model.decision import evidence
+from holdfast.model.decision import moves as m
 from holdfast.model.outcome import Basis
 from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
@@ -122,30 +122,30 @@ def test_on_one_boot_the_wall_clock_counts_for_nothing():
     story = Story(KEYED).sent("ambiguous").waits(HOUR, "retry").later(MINUTE)
     for wall in (-DAY, 2 * DAY):
         story.wall += wall
-        assert weigh.age_ms(story.state, story.now) == MINUTE
-        assert weigh.elapsed_ms(story.state, story.situation(), story.now) == MINUTE
-        assert weigh.wait_left_ms(story.state, story.situation(), story.now) == HOUR - MINUTE
+        assert evidence.age_ms(story.state, story.now) == MINUTE
+        assert evidence.elapsed_ms(story.state, story.situation(), story.now) == MINUTE
+        assert evidence.wait_left_ms(story.state, story.situation(), story.now) == HOUR - MINUTE
     deferred = Story().starts().deferred(MINUTE).later(HOUR)
     deferred.wall -= DAY
-    over = weigh.over_ms(deferred.state.attempts[0], deferred.situation(), deferred.now)
+    over = evidence.over_ms(deferred.state.attempts[0], deferred.situation(), deferred.now)
     assert over == HOUR - MINUTE
 
 
 def test_a_deferred_call_is_not_over_before_its_answer_is_due():
     story = Story().starts().deferred(HOUR).rebooted(wall_ms=MINUTE).later(MINUTE)
-    assert weigh.over_ms(story.state.attempts[0], story.situation(), story.now) == 0
+    assert evidence.over_ms(story.state.attempts[0], story.situation(), story.now) == 0
 
 
 def test_what_is_proven_absent_is_not_waited_for():
     story = Story(VERIFIABLE).planned().later(HOUR).sent("ambiguous").later(SETTLE).verified("did_not_happen")
-    assert weigh.quiet_ms(story.state, story.situation(), story.now) == HOUR + SETTLE
+    assert evidence.quiet_ms(story.state, story.situation(), story.now) == HOUR + SETTLE
 
 
 def test_the_last_millisecond_of_a_key_is_a_limit():
     story = Story(changed(KEYED, idempotency=Key(ttl=timedelta(hours=1)))).sent("ambiguous").later(58 * MINUTE - 1)
-    assert weigh.send_by_ms(story.state, story.situation(), story.now) == 1
+    assert evidence.send_by_ms(story.state, story.situation(), story.now) == 1
 
 
 def test_a_call_that_lives_is_seen_behind_later_attempts():
     story = Story(KEYED).sent("ambiguous", over=False).sent("ambiguous")
-    assert weigh.weigh(story.state, story.situation(**LIVE), story.now).live
+    assert evidence.weigh(story.state, story.situation(**LIVE), story.now).live

@@ -9,7 +9,7 @@ from holdfast.model import records as r
 from holdfast.model.facts import Fact, Known
 from holdfast.model.messages import Messages, message_of, was_interrupted
 from holdfast.model.outcome import INTERRUPTED, Basis, Outcome
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 INTENT = r.Intent("charge", r.Raw(b"{}"), "digest", "contract")
 STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")

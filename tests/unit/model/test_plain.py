@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.model.canonical import stored
-from holdfast.model.plain import plain_arguments
+from holdfast.model.canonical.encode import stored
+from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.secret import Secret
 
 

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.policy import Policy, Rule, Word
-from holdfast.model.ruling import (
+from holdfast.model.policy import (
     Facts,
     Past,
+    Policy,
     Queue,
+    Rule,
     Ruling,
     Terms,
+    Word,
     asked_before,
     chance,
     choose,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.transactions import (
+from holdfast.model.transaction import (
     WHOLE_RUN,
     IllegalBoundary,
     Transaction,

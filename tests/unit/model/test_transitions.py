@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis, Phase
-from holdfast.model.ruling import Ruling
+from holdfast.model.policy import Ruling
 from holdfast.model.transitions import ENDED, MOVES, NEW, SAME, IllegalTransition, apply
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
-from holdfast.model.ruling import Facts, Ruling
+from holdfast.model.policy import Facts, Ruling
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"

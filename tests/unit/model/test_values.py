@@ -18,10 +18,10 @@ import pydantic
 import pytest
 
 from holdfast.errors import ArgumentError
-from holdfast.model.canonical_limits import Limits
+from holdfast.model.canonical.forms import Limits
+from holdfast.model.parameters import parameters_schema, parse_arguments
 from holdfast.model.secret import Secret
 from holdfast.model.values import ResultError, codec_for
-from holdfast.model.values_parameters import parameters_schema, parse_arguments
 
 
 class Colour(Enum):

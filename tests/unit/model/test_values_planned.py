@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ArgumentError
-from holdfast.model.strict_schema import strict
-from holdfast.model.values_planned import parse_planned
+from holdfast.model.parameters import strict
+from holdfast.model.plan_checks import parse_planned
 
 TYPES: dict[str, object] = {"to": str, "cents": int, "note": str, "tags": dict[str, int]}
 

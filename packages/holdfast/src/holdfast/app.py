@@ -47,10 +47,10 @@ from holdfast.errors import (
 from holdfast.interfaces.extensions import Notifications, Reachable, notifications_of
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
-from holdfast.model.handoff import after_stop
 from holdfast.model.ids import checked_run_id
 from holdfast.model.policy import Policy
-from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.questions import after_stop
+from holdfast.model.transaction import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 

@@ -13,7 +13,7 @@ from holdfast.engine.commands import Command, command_post
 from holdfast.errors import RunSuspended, SignInNeeded
 from holdfast.interfaces.accounts.roles import Grant
 from holdfast.model import records as r
-from holdfast.model.standing import Standing
+from holdfast.model.preapproval import Standing
 from holdfast.people.asked import asked
 from holdfast.people.standing import add_standing
 from holdfast.policies import Gate, Require

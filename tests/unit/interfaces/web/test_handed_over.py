@@ -10,7 +10,7 @@ from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import ReplayDiverged
 from holdfast.interfaces.accounts.roles import Grant
-from holdfast.model.question import Answered
+from holdfast.model.questions import Answered
 from holdfast.model.records import RunReopened
 from holdfast.people.asked import asked
 from holdfast.people.assignments import Handing, item_stream

@@ -17,8 +17,8 @@ from holdfast.agent.tool import Tool
 from holdfast.engine.beginning import Input
 from holdfast.engine.scopes import Scope
 from holdfast.errors import ContractError, OutsideRun, UsageError
-from holdfast.model.canonical import canonical, digest
-from holdfast.model.canonical_restore import restore
+from holdfast.model.canonical.decode import restore
+from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.model.system import is_system
 from holdfast.model.values import ResultCodec, codec_for

@@ -10,8 +10,8 @@ from holdfast.engine import questions
 from holdfast.engine.questions import Wanted
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
-from holdfast.model.question import FORMS, Question, Scalar
-from holdfast.model.records_run import Handoff
+from holdfast.model.questions import FORMS, Question, Scalar
+from holdfast.model.records.run import Handoff
 from holdfast.policies import milliseconds
 
 

@@ -20,9 +20,9 @@ from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.journal.bodies import read, readable, written
 from holdfast.journal.port import Post
-from holdfast.model.claims import digest
-from holdfast.model.conversation import Spoken, conversation_stream, told
 from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.model.memory import Spoken, conversation_stream, view_of
+from holdfast.model.receipts import digest
 
 
 class Heard:
@@ -93,7 +93,7 @@ class Conversation:
         answer: dict[str, Any] = await values.value(scope, f"history{self._of}", lambda: self._read(scope))
         heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
         heard.through = answer["through"]
-        now = told(heard.entries, heard.through)
+        now = view_of(heard.entries, heard.through)
         if now.summary:
             heard.proven = [*heard.proven[: answer.get("as_before", 0)], *answer.get("then", [])]
         return History(
@@ -110,7 +110,7 @@ class Conversation:
         if not summary.strip() or keep < 0:
             raise UsageError("a compaction needs a summary", next_step="say in short what was said")
         covered = history.entries[: max(0, len(history.entries) - keep)]
-        before = told(self._heard.entries, self._heard.through).covers
+        before = view_of(self._heard.entries, self._heard.through).covers
         await self._say(Spoken(self._scope().instance.run, "", None, summary, max((before, *covered))), "")
 
     # --- inside ------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Conversation:
         answer: dict[str, Any] = {"through": max(through, heard.through)}
         if new:
             answer["new"] = [[number, msgspec.to_builtins(one)] for number, one in new.items()]
-        now = told({**spoken, **heard.entries}, answer["through"])
+        now = view_of({**spoken, **heard.entries}, answer["through"])
         if now.summary:
             lines = await _proven(scope, now.runs)
             same = _alike(heard.proven, lines)

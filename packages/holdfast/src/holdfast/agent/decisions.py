@@ -27,7 +27,7 @@ from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.transactions import may_begin
 from holdfast.errors import ContractError, DecisionFailed, ReplayDiverged
 from holdfast.model import records as r
-from holdfast.model.canonical import digest
+from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import codec_for
 from holdfast.policies import Retry, milliseconds

@@ -12,9 +12,8 @@ from holdfast.agent.offering import offered_tools, tools_for
 from holdfast.engine.handing import Given, hand_to
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.errors import ResultLost, UsageError
-from holdfast.model.handoff import ANYBODY, within
-from holdfast.model.question import Question, Scalar
-from holdfast.model.records_run import Handoff
+from holdfast.model.questions import ANYBODY, Question, Scalar, within
+from holdfast.model.records.run import Handoff
 
 if TYPE_CHECKING:
     from holdfast.agent.agent import Agent

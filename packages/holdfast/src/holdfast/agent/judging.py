@@ -12,8 +12,7 @@ from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
 from holdfast.journal.bodies import readable
 from holdfast.journal.port import Journal
-from holdfast.model.policy import Policy, Rule, text_of, version_of
-from holdfast.model.ruling import MEMBERS, VARIABLES, Draw, Facts, Ruling, choose
+from holdfast.model.policy import MEMBERS, VARIABLES, Draw, Facts, Policy, Rule, Ruling, choose, text_of, version_of
 from holdfast.model.thresholds import THRESHOLDS, Move
 from holdfast.policies import milliseconds
 

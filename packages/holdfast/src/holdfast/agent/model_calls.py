@@ -17,7 +17,7 @@ from holdfast.engine.values import value_at
 from holdfast.errors import ArgumentError, MustHold
 from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
-from holdfast.model.values_parameters import parameters_schema, parse_arguments
+from holdfast.model.parameters import parameters_schema, parse_arguments
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool

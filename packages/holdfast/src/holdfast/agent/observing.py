@@ -20,7 +20,7 @@ from holdfast.engine.tooling import ring
 from holdfast.errors import StaleFacts, UsageError
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from holdfast.model.ids import NAME_LIMIT, can_name
-from holdfast.model.question import Answered, Scalar
+from holdfast.model.questions import Answered, Scalar
 from holdfast.policies import milliseconds
 
 T = TypeVar("T")

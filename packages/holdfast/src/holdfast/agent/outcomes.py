@@ -14,7 +14,7 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import RETURNED, Outcome, Receipt
 from holdfast.model.reports import LOST
-from holdfast.model.run import PENDING
+from holdfast.model.run_history import PENDING
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool

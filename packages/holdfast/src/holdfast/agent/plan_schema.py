@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
+from holdfast.model.parameters import Schema, closed, one_of, parameters_schema, strict
 from holdfast.model.plan import FACT, REFERENCE
-from holdfast.model.strict_schema import Schema, closed, one_of, strict
-from holdfast.model.values_parameters import parameters_schema
 
 _TEXT: Final[Schema] = {"type": "string"}
 _NULL: Final[Schema] = {"type": "null"}

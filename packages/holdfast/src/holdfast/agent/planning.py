@@ -22,8 +22,8 @@ from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.errors import PlanAborted, PlanRefused
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.plan import Plan
-from holdfast.model.plan_checking import Given, Known, faults_of
-from holdfast.model.transactions import WHOLE_RUN, around
+from holdfast.model.plan_checks import Given, Known, faults_of
+from holdfast.model.transaction import WHOLE_RUN, around
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool

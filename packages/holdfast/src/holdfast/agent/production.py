@@ -10,9 +10,8 @@ from holdfast.agent.run import Run
 from holdfast.agent.thinking import Thinker, thinker
 from holdfast.errors import Interrupted, OperationFailed, PlanError, PlanRefused, TransactionAborted
 from holdfast.model.facts import Guess, Stakes
-from holdfast.model.handoff import ANYBODY
 from holdfast.model.plan import Plan
-from holdfast.model.question import Scalar
+from holdfast.model.questions import ANYBODY, Scalar
 
 G = TypeVar("G")
 

@@ -18,8 +18,8 @@ from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.journal.bodies import values_in, written
 from holdfast.journal.port import Post
-from holdfast.model.claims import digest
 from holdfast.model.memory import Heeded, Kind, Lesson, Remembered, known, lessons, lessons_stream, memory_stream
+from holdfast.model.receipts import digest
 from holdfast.policies import milliseconds
 
 

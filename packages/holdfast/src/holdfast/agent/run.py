@@ -32,8 +32,8 @@ from holdfast.errors import UsageError
 from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
-from holdfast.model.question import Question, Scalar
-from holdfast.model.records_transaction import Pivot
+from holdfast.model.questions import Question, Scalar
+from holdfast.model.records.transaction import Pivot
 from holdfast.policies import Retry, milliseconds
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from holdfast.errors import ContractError
-from holdfast.model.plain import hides, plain_arguments
+from holdfast.model.canonical.plain import hides, plain_arguments
 
 LONGEST_TEMPLATE: Final = 500
 LONGEST_VALUE: Final = 80

@@ -25,8 +25,8 @@ from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.tooling import Classifier, Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
-from holdfast.model.canonical import canonical
-from holdfast.model.canonical_restore import restore
+from holdfast.model.canonical.decode import restore
+from holdfast.model.canonical.encode import canonical
 from holdfast.model.contract import (
     Contract,
     Effect,
@@ -39,8 +39,8 @@ from holdfast.model.contract import (
     default_retry,
 )
 from holdfast.model.outcome import Outcome
+from holdfast.model.parameters import parse_arguments
 from holdfast.model.values import ResultCodec, codec_for
-from holdfast.model.values_parameters import parse_arguments
 from holdfast.policies import Budget, Gate, Retry, milliseconds
 
 P = ParamSpec("P")

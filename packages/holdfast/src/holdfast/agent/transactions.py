@@ -15,7 +15,7 @@ from holdfast.engine.steps import Call, Told, operate, part_names
 from holdfast.engine.transactions import boundary_of, enter, leave
 from holdfast.errors import AmbiguousStep, ReplayDiverged, TransactionAborted, UsageError
 from holdfast.model.outcome import Outcome
-from holdfast.model.records_transaction import Pivot
+from holdfast.model.records.transaction import Pivot
 
 P = ParamSpec("P")
 R = TypeVar("R")

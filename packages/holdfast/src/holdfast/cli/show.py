@@ -19,8 +19,8 @@ from holdfast.inspect.run_state import StateAt, state_at
 from holdfast.inspect.text import count, duration, moment, safe, short
 from holdfast.inspect.timeline import Entry, Note, Timeline, timeline
 from holdfast.journal.host import wall_ms
-from holdfast.model.handoff import after_stop
-from holdfast.model.situation import Now
+from holdfast.model.decision.situation import Now
+from holdfast.model.questions import after_stop
 from holdfast.people.policy.archive import facts_text
 
 if TYPE_CHECKING:

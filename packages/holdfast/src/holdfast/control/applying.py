@@ -22,9 +22,9 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, Worker
 from holdfast.model.records import CommandApplied
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_planted
-from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.transaction import WHOLE_RUN
 
 LEFT: Final = "it is left for the process that drives the run, which has not taken it yet"
 

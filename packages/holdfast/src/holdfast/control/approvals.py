@@ -14,7 +14,7 @@ from holdfast.errors import SignInNeeded, UsageError
 from holdfast.model import records as r
 from holdfast.model.names import is_among
 from holdfast.model.operation import OTHERWISE, OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.policies import milliseconds
 
 LASTS: Final = timedelta(days=1)

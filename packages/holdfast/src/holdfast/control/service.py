@@ -44,14 +44,13 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
-from holdfast.model.handoff import TAKE_OVER
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import plain_name
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
-from holdfast.model.question import Answered, Scalar
-from holdfast.model.run import RunHistory, exit_of
-from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.questions import TAKE_OVER, Answered, Scalar
+from holdfast.model.run_history import RunHistory, exit_of
+from holdfast.model.transaction import WHOLE_RUN
 from holdfast.people.asked import asked_in, checked_named, checked_shown
 
 

@@ -8,12 +8,11 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.inspect.render_records import stored
-from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import WHOLE_RUN, Transaction
+from holdfast.model.run_history import RunHistory, members_of
+from holdfast.model.transaction import WHOLE_RUN, Transaction
 
 Can = Literal["restore", "amend", "stands", "unknown"]
 ENDED: Final = ("completed", "stopped")

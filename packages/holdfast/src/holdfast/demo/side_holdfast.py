@@ -11,7 +11,7 @@ from holdfast.demo.schedule import REQUESTS, Service, Spot
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 STEPS: Final[dict[Service, str]] = {
     "payments": "refund#1",

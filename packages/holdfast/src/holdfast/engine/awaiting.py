@@ -21,7 +21,7 @@ from holdfast.journal.bodies import read, read_taken, readable, written
 from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id, stream
-from holdfast.model.run import PENDING
+from holdfast.model.run_history import PENDING
 from holdfast.policies import milliseconds
 
 if TYPE_CHECKING:

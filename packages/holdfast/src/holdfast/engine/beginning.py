@@ -12,8 +12,8 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import records as r
-from holdfast.model.plain import plain_arguments
-from holdfast.model.run import RunHistory
+from holdfast.model.canonical.plain import plain_arguments
+from holdfast.model.run_history import RunHistory
 
 
 class Input(msgspec.Struct, frozen=True):

@@ -24,8 +24,9 @@ from holdfast.engine.readings import observe
 from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import SCOPE
 from holdfast.model import records as r
-from holdfast.model.boundaries import closing_boundaries, members_of, reopened
-from holdfast.model.closing import (
+from holdfast.model.decision.situation import Reading
+from holdfast.model.run_history import closing_boundaries, exit_of, members_of, reopened
+from holdfast.model.saga import (
     CONFIRM,
     UNDO,
     Amend,
@@ -42,9 +43,7 @@ from holdfast.model.closing import (
     serving,
     standing,
 )
-from holdfast.model.run import exit_of
-from holdfast.model.situation import Reading
-from holdfast.model.transactions import Transaction, encloses
+from holdfast.model.transaction import Transaction, encloses
 
 _AGAIN: Final = "//"  # no step is named like that
 

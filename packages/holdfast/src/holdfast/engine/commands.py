@@ -25,14 +25,13 @@ from holdfast.errors import Unreadable, UsageError
 from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
-from holdfast.model.boundaries import members_of
 from holdfast.model.contract import Contract
-from holdfast.model.handoff import why_ended
 from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import TRANSACTION_MOVES, WHOLE_RUN
+from holdfast.model.questions import why_ended
+from holdfast.model.run_history import RunHistory, members_of
+from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
 _LOG: Final = logging.getLogger("holdfast")

@@ -13,7 +13,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.contradiction import Opened, contradiction_stream
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:
     from holdfast.engine.instance import Stamp

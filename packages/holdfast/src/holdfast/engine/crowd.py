@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.model.ruling import Queue
+from holdfast.model.policy import Queue
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 

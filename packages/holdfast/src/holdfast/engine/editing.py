@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.errors import ArgumentError, UsageError
 from holdfast.model import records as r
-from holdfast.model.canonical import digest, forms
+from holdfast.model.canonical.encode import digest, forms
 from holdfast.model.operation import OperationState
 
 

@@ -37,7 +37,7 @@ from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
 
 T = TypeVar("T")

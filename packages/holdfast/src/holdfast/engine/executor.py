@@ -32,13 +32,13 @@ from holdfast.engine.standing import counted, permitted
 from holdfast.engine.waiting import wait
 from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.evidence import send_by_ms
+from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
-from holdfast.model.situation import Now
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import send_by_ms
 
 Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt

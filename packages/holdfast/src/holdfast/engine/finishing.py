@@ -13,10 +13,9 @@ from holdfast.engine.loading import load
 from holdfast.engine.refusing import abandon
 from holdfast.engine.rest import Ending
 from holdfast.errors import ClaimUnproven, TransactionAborted
-from holdfast.model.boundaries import open_boundaries
-from holdfast.model.claims import receipts_in, unproven
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import WHOLE_RUN, encloses
+from holdfast.model.receipts import receipts_in, unproven
+from holdfast.model.run_history import RunHistory, open_boundaries
+from holdfast.model.transaction import WHOLE_RUN, encloses
 
 LOG: Final = logging.getLogger("holdfast")
 

@@ -19,15 +19,15 @@ from holdfast.engine.tooling import ToolCode
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.closing import CONFIRM, serving
 from holdfast.model.contract import Contract, stricter
-from holdfast.model.decide import decide
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.moves import Move
+from holdfast.model.decision.situation import Elsewhere, Now, Reading, Situation, Stop
 from holdfast.model.ids import approval_digest, claim_identity, idempotency_key, operation_id
-from holdfast.model.moves import Move
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Elsewhere, Now, Reading, Situation, Stop
+from holdfast.model.saga import CONFIRM, serving
 from holdfast.model.system import is_system
-from holdfast.model.transactions import around, encloses
+from holdfast.model.transaction import around, encloses
 from holdfast.model.transitions import apply
 from holdfast.model.view import Operation
 

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 
 from holdfast.journal.codec import decode_all
 from holdfast.model import records as r
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
-from holdfast.model.situation import Elsewhere
+from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight

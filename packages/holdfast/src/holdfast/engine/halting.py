@@ -12,8 +12,8 @@ from holdfast.engine.settings import Settings
 from holdfast.errors import JournalError
 from holdfast.journal.port import Claimed, RunChange, Write
 from holdfast.model import records as r
-from holdfast.model.handoff import HALTED, TAKE_OVER, why_ended
-from holdfast.model.run import RunHistory
+from holdfast.model.questions import HALTED, TAKE_OVER, why_ended
+from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, UNREADABLE
 

@@ -14,7 +14,7 @@ from holdfast.engine.refusing import refuse
 from holdfast.engine.scopes import Scope
 from holdfast.engine.transactions import may_begin
 from holdfast.model import records as r
-from holdfast.model.handoff import Authority
+from holdfast.model.questions import Authority
 
 
 class Given(msgspec.Struct, frozen=True):

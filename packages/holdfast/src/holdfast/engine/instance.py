@@ -31,11 +31,10 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
 from holdfast.model import records as r
-from holdfast.model.deliveries import Delivery
+from holdfast.model.decision.situation import Now
 from holdfast.model.facts import Known
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory, is_about_operation
-from holdfast.model.situation import Now
+from holdfast.model.run_history import Delivery, RunHistory, is_about_operation
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine

@@ -19,14 +19,14 @@ from holdfast.engine.learning import learned
 from holdfast.engine.refusing import refuse
 from holdfast.engine.scopes import Scope
 from holdfast.errors import Interrupted
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
 from holdfast.model.facts import Fact
-from holdfast.model.run import exit_of
+from holdfast.model.run_history import exit_of
 
 if TYPE_CHECKING:
+    from holdfast.model.decision.situation import Now
     from holdfast.model.operation import OperationState
-    from holdfast.model.situation import Now
 
 Told = tuple[r.MessageReceived, ...]
 

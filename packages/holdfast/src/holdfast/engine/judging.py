@@ -14,12 +14,12 @@ from holdfast.engine.keeping import keep_text
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.deeds import Deed, deed_of, deeds_stream, past_of
+from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.plain import plain_arguments
-from holdfast.model.ruling import WEEKDAYS, Draw, Facts, Past, Ruling, asked_before, chance
+from holdfast.model.policy import WEEKDAYS, Draw, Facts, Past, Ruling, asked_before, chance
 from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
+from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.engine.instance import Instance
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact
-from holdfast.model.transactions import encloses
+from holdfast.model.transaction import encloses
 
 
 def learned(instance: Instance, fact: Fact, by: str = "") -> Correction | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.errors import ChainBroken
 from holdfast.journal.codec import decode_all
 from holdfast.journal.log import genesis, verify_chain
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine

@@ -25,8 +25,8 @@ from holdfast.engine.waiting import schedule
 from holdfast.errors import JournalError, LedgerTaken, RunBusy
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, RunChange
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
 from holdfast.model.operation import OperationState
 
 _MOVES = 6

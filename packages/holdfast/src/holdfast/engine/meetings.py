@@ -23,8 +23,8 @@ from holdfast.engine.flight import Flight
 from holdfast.engine.forks import done_by_an_ancestor
 from holdfast.engine.pendings import look_for_pending, taking_post
 from holdfast.journal.port import Post
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.operation import OperationState
-from holdfast.model.situation import Elsewhere
 from holdfast.policies import milliseconds
 
 CLAIM_OF: Final = "the claim of "

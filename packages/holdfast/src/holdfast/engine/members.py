@@ -7,14 +7,11 @@ from typing import Final, Self
 from holdfast.engine.flight import Flight, flight_of
 from holdfast.engine.instance import Instance
 from holdfast.engine.tooling import ToolCode
-from holdfast.model.backlog import Backlog
-from holdfast.model.boundaries import members_of
-from holdfast.model.closing import CONFIRM, UNDO, Member, serving
-from holdfast.model.deliveries import Span
+from holdfast.model.decision.situation import Reading
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
-from holdfast.model.situation import Reading
-from holdfast.model.transactions import encloses
+from holdfast.model.run_history import RunHistory, Span, members_of
+from holdfast.model.saga import CONFIRM, UNDO, Backlog, Member, serving
+from holdfast.model.transaction import encloses
 
 
 class Members:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.engine.flight import Flight
-from holdfast.model import moves as m
 from holdfast.model import records as r
-from holdfast.model.ruling import terms
+from holdfast.model.decision import moves as m
+from holdfast.model.policy import terms
 from holdfast.model.waits import call_text
 
 

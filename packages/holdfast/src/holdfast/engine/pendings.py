@@ -14,11 +14,11 @@ import msgspec
 from holdfast.errors import ArgumentError
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post
+from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Met
 from holdfast.model.pending import LITERAL, literal, literals, names_of, thing, thing_stream
-from holdfast.model.situation import Elsewhere
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight

@@ -10,7 +10,7 @@ from holdfast.engine.readings import observe
 from holdfast.engine.standing import counted
 from holdfast.errors import LedgerTaken
 from holdfast.model import records as r
-from holdfast.model.run import PROMISE
+from holdfast.model.run_history import PROMISE
 
 
 async def hold(flight: Flight) -> None:

@@ -25,10 +25,9 @@ from holdfast.engine.transactions import may_begin
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.handoff import TAKE_OVER, why_ended
 from holdfast.model.ids import stream
-from holdfast.model.question import Answered, Question, Scalar
-from holdfast.model.records_run import Handoff
+from holdfast.model.questions import TAKE_OVER, Answered, Question, Scalar, why_ended
+from holdfast.model.records.run import Handoff
 from holdfast.model.waits import answer_with, then_of
 
 ANSWER: Final = "answer"

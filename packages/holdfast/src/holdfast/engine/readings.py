@@ -11,8 +11,8 @@ from holdfast.engine.ends import clean, describe, end_of_value
 from holdfast.engine.flight import Flight
 from holdfast.engine.tooling import within
 from holdfast.model import records as r
+from holdfast.model.decision.evidence import until_believable_ms
 from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened, VerdictKind
-from holdfast.model.weigh import until_believable_ms
 
 _VERDICTS: Final[dict[type[Any], VerdictKind]] = {
     Happened: "happened",

@@ -61,10 +61,9 @@ from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
 from holdfast.model import records as r
-from holdfast.model.boundaries import open_boundaries
-from holdfast.model.handoff import TAKE_OVER, why_ended
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.questions import TAKE_OVER, why_ended
+from holdfast.model.run_history import RunHistory, open_boundaries
+from holdfast.model.transaction import WHOLE_RUN
 
 
 class Conclusion(msgspec.Struct, frozen=True):

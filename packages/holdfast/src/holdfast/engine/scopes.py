@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
-from holdfast.model.handoff import Authority
 from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.model.questions import Authority
 from holdfast.model.secret import REVEALED
-from holdfast.model.transactions import base_of, named
+from holdfast.model.transaction import base_of, named
 
 if TYPE_CHECKING:
     from holdfast.engine.instance import Instance

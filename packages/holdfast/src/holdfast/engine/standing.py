@@ -16,8 +16,8 @@ from holdfast.errors import ArgumentError
 from holdfast.journal.bodies import read, values_in, written
 from holdfast.journal.port import Journal, Post
 from holdfast.model.names import same_person
-from holdfast.model.ruling import terms
-from holdfast.model.standing import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
+from holdfast.model.policy import terms
+from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
 
 if TYPE_CHECKING:
     from holdfast.engine.flight import Flight

@@ -28,13 +28,12 @@ from holdfast.engine.tooling import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import HoldfastError, MustHold, ParameterMismatch, UnknownTool, Unreadable
 from holdfast.model import records as r
-from holdfast.model.canonical import Forms, digest, forms
-from holdfast.model.deliveries import Delivery
-from holdfast.model.handoff import Authority
+from holdfast.model.canonical.encode import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.run import PENDING
-from holdfast.model.transactions import around
+from holdfast.model.questions import Authority
+from holdfast.model.run_history import PENDING, Delivery
+from holdfast.model.transaction import around
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

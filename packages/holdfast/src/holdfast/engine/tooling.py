@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import msgspec
 
 from holdfast.engine.seams import Seams
-from holdfast.model.canonical import canonical, digest
+from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.contract import Contract
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from holdfast.engine.rest import Pause
 from holdfast.engine.scopes import Scope
 from holdfast.errors import TransactionAborted
 from holdfast.model import records as r
-from holdfast.model.closing import Finish, close
-from holdfast.model.records_transaction import Pivot
-from holdfast.model.run import exit_of
-from holdfast.model.transactions import Transaction, around
+from holdfast.model.records.transaction import Pivot
+from holdfast.model.run_history import exit_of
+from holdfast.model.saga import Finish, close
+from holdfast.model.transaction import Transaction, around
 
 
 @sealing

@@ -9,8 +9,8 @@ from holdfast.engine.awaiting import how_to_answer
 from holdfast.engine.flight import Flight
 from holdfast.engine.meetings import CLAIM_OF, look_elsewhere
 from holdfast.engine.rest import Pause
-from holdfast.model import moves as m
 from holdfast.model import records as r
+from holdfast.model.decision import moves as m
 from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.waits import is_whole, question_of
 

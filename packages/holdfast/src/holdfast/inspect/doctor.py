@@ -19,7 +19,7 @@ from holdfast.journal.port import Claimed, RunChange, RunRow, RunStatus
 from holdfast.journal.sqlite.ledger import all_entries
 from holdfast.journal.sqlite.reading import view_of
 from holdfast.model.ids import operation_id
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 
 class Facts(msgspec.Struct, frozen=True):

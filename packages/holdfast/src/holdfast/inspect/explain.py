@@ -13,18 +13,17 @@ from holdfast.inspect.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
 from holdfast.inspect.text import moment
-from holdfast.model import moves as m
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
-from holdfast.model.decide import decide
+from holdfast.model.decision import moves as m
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.evidence import AttemptEvidence, key_left_ms, natural_left_ms, weigh
+from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import RETURNED
-from holdfast.model.policy import Rule
-from holdfast.model.ruling import Facts
-from holdfast.model.run import RunHistory
-from holdfast.model.situation import Now, Situation
+from holdfast.model.policy import Facts, Rule
+from holdfast.model.run_history import RunHistory
 from holdfast.model.transitions import apply
-from holdfast.model.weigh import Weight, key_left_ms, natural_left_ms, weigh
 from holdfast.people.contradictions import answers_about, relied_on
 from holdfast.people.earlier import words_about
 from holdfast.people.policy.archive import kept_policy
@@ -254,7 +253,7 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
     return Answer("yes", f"{state.status}: {proof}{read}")
 
 
-def _landed(state: OperationState, weight: Weight) -> Answer:
+def _landed(state: OperationState, weight: AttemptEvidence) -> Answer:
     if state.contradicted:
         return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
     if state.phase == "succeeded":
@@ -272,7 +271,7 @@ def _landed(state: OperationState, weight: Weight) -> Answer:
     return Answer("perhaps", doubtful)
 
 
-def _retry(state: OperationState, situation: Situation, weight: Weight, now: Now) -> Answer:
+def _retry(state: OperationState, situation: Situation, weight: AttemptEvidence, now: Now) -> Answer:
     if state.contradicted:
         return Answer("no", "first it must be known which of the two is true")
     if state.phase == "succeeded":

@@ -18,7 +18,7 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.journal.codec import decode_all, encode
 from holdfast.journal.port import Identity
 from holdfast.model import records as r
-from holdfast.model.canonical import digest
+from holdfast.model.canonical.encode import digest
 
 FORMAT: Final = 1
 OPEN_KEY: Final = b"holdfast fixture"

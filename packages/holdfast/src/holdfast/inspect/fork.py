@@ -22,7 +22,7 @@ from holdfast.journal.port import Claimed, RunChange
 from holdfast.model import records as r
 from holdfast.model.ids import checked_run_id, operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory, is_about_operation
+from holdfast.model.run_history import RunHistory, is_about_operation
 
 _LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
 

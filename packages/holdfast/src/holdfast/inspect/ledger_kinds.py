@@ -23,15 +23,14 @@ from holdfast.interfaces.extensions import extensions
 from holdfast.journal.bodies import REFUSED, SetAside, read
 from holdfast.journal.port import Entry
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
-from holdfast.model.conversation import Spoken
-from holdfast.model.deeds import Deed
-from holdfast.model.memory import Heeded, Remembered
+from holdfast.model.memory import Heeded, Remembered, Spoken
 from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
-from holdfast.model.question import Answered
+from holdfast.model.preapproval import GIVEN, Standing, Use
+from holdfast.model.questions import Answered
 from holdfast.model.shadow import Judged, Left
-from holdfast.model.standing import GIVEN, Standing, Use
 from holdfast.model.thresholds import Move
+from holdfast.model.tool_history import Deed
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
 

@@ -16,8 +16,7 @@ from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.inspect.contracts import Danger, clauses
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
-from holdfast.model.plan_checking import Fault, Given, faults_of
-from holdfast.model.values_planned import parse_planned
+from holdfast.model.plan_checks import Fault, Given, faults_of, parse_planned
 
 AnyTool = Tool[Any, Any]
 

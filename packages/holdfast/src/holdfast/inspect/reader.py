@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.model import records as r
     from holdfast.model.operation import OperationState
     from holdfast.model.records import Record
-    from holdfast.model.run import RunHistory
+    from holdfast.model.run_history import RunHistory
 
 PAGE: Final = 1000
 WHOLE: Final = 10_000
@@ -142,7 +142,7 @@ class JournalReader:
 
     async def history(self, run: str) -> RunHistory:
         """Everything the records say about a run. Raises `UnknownRun`."""
-        from holdfast.model.run import RunHistory  # noqa: PLC0415 - as above
+        from holdfast.model.run_history import RunHistory  # noqa: PLC0415 - as above
 
         await self.row(run)
         history = RunHistory(run)

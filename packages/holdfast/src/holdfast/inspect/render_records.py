@@ -14,8 +14,8 @@ from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
 from holdfast.model.plan import Plan
-from holdfast.model.question import Answered
-from holdfast.model.ruling import Ruling
+from holdfast.model.policy import Ruling
+from holdfast.model.questions import Answered
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}

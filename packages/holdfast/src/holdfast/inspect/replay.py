@@ -34,7 +34,7 @@ from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Beginning, Claimed, Identity, RunChange, Write
 from holdfast.model import records as r
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 AnyAgent = Agent[Any, Any]
 

@@ -12,12 +12,12 @@ from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Entry, timeline
 from holdfast.model import records as r
-from holdfast.model.claims import proven
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Message, message_of
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, Receipt
-from holdfast.model.run import RunHistory
+from holdfast.model.receipts import proven
+from holdfast.model.run_history import RunHistory
 
 _FACT = "fact:"
 

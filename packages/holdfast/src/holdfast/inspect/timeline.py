@@ -29,8 +29,8 @@ from holdfast.inspect.render_records import (
 from holdfast.inspect.text import moment
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
-from holdfast.model.question import Answered
-from holdfast.model.run import RunHistory, is_about_operation
+from holdfast.model.questions import Answered
+from holdfast.model.run_history import RunHistory, is_about_operation
 from holdfast.model.waits import answer_with
 
 Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]

@@ -25,7 +25,7 @@ from holdfast.journal.sqlite.opening import end_of, tails_at
 from holdfast.journal.sqlite.reading import View, view_of
 from holdfast.model.heads import Head, first_head
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from holdfast.journal.log import RunLog
 from holdfast.journal.port import RunChange, RunRow
 from holdfast.model import records as r
 from holdfast.model.planted import Ended, ending, told
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 
 async def end_planted(engine: Engine, row: RunRow, history: RunHistory, log: RunLog) -> None:

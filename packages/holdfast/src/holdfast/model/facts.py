@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.model.plan import Plan
-from holdfast.model.transactions import encloses
+from holdfast.model.transaction import encloses
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):

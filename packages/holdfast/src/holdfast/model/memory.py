@@ -1,13 +1,15 @@
-"""What outlives a run: what is known about a user, and what was learned from failures. Never what was done.
+"""What outlives a run: facts about a user, lessons from failures, and conversations. Never what was done.
 
-What a run did is its own records, and a `Receipt` is the only proof of it. These two are of other types and in other
-streams of the ledger, so that "the invoice was sent" cannot come from a memory.
+What a run did is its own records, and a `Receipt` is the only proof of it. These are of other types and in other
+streams of the ledger, so that "the invoice was sent" cannot come from a memory. A compacted conversation is shown as
+a summary and the messages since; effects are read from the records of the runs each time, so compaction cannot lose
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -77,3 +79,41 @@ def lessons(entries: Iterable[Heeded]) -> list[Lesson]:
         held, failed = lesson.held + (entry.held is True), lesson.failed + (entry.held is False)
         found[entry.text] = msgspec.structs.replace(lesson, held=held, failed=failed)
     return sorted(found.values(), key=lambda one: (one.failed - one.held, one.text))
+
+
+# --- conversations --------------------------------------------------------------------------------------------------
+
+
+class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry, and who made it: a message in plain JSON, or a summary of all messages up to the entry `covers`."""
+
+    run: str
+    step: str
+    message: Any = None
+    summary: str = ""
+    covers: int = 0
+
+
+class ConversationView(NamedTuple):
+    """A conversation as it is shown: a summary of what came before, and the messages by their entries."""
+
+    summary: str
+    messages: Sequence[tuple[int, Any]]
+    covers: int
+    runs: tuple[str, ...]
+
+
+def conversation_stream(name: str) -> str:
+    """The ledger stream of a conversation."""
+    return stream("conversation", name)
+
+
+def view_of(entries: Mapping[int, Spoken], through: int) -> ConversationView:
+    """What is shown of these entries, up to the one `through`: the summary that covers most, and what it does not."""
+    heard = [(number, entries[number]) for number in sorted(entries) if number <= through]
+    summary, covers = "", 0
+    for _, entry in heard:
+        if entry.summary and entry.covers >= covers:
+            summary, covers = entry.summary, entry.covers
+    messages = [(number, entry.message) for number, entry in heard if not entry.summary and number > covers]
+    return ConversationView(summary, messages, covers, tuple(dict.fromkeys(entry.run for _, entry in heard)))

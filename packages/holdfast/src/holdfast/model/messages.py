@@ -13,8 +13,8 @@ import msgspec
 
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
-from holdfast.model.records_message import MessageHeard, MessageReceived
-from holdfast.model.records_operation import values_of
+from holdfast.model.records.operation import values_of
+from holdfast.model.records.run import MessageHeard, MessageReceived
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -7,9 +7,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
-from holdfast.model.policy import OnExpiry
+from holdfast.model.policy import Facts, OnExpiry, Ruling
 from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunStarted
-from holdfast.model.ruling import Facts, Ruling
 from holdfast.policies import Require, milliseconds
 
 OTHERWISE: Final = "otherwise"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from holdfast.model.canonical import canonical, digest
+from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.contract import Contract
 from holdfast.model.ids import stream
 

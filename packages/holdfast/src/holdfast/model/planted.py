@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 
 RULE: Final = "it was planted"
 

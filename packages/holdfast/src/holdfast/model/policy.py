@@ -1,16 +1,21 @@
-"""Escalation policies: data that says which operations leave by themselves, and which a person sees first."""
+"""Approval policies: data that says which operations are sent unattended, and which a person approves first.
+
+Below the data stands the choice: facts in, a ruling out.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import hmac
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.model.thresholds import Threshold
-from holdfast.policies import Require
+from holdfast.policies import Gate, Require, milliseconds, strictest
 
 Word = Literal["auto", "sample", "ask", "two", "refuse"]
 OnExpiry = Literal["refuse", "hold", "escalate"]
@@ -122,3 +127,214 @@ def text_of(policy: Policy) -> bytes:
 def version_of(policy: Policy) -> str:
     """The name of a policy with a digest of everything that it says: `refunds@1f0c9a2b`."""
     return f"{policy.name}@{hashlib.sha256(text_of(policy)).hexdigest()[:8]}"
+
+
+# --- the ruling of a policy on one operation ------------------------------------------------------------------------
+# The first rule that holds decides. The caller evaluates conditions (`Test`) and supplies the number that a sample is
+# drawn with (`chance`, from the operation's name): the choice is pure, total, and the same each time. A gate of the
+# tool itself is not known here: it asks whatever a policy says (`decide`).
+
+
+Test: TypeAlias = Callable[[str, Mapping[str, Any]], bool]
+"""Whether a condition holds for these values. Raises `ValueError` where that has no answer."""
+Draw: TypeAlias = Callable[[str], float]
+"""A number from 0 to 1 for a text, the same for the same text and operation."""
+WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of this tool and this subject: calls that were sent, their amounts together, people's words."""
+
+    sent: int = 0
+    amount: float = 0.0
+    approved: int = 0
+    declined: int = 0
+
+
+class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What waits for people: how many things, and since when the oldest of them, in hours."""
+
+    depth: int = 0
+    oldest_hours: float = 0.0
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a policy judges, beside the arguments. None is what nobody knows: a rule that uses it cannot be judged.
+
+    `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call,
+    `subject` whom it concerns, as the policy says.
+    """
+
+    tool: str
+    agent: str
+    hour: int
+    weekday: str
+    effect: str = "write"
+    amount: float | None = None
+    confidence: float | None = None
+    reversible: bool = False
+    taint: str = ""
+    origin: str = "code"
+    subject: str = ""
+    history: Past | None = None
+    queue: Queue | None = None
+
+    def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As conditions know it."""
+        return {**{name: _plain(getattr(self, name)) for name in self.__struct_fields__}, "arguments": arguments}
+
+
+VARIABLES: Final = (*Facts.__struct_fields__, "arguments")
+MEMBERS: Final[dict[str, tuple[str, ...]]] = {"history": Past.__struct_fields__, "queue": Queue.__struct_fields__}
+
+
+def _plain(value: object) -> object:
+    return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+
+
+# --- the choice ---------------------------------------------------------------------------------------------------
+
+
+class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a policy says about one operation, and the rule that says it. Times are milliseconds.
+
+    `sampled`: it was drawn, so a person is asked; `shadow`: it leaves, and a person looks at it afterwards. `stratum`
+    is what it was drawn from. `why` says why it could not be judged, if it could not.
+    """
+
+    word: Word
+    rule: str
+    people: int = 1
+    queue: str = ""
+    within_ms: int = 0
+    on_expiry: OnExpiry = "refuse"
+    escalates_to: str = ""
+    sampled: bool = False
+    shadow: bool = False
+    stratum: str = ""
+    why: str = ""
+    require: Require | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked before it is sent."""
+        return asks(self.word, sampled=self.sampled)
+
+    @property
+    def may_be_allowed(self) -> bool:
+        """Whether a yes that was given beforehand is enough: not for a sample, which people want to see."""
+        return self.word == "ask" and not self.why
+
+
+def asks(word: Word, *, sampled: bool) -> bool:
+    """Whether this word means that a person is asked first."""
+    return word in {"ask", "two"} or (word == "sample" and sampled)
+
+
+def choose(policy: Policy, values: Mapping[str, Any], test: Test, draw: Draw) -> Ruling:
+    """The ruling of the first rule that holds, or that cannot be judged: then people are asked.
+
+    A word of the policy's own, where no rule holds, stands under the name `default`.
+    """
+    for rule in policy.rules:
+        try:
+            holds = test(rule.when, values)
+        except ValueError as error:
+            return _asked(rule, str(error))
+        if holds:
+            return _ruling(policy, rule, values, test, draw)
+    word = policy.default
+    return Ruling(word, DEFAULT, people=2 if word == "two" else 1)
+
+
+def _asked(rule: Rule, why: str) -> Ruling:
+    return msgspec.structs.replace(_terms_of(rule), word="two" if rule.then == "two" else "ask", why=why)
+
+
+def _terms_of(rule: Rule) -> Ruling:
+    within = 0 if rule.within is None else milliseconds(rule.within)
+    expiry, to = rule.on_expiry, rule.escalates_to
+    return Ruling(rule.then, rule.name, rule.asks_people, rule.queue, within, expiry, to, require=rule.require)
+
+
+def _ruling(policy: Policy, rule: Rule, values: Mapping[str, Any], test: Test, draw: Draw) -> Ruling:
+    ruling, stratum = _terms_of(rule), stratum_of(policy, rule, values)
+    sampled = rule.then == "sample" and draw(f"sample {stratum}") < _rate(policy, rule, values, test)
+    leaves = rule.then == "auto" or (rule.then == "sample" and not sampled)
+    shadow = leaves and draw(f"shadow {stratum}") < rule.shadow
+    return msgspec.structs.replace(ruling, sampled=sampled, shadow=shadow, stratum=stratum)
+
+
+def _rate(policy: Policy, rule: Rule, values: Mapping[str, Any], test: Test) -> float:
+    """The share that is drawn. Whether people are busy is asked only where that changes something."""
+    if rule.busy_rate is None or not policy.busy:
+        return rule.rate
+    try:
+        return rule.busy_rate if test(policy.busy, values) else rule.rate
+    except ValueError:
+        return rule.rate
+
+
+def stratum_of(policy: Policy, rule: Rule, values: Mapping[str, Any]) -> str:
+    """The rule, and the band in which each variable of `bands` lies: `borderline confidence:0.8-0.9`."""
+    bands = [f"{name}:{_band(values.get(name), cuts)}" for name, cuts in sorted(policy.bands.items()) if cuts]
+    return " ".join([rule.name, *bands])
+
+
+def _band(value: object, cuts: tuple[float, ...]) -> str:
+    """Between which cuts a number lies; a cut belongs to the band above it."""
+    if not isinstance(value, (int, float)):
+        return "unknown"
+    place = bisect_right(cuts, value)
+    low, high = cuts[place - 1 : place], cuts[place : place + 1]
+    return f"{low[0]:g}-{high[0]:g}" if low and high else f"{cuts[-1]:g}+" if low else f"-{cuts[0]:g}"
+
+
+def chance(secret: bytes, operation: str, what: str) -> float:
+    """A number from 0 to 1 that nobody can guess without the journal's `secret`, the same each time it is asked for.
+
+    Operations are drawn independently of each other: in each stratum the share that is drawn tends to its rate.
+    """
+    drawn = hmac.digest(secret, f"{operation}\0{what}".encode(), "sha256")
+    return int.from_bytes(drawn[:7], "big") / 2**56
+
+
+def asked_before(ruling: Ruling) -> Ruling:
+    """The ruling of a changed policy about what a person was asked about already: the question is never withdrawn."""
+    if ruling.asks or ruling.word == "refuse":
+        return ruling
+    return msgspec.structs.replace(
+        ruling, word="ask", sampled=False, shadow=False, why="a person was asked about it under another policy"
+    )
+
+
+# --- what people are given ----------------------------------------------------------------------------------------
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """On which terms people are asked: how many of them, how they have to be known, how long they have, and so on."""
+
+    people: int = 1
+    within_ms: int = 0
+    queue: str = ""
+    on_expiry: OnExpiry = "refuse"
+    require: Require | None = None
+
+
+def terms(gate: Gate | None, ruling: Ruling | None, otherwise_ms: int = 0, *, escalated: bool = False) -> Terms:
+    """The stricter of what a tool's own gate and a policy say; a gate that gave people a time refuses after it.
+
+    Where neither gives a time, people have `otherwise_ms` (0: for ever). Once it is `escalated` the question waits in
+    its other queue, beyond its time as well.
+    """
+    spans = [milliseconds(gate.within)] if gate is not None and gate.within is not None else []
+    people = [gate.people] if gate is not None else []
+    required = strictest(gate.require if gate is not None else None, ruling.require if ruling is not None else None)
+    if ruling is None or not ruling.asks:
+        return Terms(max(people, default=1), min(spans, default=otherwise_ms), require=required)
+    if escalated:
+        return Terms(max([ruling.people, *people]), otherwise_ms, ruling.escalates_to, "hold", required)
+    on_expiry: OnExpiry = "refuse" if spans else ruling.on_expiry
+    if ruling.within_ms:
+        spans.append(ruling.within_ms)
+    return Terms(max([ruling.people, *people]), min(spans, default=otherwise_ms), ruling.queue, on_expiry, required)

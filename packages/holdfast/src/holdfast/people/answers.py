@@ -23,14 +23,14 @@ from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.journal.bodies import read_taken
 from holdfast.journal.port import Post
 from holdfast.model.contract import Contract
+from holdfast.model.decision.evidence import key_left_ms
+from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import OperationState
-from holdfast.model.question import Scalar
+from holdfast.model.questions import Scalar
 from holdfast.model.records import RunStopped
 from holdfast.model.shadow import Judged
-from holdfast.model.situation import Now, Situation
-from holdfast.model.transactions import Transaction, around
+from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import Item as Kind
-from holdfast.model.weigh import key_left_ms
 from holdfast.people.asked import Asked, asked, checked_shown
 from holdfast.people.assignments import Handing, handing_post
 from holdfast.people.contradictions import review_contradiction

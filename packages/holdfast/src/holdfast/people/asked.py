@@ -14,9 +14,9 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
-from holdfast.model.transactions import WHOLE_RUN, Transaction
+from holdfast.model.transaction import WHOLE_RUN, Transaction
 from holdfast.model.waits import BRIEF
 from holdfast.model.waits import Item as Kind
 

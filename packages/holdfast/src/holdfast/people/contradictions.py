@@ -22,8 +22,8 @@ from holdfast.journal.port import Entry, Post
 from holdfast.model import records as r
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
 from holdfast.model.operation import OperationState
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import around
+from holdfast.model.run_history import RunHistory
+from holdfast.model.transaction import around
 
 SHOWN: Final = 50
 """How many of those that relied on an outcome are named."""

@@ -21,13 +21,13 @@ from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.contradiction import contradiction_text
-from holdfast.model.lookalikes import remarks
+from holdfast.model.names import remarks
 from holdfast.model.operation import OperationState
-from holdfast.model.question import Scalar
-from holdfast.model.run import RunHistory, exit_of
+from holdfast.model.questions import Scalar
+from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.shadow import SHADOW, asked_afterwards
 from holdfast.model.system import shown_agent
-from holdfast.model.transactions import Transaction, around
+from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
 from holdfast.people.asked import Asked, as_answered, asked, asked_in, split_item

@@ -156,7 +156,7 @@ def _marks(asks: str) -> tuple[str, ...]:
     """Letters in a question that look like others."""
     if asks.isascii():
         return ()
-    from holdfast.model.lookalikes import remarks  # noqa: PLC0415 - most lists need no table of letters
+    from holdfast.model.names import remarks  # noqa: PLC0415 - most lists need no table of letters
 
     return remarks(asks)
 

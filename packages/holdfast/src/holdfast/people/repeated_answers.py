@@ -20,8 +20,8 @@ from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import same_person
 from holdfast.model.outcome import ASKED_BACK
-from holdfast.model.question import Answered
-from holdfast.model.transactions import Transaction
+from holdfast.model.questions import Answered
+from holdfast.model.transaction import Transaction
 from holdfast.people.answers import Answer, OneOf, answer, answer_all
 from holdfast.people.asked import Asked, asked
 from holdfast.people.contradictions import last_answer, note_of

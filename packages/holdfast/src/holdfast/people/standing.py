@@ -16,7 +16,7 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.names import same_person
-from holdfast.model.standing import GIVEN, Spent, Standing, Use, why_not
+from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, why_not
 
 _REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that it is typed
 _TRIES: Final = 1000  # of taking the next number, while others take it: each of them got further meanwhile

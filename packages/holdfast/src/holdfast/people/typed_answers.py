@@ -13,8 +13,8 @@ from holdfast.control.undo import contract_of
 from holdfast.errors import UsageError
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, QuestionAsked, Raw
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import Transaction, around
+from holdfast.model.run_history import RunHistory
+from holdfast.model.transaction import Transaction, around
 from holdfast.people import answers as a
 from holdfast.people.asked import Asked
 

@@ -20,7 +20,7 @@ from holdfast.model.outcome import ASKED_BACK, EXPIRED
 from holdfast.model.planted import Ended
 from holdfast.model.shadow import SAID, SHADOW, Judged, Left, Traits
 from holdfast.model.system import is_planted, is_system, shown_agent
-from holdfast.model.transactions import WHOLE_RUN
+from holdfast.model.transaction import WHOLE_RUN
 
 Word: TypeAlias = (
     r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved | r.OperationSettled

@@ -12,12 +12,12 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import plain_input
 from holdfast.interfaces.reaching.words import Letter, Line, harmless
 from holdfast.model.contradiction import contradiction_text
-from holdfast.model.lookalikes import remarks
+from holdfast.model.names import remarks
 from holdfast.model.notices import About, Sent
 from holdfast.model.operation import OperationState
 from holdfast.model.records import QuestionAsked, RunStopped
-from holdfast.model.run import RunHistory
-from holdfast.model.transactions import Transaction
+from holdfast.model.run_history import RunHistory
+from holdfast.model.transaction import Transaction
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
 from holdfast.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
 from holdfast.people.dossier import dossier

@@ -21,7 +21,7 @@ from holdfast.interfaces.web.health import AskingHealth, Reports
 from holdfast.interfaces.web.listing import Asking, Listed, listed
 from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.operation import OperationState
-from holdfast.model.transactions import Transaction
+from holdfast.model.transaction import Transaction
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.asked import Asked, asked, checked_shown

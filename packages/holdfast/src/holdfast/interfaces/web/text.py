@@ -14,7 +14,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from holdfast.inspect.text import collapsed, cut
-from holdfast.model import lookalikes
+from holdfast.model import names
 
 # Not drawn, or not what they look like: other, separators but the plain blank, and letters without ink.
 _OTHER: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
@@ -32,7 +32,7 @@ def visible(text: str, *, lines: bool = True) -> Markup:
     text = collapsed(cut(text))
     if text.isascii() and text.isprintable():
         return escape(text)
-    foreign = lookalikes.foreign(text)
+    foreign = names.foreign(text)
     parts: list[str] = []
     marks = 0
     for place, sign in enumerate(text):
@@ -52,7 +52,7 @@ def visible_json(text: str) -> str:
     """The same JSON, with everything that would be hidden or marked as an escape: for a field in which it is edited."""
     if text.isascii():
         return text
-    foreign = lookalikes.foreign(text)
+    foreign = names.foreign(text)
     return "".join(
         json.dumps(sign)[1:-1] if place in foreign or (sign != "\n" and is_hidden(sign)) else sign
         for place, sign in enumerate(text)

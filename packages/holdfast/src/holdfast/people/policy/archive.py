@@ -13,8 +13,7 @@ from holdfast.engine.keeping import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import read
-from holdfast.model.policy import Policy, Word
-from holdfast.model.ruling import VARIABLES, Facts
+from holdfast.model.policy import VARIABLES, Facts, Policy, Word
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
 

@@ -15,10 +15,10 @@ from holdfast.agent.conditions import holds
 from holdfast.agent.judging import Judge
 from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
+from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
-from holdfast.model.plain import plain_arguments
-from holdfast.model.ruling import WEEKDAYS, Facts, Ruling, chance
+from holdfast.model.policy import WEEKDAYS, Facts, Ruling, chance
 from holdfast.model.system import is_system
 
 

@@ -27,7 +27,7 @@ from holdfast.errors import (
 from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal, Row, RunRow, Worker, Write
-from holdfast.model.run import RunHistory
+from holdfast.model.run_history import RunHistory
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.disk import Disk, Store
 from holdfast.testing.world.loop import Actor, Died, SimLoop, Stuck

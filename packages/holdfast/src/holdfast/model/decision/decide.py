@@ -1,0 +1,290 @@
+"""The one function that decides what happens next to an operation.
+
+`decide` is pure and total: for every reachable state and every situation it answers with one move
+and the rule behind it. First attempts, retries, recovery after a crash and the work on a quiet day
+all come through here. The rules are tried in order and judge *all* attempts together: a clean end of
+the last attempt never hides an earlier one that may have landed.
+
+An attempt whose process died must be given its end (`AttemptEnded`, kind `lost`) by whoever proved the
+death; until then it counts as one that may have landed, and nothing is sent after it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, Literal
+
+from holdfast.model.decision.evidence import (
+    EVIDENCE,
+    RULE,
+    Case,
+    Rule,
+    answer_left_ms,
+    elapsed_ms,
+    in_progress_ms,
+    landing_ms,
+)
+from holdfast.model.decision.moves import Done, Gate, Move, Park, Settle, Verify, Wait
+from holdfast.model.decision.send_rules import after_ambiguity, clear_to_send, ruled
+from holdfast.model.decision.situation import Now, Situation
+from holdfast.model.decision.verify_rules import (
+    look_for_forgotten,
+    next_reading,
+    nothing_landed,
+    recorded,
+    returned_after_all,
+    slow_reading,
+    until_over,
+    verification_over,
+    verify_or_unknown,
+)
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import EXPIRED, FINAL, INTERRUPTED, RETURNED
+from holdfast.policies import milliseconds
+
+
+def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
+    """The next move of this operation. Pure; total; every move names its rule."""
+    if operation.phase in FINAL:
+        return Done("the outcome is final")
+    case = Case(operation, situation, now)
+    parked = operation.phase == "unknown"
+    rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED
+    for rule in rules:
+        if (move := rule(case)) is not None:
+            if _calls_unsent(move) and case.forgotten:
+                return look_for_forgotten(case)
+            return _once_landed(case, move) if type(move) is Settle and move.status == "succeeded" else move
+    return slow_reading(case) if parked else after_ambiguity(case)
+
+
+def _once_landed(case: Case, success: Settle) -> Move:
+    """The success of a natural write counts once no attempt of it can land any more, on top of a later write.
+
+    Until then the operation is open: the run goes no further, and a business key stays taken.
+    """
+    if (window := case.contract.overtaken_ms) is None:
+        return success
+    left = landing_ms(case.weight.ambiguous, window, case.situation, case.now)
+    if left == 0:
+        return success
+    if left is None:
+        return until_over(case, "an earlier attempt may still land on top of later writes")
+    why: Literal["end", "person"] = "person" if case.operation.phase == "unknown" else "end"
+    return Wait("an attempt without an answer may still land", left, left, why)
+
+
+def _calls_unsent(move: Move) -> bool:
+    """Whether it rests on the records alone that nothing happened, and not on an answer or on what was read."""
+    return type(move) is Settle and move.basis == RULE and move.status in {"failed", "cancelled"}
+
+
+# --- what the attempts already prove ---------------------------------------------------------------------
+
+
+def _returned(case: Case) -> Move | None:
+    """Some attempt returned, a late report included: it happened."""
+    attempt = case.weight.returned
+    if attempt is None or attempt.end is None:
+        return None
+    operation = case.operation
+    if not (case.contract.expects and case.contract.effect == "write"):
+        return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
+    if operation.found is not None:
+        return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
+    if operation.conflict:
+        return Park("returned, but something else is there", why=operation.conflict)
+    if operation.absent_through >= attempt.number:
+        return Settle("returned, but absent after the window", "unknown", RULE, "returned, but not there")
+    if not case.can_verify or verification_over(case):
+        return Settle(
+            "returned, could not be read back", "succeeded", RETURNED, attempt=attempt.number, unverified=True
+        )
+    return next_reading(case)
+
+
+def _happened(case: Case) -> Move | None:
+    """A verifier found the effect itself."""
+    if case.operation.found is None:
+        return None
+    return Settle("found by verification", "succeeded", EVIDENCE)
+
+
+def _refused(case: Case) -> Move | None:
+    """Refused, and nothing else can have landed (or the refusal is the key's one stored answer)."""
+    weight, attempt = case.weight, case.weight.rejected
+    if attempt is None or attempt.end is None or weight.returned is not None:
+        return None
+    end = attempt.end
+    if not (weight.ambiguous or case.forgotten) or weight.column == "read":
+        return Settle("refused, and nothing landed", "failed", RETURNED, end.why, end.code, attempt.number)
+    key = case.contract.key
+    one_answer = key is not None and key.stores == "all" and key.in_progress != "runs_twice"
+    if one_answer and weight.column == "keyed":
+        return Settle("refused: the key's one answer", "failed", RETURNED, end.why, end.code, attempt.number)
+    return None
+
+
+# --- what is waited for, whatever the attempts say -------------------------------------------------------
+
+
+def _call_open(case: Case) -> Move | None:
+    """A call of ours still runs within its time."""
+    if not any(attempt.end is None and attempt.number in case.situation.live for attempt in case.operation.attempts):
+        return None
+    return Wait("a call is still open", why="call", until_woken=True)
+
+
+def _gated(case: Case) -> Move | None:
+    """A person was asked before anything could land: only that person's word, or the end of the run, moves it."""
+    operation, situation = case.operation, case.situation
+    if operation.phase != "gated" or situation.stop:
+        return None
+    if (judged := ruled(case)) is not None:
+        return judged
+    if operation.asks and situation.asks not in {"", operation.asks}:
+        return Gate("what a person was asked about has changed")
+    if operation.asked_too_long(case.now.wall):
+        return _expired(operation)
+    return Wait("a person is asked", why="person", until_woken=True)
+
+
+def _expired(operation: OperationState) -> Move:
+    """Nobody answered in time: it is refused, or the question goes on to others."""
+    if operation.on_expiry == "escalate":
+        return Gate("nobody answered in time, so others are asked", escalated=True)
+    return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
+
+
+def _held(case: Case) -> Move | None:
+    if case.operation.phase != "held" or case.situation.stop:
+        return None
+    return Wait("held until its transaction commits", why="commit", until_woken=True)
+
+
+def _unfit(case: Case) -> Move | None:
+    """The answer came, and is not what the tool returns: what it is about can be read back, or a person reads it."""
+    if case.operation.phase != "awaiting":
+        return None
+    end = case.operation.attempts[-1].end
+    assert end is not None, "a deferral is the end of its attempt"
+    return verify_or_unknown(case, end.why) if end.unfit else None
+
+
+def _awaiting(case: Case) -> Move | None:
+    """The system accepted it and answers later. Meanwhile it is not repeated; after its time, only if proven absent."""
+    if case.operation.phase != "awaiting":
+        return None
+    left = answer_left_ms(case.operation, case.now)
+    if left <= 0:
+        return verify_or_unknown(case, "its answer did not come in time")
+    every = case.operation.every_ms
+    if not every or not case.can_verify:
+        return Wait("the answer comes later", left, left, "answer", drawn=True)
+    if (pause := recorded(case, "verify")) is None:
+        every = min(every, left)
+        return Wait("until the next look for its answer", every, every, "verify")
+    return pause if pause.high_ms > 0 else Verify("time to look for its answer")
+
+
+# --- what stops the sending ------------------------------------------------------------------------------
+
+
+def _conflict(case: Case) -> Move | None:
+    """Something is there that is not ours."""
+    if not case.operation.conflict or case.operation.phase == "gated":
+        return None
+    return Park("conflict", why=case.operation.conflict)
+
+
+def _sending_ended(case: Case) -> Move | None:
+    """Cancel, deadline, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
+    reason = _stop_reason(case)
+    if not reason:
+        return None
+    weight = case.weight
+    if case.situation.stop == "stopped" and not weight.ambiguous:
+        return Wait("the run has stopped", why="person", until_woken=True)
+    if weight.column == "read":
+        return Settle("sending ended", "failed", RULE, reason)
+    code = INTERRUPTED if case.situation.stop == "told" else ""
+    if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
+        return Settle("called off before it was sent", "cancelled", RULE, reason, code)
+    if not weight.ambiguous:
+        return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
+    return verify_or_unknown(case, reason)
+
+
+def _stop_reason(case: Case) -> str:
+    operation = case.operation
+    if case.situation.stop:
+        return _STOPS[case.situation.stop]
+    if operation.intent.completes:
+        return "a part of an effect is never sent by itself"
+    if operation.one_more or not operation.attempts:
+        return ""
+    end = operation.attempts[-1].end
+    last = end.why if end is not None else "the last one has no end on record"
+    if operation.asked:
+        return f"a person was asked before; {last}"
+    if used_up := _used_up(case):
+        return f"{used_up}; {last}"
+    if case.weight.rejected is not None:
+        return "refused after an attempt that may have landed"
+    return ""
+
+
+def _used_up(case: Case) -> str:
+    """The limit that the attempts have reached. While the system works on our key, a time of its own is the limit."""
+    operation, contract = case.operation, case.contract
+    retry, busy = contract.retry, operation.in_progress
+    # Deaths are not among them, but a single attempt is the only one.
+    spent = case.weight.spent if retry.attempts > 1 else max(case.weight.spent, operation.deaths)
+    if spent >= retry.attempts:
+        return f"{spent} of {retry.attempts} attempts were made"
+    cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
+    if cost >= contract.budget.cost:
+        return f"its budget of {contract.budget.cost:g} is spent ({cost:g})"
+    if busy:
+        waited, patience = in_progress_ms(operation, case.now), timedelta(milliseconds=contract.patience_ms)
+        over = waited >= contract.patience_ms
+        return f"the system has been working on it for {patience}, as it says itself" if over else ""
+    used = elapsed_ms(operation, case.situation, case.now)
+    if case.situation.breaker_ms <= 0 and used >= milliseconds(retry.elapsed):
+        return f"the time for attempts is over ({retry.elapsed})"
+    return ""
+
+
+_STOPS: Final = {
+    "cancel": "the run was cancelled",
+    "deadline": "the deadline passed",
+    "aborting": "the transaction was called off",
+    "corrected": "what it relied on was corrected",
+    "told": "a message came for the run",
+    "stopped": "the run has stopped",
+}
+
+
+def _tool_gone(case: Case) -> Move | None:
+    if case.situation.tool == "present":
+        return None
+    return Park("tool gone", why=f"the tool {case.operation.intent.tool} is not here any more")
+
+
+_OPEN: Final[tuple[Rule, ...]] = (
+    _returned,
+    _happened,
+    _call_open,
+    _refused,
+    _gated,
+    _held,
+    _unfit,
+    _awaiting,
+    _conflict,
+    _sending_ended,
+    _tool_gone,
+    clear_to_send,
+)
+_ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _unfit, _awaiting)  # without an attempt they say nothing
+_UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
+_PARKED: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)

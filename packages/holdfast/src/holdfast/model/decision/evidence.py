@@ -1,0 +1,266 @@
+"""What the attempts of an operation prove together, and how much time may be credited to each.
+
+Windows are durations. Time counts from a recorded moment only within the boot that recorded it;
+across a reboot only the time that this process itself waited counts. Ages that *close* something
+(a key's memory) are taken at their largest, and a clock that went backwards closes it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from holdfast.model.contract import remembered_until_ms
+from holdfast.model.decision.moves import Move
+from holdfast.model.decision.situation import Now, Situation
+from holdfast.model.operation import Attempt, OperationState, Standing
+from holdfast.model.outcome import Basis
+from holdfast.policies import milliseconds
+
+Column = Literal["read", "natural", "keyed", "verifiable", "none"]
+FOREVER_MS = 2**62
+
+
+class AttemptEvidence:
+    """The attempts, sorted by what they prove, and the column of the decision table that applies.
+
+    `open`: some call has no end on record; it runs, or the death of its process is not proven yet.
+    `live`: some call still runs in this process, given up or not. `unsent`: every attempt is proven
+    unsent, or there is none. `spent` counts the attempts that are charged to the budget.
+    """
+
+    __slots__ = ("_column", "_of", "ambiguous", "live", "open", "rejected", "returned", "spent", "unsent")
+
+    def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
+        self._of = (operation, situation, now)
+        self._column: Column | None = None
+        self.returned: Attempt | None = None
+        self.rejected: Attempt | None = None
+        self.ambiguous: tuple[Attempt, ...] = ()
+        self.open = self.live = False
+        self.unsent = True
+        self.spent = 0
+        for attempt in operation.attempts:
+            self._add(attempt, attempt.standing(operation.absent_through), situation.live)
+
+    @property
+    def column(self) -> Column:
+        """The column of the table, worked out when a rule first asks for it: most steps never do."""
+        if self._column is None:
+            self._column = _column(*self._of)
+        return self._column
+
+    def _add(self, attempt: Attempt, standing: Standing, live: frozenset[int]) -> None:
+        if standing == "returned":
+            self.returned = attempt
+        elif standing == "rejected":
+            self.rejected = attempt
+        elif standing in {"ambiguous", "open"}:
+            self.ambiguous = (*self.ambiguous, attempt)
+        self.unsent = self.unsent and standing == "unsent"
+        self.open = attempt.end is None  # only the last one can be
+        self.live = self.live or attempt.number in live
+        end = attempt.end  # deaths of processes have a limit of their own: `deaths_allowed`
+        excused = end is not None and (end.died or (standing == "unsent" and end.retry_after_ms is not None))
+        self.spent += not (excused or attempt.in_progress)
+
+
+def weigh(operation: OperationState, situation: Situation, now: Now) -> AttemptEvidence:
+    """Sort the attempts."""
+    return AttemptEvidence(operation, situation, now)
+
+
+def _column(operation: OperationState, situation: Situation, now: Now) -> Column:
+    contract = situation.contract
+    if contract.effect == "read":
+        return "read"
+    if contract.natural is not None and (contract.observes or natural_left_ms(operation, situation, now) > 0):
+        return "natural"
+    if not operation.key_unread and key_left_ms(operation, situation, now) > 0:
+        return "keyed"
+    return "verifiable" if contract.verifies else "none"
+
+
+def _first_sent(operation: OperationState) -> Attempt | None:
+    """The first attempt that may have arrived."""
+    return next((attempt for attempt in operation.attempts if not attempt.unsent), None)
+
+
+def age_ms(operation: OperationState, now: Now) -> int:
+    """The largest age the first attempt that may have arrived can have; 0 if there is none."""
+    first = _first_sent(operation)
+    if first is None:
+        return 0
+    age = now.up - first.up if first.boot == now.boot else now.wall - first.at
+    return age if age >= 0 else FOREVER_MS
+
+
+def natural_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How much longer the effect may be repeated without looking; zero or less: not any more."""
+    natural, first = situation.contract.natural, _first_sent(operation)
+    if natural is None:
+        return 0
+    doubt = 0 if first is None or first.boot == now.boot else situation.clock_error_ms
+    return milliseconds(natural.within) - age_ms(operation, now) - doubt
+
+
+def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How much longer the key is trusted to be remembered; zero or less: it may be forgotten."""
+    key = situation.contract.key
+    if key is None:
+        return 0
+    until = remembered_until_ms(key, situation.contract.timeout_ms, situation.clock_error_ms)
+    unused = _first_sent(operation) is None and situation.key_age_ms == 0  # the first use starts its time
+    if until is None or unused:
+        return FOREVER_MS
+    return until - max(age_ms(operation, now), situation.key_age_ms)
+
+
+def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How long the next attempt may take to send: its time limit, and no later than its key is remembered.
+
+    A key that is forgotten already binds nothing: what is sent then rests on other proof.
+    """
+    limit, left = situation.contract.timeout_ms, key_left_ms(operation, situation, now)
+    return min(limit, left) if left > 0 else limit
+
+
+def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """Time used for attempts, which `Retry.elapsed` limits: the calls, and the pauses drawn between them.
+
+    Neither counts for longer than it could last. So no time counts in which nothing could be attempted: between two
+    processes, while a clock jumped, behind an open breaker, or while a person or another operation was waited for.
+    """
+    limit = situation.contract.timeout_ms
+    calls = sum(min(limit, _call_ms(one, now, limit)) for one in operation.attempts if not one.in_progress)
+    return calls + operation.pauses_until(now.boot, now.up, now.wall).attempts_ms
+
+
+def in_progress_ms(operation: OperationState, now: Now) -> int:
+    """How long was waited because the system said that it works on our key already."""
+    return operation.pauses_until(now.boot, now.up, now.wall).in_progress_ms
+
+
+def _call_ms(attempt: Attempt, now: Now, unknown: int) -> int:
+    """How long the call of this attempt took, or has taken so far; `unknown` where no one clock saw both ends."""
+    boot, up = (now.boot, now.up) if attempt.end is None else (attempt.over_boot, attempt.over_up)
+    return unknown if up is None or boot != attempt.boot else max(0, up - attempt.up)
+
+
+def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:
+    """Time since `up` on `boot`, as far as this process may count it: on another boot only its own."""
+    return max(0, now.up - (up if boot == now.boot else situation.claimed_up))
+
+
+def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
+    """How long the call is known to be over, as far as it may be credited; None: it may still run."""
+    if attempt.over_up is None:
+        return None
+    span = _credited(attempt.over_up, attempt.over_boot, situation, now)
+    return span if attempt.over_boot == now.boot else max(0, min(span, now.wall - attempt.over_at))
+
+
+def hung_ms(attempts: tuple[Attempt, ...], now: Now) -> int:
+    """How long the call that was given up first may have run on since; 0 where none can. A reboot ends every call."""
+    spans = (now.up - one.given_up for one in attempts if one.end and one.over_up is None and one.over_boot == now.boot)
+    return max(spans, default=0)
+
+
+def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situation, now: Now) -> int | None:
+    """Milliseconds until none of these attempts can land any more; 0: now; None: a call may still run."""
+    left = 0
+    for attempt in attempts:
+        span = over_ms(attempt, situation, now)
+        if span is None:
+            return None
+        left = max(left, window_ms - span)
+    return left
+
+
+def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+    """How long every call that may have landed is known to be over; None while one may still run.
+
+    Without any such call it is the time since this process took the run.
+    """
+    spans: list[int] = []
+    for attempt in operation.attempts:
+        if attempt.standing(operation.absent_through) in {"rejected", "unsent", "absent"}:
+            continue
+        span = over_ms(attempt, situation, now)
+        if span is None:
+            return None
+        spans.append(span)
+    return min(spans, default=max(0, now.up - situation.claimed_up))
+
+
+def until_believable_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+    """Milliseconds until an absence may be believed; 0: now; None: not known, or never.
+
+    What is promised for later may land until then, however short the window after it is.
+    """
+    settle = situation.contract.settle_ms
+    quiet = quiet_ms(operation, situation, now)
+    if operation.phase == "awaiting" and settle is not None and (left := answer_left_ms(operation, now)) > 0:
+        return left + settle
+    return None if settle is None or quiet is None else max(0, settle - quiet)
+
+
+def checking_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """How long the world has been read back since the last attempt."""
+    return _credited(operation.checked_up, operation.checked_boot, situation, now)
+
+
+def answer_left_ms(operation: OperationState, now: Now) -> int:
+    """How long a deferred answer may still take; 0 when its time is over."""
+    attempt = operation.attempts[-1]
+    assert attempt.over_up is not None, "a deferral says when its answer is due"
+    return max(0, attempt.over_up - now.up if attempt.over_boot == now.boot else attempt.over_at - now.wall)
+
+
+def wait_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+    """What is left of the recorded pause; 0 when there is none or it is over.
+
+    On another boot the wall clock may end it early, and waiting here ends it whatever that clock says.
+    """
+    wait = operation.wait
+    if wait is None:
+        return 0
+    left = wait.ms - _credited(wait.up, wait.boot, situation, now)
+    return max(0, left if wait.boot == now.boot else min(left, wait.until - now.wall))
+
+
+# --- one decision in the making, and the shape of a rule ------------------------------------------------------------
+
+
+EVIDENCE: Final = Basis("evidence", "read back")
+RULE: Final = Basis("rule")
+
+
+class Case:
+    """The operation, the situation, the moment, and what the attempts prove."""
+
+    __slots__ = ("contract", "now", "operation", "situation", "weight")
+
+    def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
+        self.operation = operation
+        self.situation = situation
+        self.contract = situation.contract
+        self.now = now
+        self.weight = AttemptEvidence(operation, situation, now)
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether a restored journal may have forgotten an attempt, and nobody has said or seen that there was none."""
+        operation, situation = self.operation, self.situation
+        if operation.believed_absent_first:
+            return False
+        restored = situation.began_doubtful or situation.distrusted != ""
+        return operation.forgotten or (restored and self.contract.effect == "write")
+
+    @property
+    def can_verify(self) -> bool:
+        """Whether there is a verifier to ask."""
+        return self.contract.verifies and self.situation.tool == "present"
+
+
+Rule: TypeAlias = Callable[[Case], Move | None]

@@ -1,0 +1,306 @@
+"""Rules before a send: what stands in the way, and when an attempt may follow one that may have landed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.model.decision.evidence import RULE, Case, Rule, until_believable_ms
+from holdfast.model.decision.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
+from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.verify_rules import (
+    ask_about_hung,
+    look_for_forgotten,
+    next_reading,
+    recorded,
+    until_over,
+    verification_over,
+    verify_or_unknown,
+)
+from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
+from holdfast.policies import Retry, milliseconds
+
+_SECOND: Final = timedelta(seconds=1)
+_FIRST: Final = Attempt("first attempt")
+
+
+def clear_to_send(case: Case) -> Move | None:
+    """Nothing can have landed: attempt, once everything that stands before it is out of the way."""
+    if case.weight.ambiguous:
+        return None
+    for rule in _BEFORE_ANY if case.operation.attempts else _BEFORE_FIRST:
+        if (move := rule(case)) is not None:
+            return move
+    return _send(case)
+
+
+def after_ambiguity(case: Case) -> Move:
+    """Some attempt may have landed; what may be done depends on what the tool promises."""
+    column, order = case.weight.column, case.operation.one_more
+    if order == "retry" or column in {"read", "natural"}:
+        return _send(case)
+    if column == "keyed":
+        return _send(case) if order else _keyed(case)
+    return verify_or_unknown(case, "its key may be forgotten by now" if order else "an attempt may have landed")
+
+
+# --- before the first attempt ----------------------------------------------------------------------------
+
+
+def _elsewhere(case: Case) -> Move | None:
+    """Another operation stands for the same real-world effect, or for the same words of a model."""
+    other = case.situation.elsewhere
+    if other is None or other.then == "allow" or case.operation.one_more:
+        return None
+    if other.met is not None:
+        reason = f"{other.met}"
+        return Settle("the same thing is pending", "cancelled", RULE, reason, PENDING, met=other.met)
+    if other.mismatch:
+        intent = case.operation.intent
+        reason = f"{intent.tool} {intent.claim!r} is already {other.source}, with other arguments"
+        return Settle("other arguments under one business key", "failed", RULE, reason, MISMATCH)
+    if other.state == "pending":
+        return _pending(other)
+    if other.then == "replay":
+        return Reuse(f"{other.by} met a success", source=other.source)
+    if other.then == "block":
+        return Settle("repeat blocked", "failed", RULE, f"repeats {other.source}", "repeat")
+    return None if _approved(case) else Gate("a repeat has to be approved")
+
+
+def _pending(other: Elsewhere) -> Move:
+    """What it meets has no outcome yet: it waits for that, but no model waits for an answer that comes later."""
+    if other.deferred and other.by == "guard":
+        return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
+    if other.waited_out:
+        return Park(f"{other.by} held too long", why=f"{other.source} has not been settled")
+    return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
+
+
+def ruled(case: Case) -> Move | None:
+    """What the policy says about it, once it was asked. A person's order for an attempt stands above it."""
+    operation = case.operation
+    if operation.one_more:
+        return None
+    if case.situation.policy not in {"", operation.policy}:
+        return Judge("the policy has not judged it")
+    ruling = operation.ruling
+    if ruling is None or ruling.word != "refuse":
+        return None
+    reason = f"the rule {ruling.rule!r} of the policy {operation.policy} refuses it"
+    return Settle("refused by the policy", "failed", RULE, reason, REFUSED)
+
+
+def _gate(case: Case) -> Move | None:
+    """Ask a person where the tool's gate, the policy or an edit requires it.
+
+    An edit requires it whatever gate and policy say, and an order to send once more does not replace that approval:
+    else its author could give both.
+    """
+    operation, ruling = case.operation, case.operation.ruling
+    ruled = ruling is not None and ruling.asks and not case.situation.permitted
+    wanted = case.situation.gate == "wanted" or ruled
+    if _approved(case) or not (operation.edits or (wanted and not operation.one_more)):
+        return None
+    if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
+        if case.situation.reading == "unread":
+            return Observe("an approval is bound to what it relies on", kept=True)
+        return _preconditions(case)
+    if operation.edits:
+        return Gate("its arguments were edited")
+    return Gate("the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person")
+
+
+def _approved(case: Case) -> bool:
+    """Whether a person approved exactly this; the approval closes early by the error of the clocks.
+
+    It is consumed by the first attempt after it was given, and then covers every one.
+    """
+    operation, situation = case.operation, case.situation
+    if not operation.approval or (situation.asks and operation.approval != situation.asks):
+        return False
+    until = operation.approved_until
+    return not until or case.now.wall < until - situation.clock_error_ms
+
+
+def _hold(case: Case) -> Move | None:
+    if case.situation.hold and not case.operation.released:
+        return Hold("irreversible inside a transaction")
+    return None
+
+
+def _check_first(case: Case) -> Move | None:
+    """Verify before the first attempt: declared, or the journal was restored and may have forgotten one."""
+    operation, contract = case.operation, case.contract
+    key = contract.key
+    deduped = key is not None and key.ttl is None and key.in_progress != "runs_twice"  # whenever it was sent first
+    if case.forgotten and not deduped and operation.one_more != "retry":
+        return look_for_forgotten(case)
+    if not contract.check_first or operation.one_more or operation.verified_absent_first:
+        return None
+    if not case.can_verify or verification_over(case):
+        return Park("cannot tell whether it was already sent", why="the world could not be read")
+    return next_reading(case)
+
+
+def _check_again(case: Case) -> Move | None:
+    """All attempts on record are proven unsent, and a restored journal may have forgotten one after them."""
+    return _check_first(case) if case.situation.began_doubtful else None
+
+
+# --- what stands before any send -------------------------------------------------------------------------
+
+
+def _send(case: Case) -> Move:
+    """Attempt, unless something stands in the way. Meanwhile the world is read back where that can help."""
+    attempts = case.operation.attempts
+    for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
+        if (move := obstacle(case)) is not None:
+            return _meanwhile(case, move)
+    for rule in (_backoff, _breaker, _preconditions):
+        if (move := rule(case)) is not None:
+            return move
+    return Attempt(_why_again(case)) if attempts else _FIRST
+
+
+def _meanwhile(case: Case, otherwise: Move) -> Move:
+    """Reading back goes on while a send has to wait: it has a reserve of its own."""
+    unproven = case.weight.ambiguous and case.weight.column != "read"
+    return next_reading(case) if unproven and case.can_verify and not verification_over(case) else otherwise
+
+
+def _earlier_call(case: Case) -> Move | None:
+    if case.weight.live:
+        asked = ask_about_hung(case, "an earlier call still runs") if case.weight.column != "read" else None
+        return asked or Wait("an earlier call still runs", why="call", until_woken=True)
+    if case.weight.open:
+        return Wait("the end of an earlier call is not on record yet", why="end", until_woken=True)
+    return None
+
+
+def _distrust(case: Case) -> Move | None:
+    if not case.situation.distrusted:
+        return None
+    return Wait("the journal is not trusted", why="trust", until_woken=True)
+
+
+def _pause(case: Case) -> Move | None:
+    if not case.situation.paused:
+        return None
+    return Wait(f"paused: {case.situation.paused}", why="paused", until_woken=True)
+
+
+def _poison(case: Case) -> Move | None:
+    deaths = case.operation.deaths
+    if deaths < case.situation.deaths_allowed or case.operation.one_more:
+        return None
+    return Park("quarantined", why=f"{deaths} processes died during an attempt of it")
+
+
+def _arguments(case: Case) -> Move | None:
+    """What was redacted cannot be sent from the record; the agent's code brings it back."""
+    if case.operation.intent.executable or case.situation.at_hand:
+        return None
+    return Wait("its arguments are not stored", why="code", until_woken=True)
+
+
+def _breaker(case: Case) -> Move | None:
+    """An open breaker makes nothing failed, and the pauses meanwhile are no time for attempts."""
+    left = case.situation.breaker_ms
+    if left <= 0:
+        return None
+    pause = recorded(case, "breaker")
+    if pause is not None and pause.high_ms > 0:
+        left = min(left, pause.high_ms)
+        return _meanwhile(case, replace(pause, low_ms=left, high_ms=left))
+    move = _meanwhile(case, Wait("the breaker is open", left, left, "breaker"))
+    return replace(move, shut=True) if isinstance(move, Wait) else move
+
+
+def _backoff(case: Case) -> Move | None:
+    """The pause before a further attempt: drawn once after each end, then waited out.
+
+    A pause until the next reading, or behind a breaker, is one, too: drawing another would take its place, and nothing
+    were ever read.
+    """
+    operation = case.operation
+    if recorded(case, "verify") is not None or recorded(case, "breaker") is not None:
+        return None
+    if (pause := recorded(case, "retry")) is not None:
+        return pause if pause.high_ms > 0 else None
+    if not operation.attempts or operation.one_more:
+        return None
+    end = operation.attempts[-1].end
+    least = (end.retry_after_ms or 0) if end is not None else 0
+    busy = operation.times_in_progress
+    if operation.in_progress:
+        return _until_it_is_done(case.contract.retry, busy, least)
+    ceiling = case.contract.retry.ceiling_ms(len(operation.attempts) - busy - 1)
+    return Wait("full jitter before the next attempt", least, least + ceiling)
+
+
+def _until_it_is_done(retry: Retry, times: int, least: int) -> Wait:
+    """The pause before the system is asked again that works on our key: a second or more, growing, half of it drawn."""
+    slow = replace(retry, base=max(_SECOND, retry.base))
+    half = max(milliseconds(_SECOND), slow.ceiling_ms(times) // 2)
+    least = max(least, half)
+    return Wait("the system is working on our key", least, least + half)
+
+
+def _preconditions(case: Case) -> Move | None:
+    """Preconditions are read before every attempt; a person's order for one more stands above them."""
+    reading, operation = case.situation.reading, case.operation
+    if not case.contract.observes or case.weight.column == "read":
+        return None
+    if reading == "unread":
+        return Observe("preconditions before every attempt")
+    if reading == "same" or operation.one_more:
+        return None
+    why = f"its preconditions are {reading}"
+    if case.weight.ambiguous:
+        return verify_or_unknown(case, why)
+    return Settle("preconditions, nothing landed", "failed", RULE, why, "stale" if reading == "changed" else reading)
+
+
+def _why_again(case: Case) -> str:
+    if case.operation.one_more:
+        return "a person ordered one more attempt"
+    if not case.weight.ambiguous:
+        return "nothing landed: attempt again"
+    return _AGAIN[case.weight.column]
+
+
+_AGAIN: Final[dict[str, str]] = {
+    "read": "a read may be repeated",
+    "natural": "repeating changes nothing",
+    "keyed": "the same key is still remembered",
+}
+
+
+def _keyed(case: Case) -> Move:
+    """Retry under the same key; read back first where that can prove something now."""
+    key, until = case.contract.key, until_believable_ms(case.operation, case.situation, case.now)
+    if key is not None and key.in_progress == "runs_twice" and until != 0:
+        return _runs_twice(case, until)
+    if case.can_verify and until == 0 and case.operation.believable_checks == 0:
+        return next_reading(case)
+    return _send(case)
+
+
+def _runs_twice(case: Case, until: int | None) -> Move:
+    """The system runs a key twice while the first request is in progress: that must be over."""
+    if case.contract.settle_ms is None:
+        return verify_or_unknown(case, "the system may run the key twice, and its window is unknown")
+    if until is None:
+        return _meanwhile(case, _earlier_call(case) or until_over(case, "the system may run the key twice"))
+    pause = recorded(case, "retry")
+    left = pause if pause is not None and pause.high_ms > 0 else None
+    return _meanwhile(case, left or Wait("the system runs a key twice while in progress", until, until, "retry"))
+
+
+_BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold, _check_again)
+_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, ruled, _gate, _hold, _check_first)
+_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)
+_OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (_distrust, _pause, _arguments)  # the others are about attempts

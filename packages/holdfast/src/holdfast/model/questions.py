@@ -1,0 +1,153 @@
+"""Questions to people as data, and handing a run over to a person or to another agent. Pure.
+
+An answer is checked where it is given, without the agent's code.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from holdfast.errors import UsageError
+
+Scalar: TypeAlias = str | int | float | bool
+Form = Literal["text", "whole", "number", "yes_no"]
+
+FORMS: Final[dict[type[object], Form]] = {str: "text", int: "whole", float: "number", bool: "yes_no"}
+_MEANT: Final = {"text": "a text", "whole": "a whole number", "number": "a number", "yes_no": "yes or no"}
+_YES_NO: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is asked, and what counts as an answer: one of `choices`, or where there are none, any value of the form."""
+
+    text: str
+    form: Form = "text"
+    choices: tuple[Scalar, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """What may be answered, in words."""
+        return f"one of: {', '.join(map(_written, self.choices))}" if self.choices else _MEANT[self.form]
+
+    def checked(self, value: object) -> Scalar:
+        """`value` if it answers the question. Raises `UsageError` naming what would."""
+        answer = _of_form(self.form, value)
+        if answer is None or (self.choices and answer not in self.choices):
+            raise UsageError(f"{value!r} does not answer {self.text!r}", known=f"an answer is {self.expected}")
+        return answer
+
+    def read(self, text: str) -> Scalar:
+        """The answer that a person wrote. Raises `UsageError` where it is none."""
+        if self.form == "text":
+            return self.checked(text)
+        if self.form == "yes_no":
+            return self.checked(_YES_NO.get(text.strip().lower(), text))
+        try:
+            return self.checked(msgspec.json.decode(text.strip()))
+        except msgspec.DecodeError:
+            return self.checked(text)
+
+
+class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had none to give.
+
+    `over`: nothing goes back to the code, for whoever answers takes the run over, and says why in `note`. `via` is how
+    the giver's name is known.
+    """
+
+    value: Scalar | None
+    by: str = ""
+    late: bool = False
+    over: bool = False
+    note: str = ""
+    via: str = ""
+
+
+def _of_form(form: Form, value: object) -> Scalar | None:
+    match form, value:
+        case ("text", str()):
+            return value
+        case ("yes_no", bool()):
+            return value
+        case ("whole", int()) if not isinstance(value, bool):
+            return value
+        case ("number", int() | float()) if not isinstance(value, bool):
+            return float(value)
+        case _:
+            return None
+
+
+def _written(value: Scalar) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+# --- handing a run over ---------------------------------------------------------------------------------------------
+
+
+ANYBODY: Final = "person"
+"""To hand over to this name is to hand over to whoever looks; any other name is a queue."""
+DEEPEST: Final = 8
+"""How many agents deep one run may be handed over."""
+TAKE_OVER: Final = "take_over"
+"""The order by which a person goes on in the place of the agent: the run ends."""
+
+HALTED: Final = frozenset({"diverged", "error", "quarantined"})
+"""Why a run stopped without an end or an order: a person says how it goes on."""
+
+
+class Ended(Protocol):
+    """An order that ends a run."""
+
+    @property
+    def command(self) -> str:
+        """Which one."""
+        ...
+
+    @property
+    def by(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """Why."""
+        ...
+
+
+def why_ended(order: Ended) -> str:
+    """Why a run ended by order, in words."""
+    if order.command == TAKE_OVER:
+        return f"{order.by} took it over" + (f": {order.note}" if order.note else "")
+    return order.note or f"cancelled by {order.by}"
+
+
+def after_stop(run: str, reason: str) -> tuple[str, str]:
+    """What is known of a run that stopped for this reason, and how it goes on; empty where it does not."""
+    if reason == "undone":
+        return "what could be undone is undone; it does not go on", ""
+    if reason == "handed_over":
+        return "its outcomes stand; it does not go on", ""
+    if reason == "cancelled":
+        return "its outcomes stand; nothing more is sent", f"only if it is to go on after all: holdfast resume {run}"
+    return "its outcomes stand; it can go on under the same id", f"after a fix: holdfast resume {run}"
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """What code may do that a run was handed over to: the tools it may call, and how deep it stands."""
+
+    agent: str
+    tools: frozenset[str]
+    depth: int
+
+
+def within(held: Authority | None, agent: str, tools: frozenset[str], run: str) -> Authority:
+    """The authority of `agent`, which wants these tools: no more than whoever hands over has. Raises `UsageError`."""
+    depth = 1 if held is None else held.depth + 1
+    if depth > DEEPEST:
+        raise UsageError(
+            f"run {run} was handed over {DEEPEST} times, each time from inside the last",
+            next_step="let agents return what they found, instead of handing over further",
+        )
+    return Authority(agent, tools if held is None else tools & held.tools, depth)

@@ -1,0 +1,80 @@
+"""The records of a transaction: where its boundary stands, and why."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from holdfast.model.records.common import Stamped
+
+Pivot = Literal["one", "best effort"]
+
+
+class TransactionOpened(Stamped, frozen=True):
+    """A boundary was entered: the steps below its name belong together."""
+
+    transaction: str
+    pivot: Pivot = "one"
+
+
+class TransactionCommitting(Stamped, frozen=True):
+    """The body came to its end: reservations are confirmed and held effects leave. No way back after the pivot."""
+
+    transaction: str
+
+
+class TransactionAborting(Stamped, frozen=True):
+    """The boundary failed. `participants` are the operations that may have to be compensated, in order of start."""
+
+    transaction: str
+    reason: str
+    participants: tuple[str, ...] = ()
+    by: str = ""
+
+
+class TransactionCommitted(Stamped, frozen=True):
+    """Everything in it stands. An inner boundary leaves its held effects to the outermost one."""
+
+    transaction: str
+
+
+class TransactionAborted(Stamped, frozen=True):
+    """It was called off: `undone` was amended, `still_standing` was not and could not be."""
+
+    transaction: str
+    undone: tuple[str, ...] = ()
+    still_standing: tuple[str, ...] = ()
+
+
+class TransactionParked(Stamped, frozen=True):
+    """No rule gets further: the exact partial outcome, for a person. `stuck` are the steps in the way.
+
+    An answer is wanted `until` that wall clock (milliseconds; 0: whenever); it is waited for beyond it.
+    """
+
+    transaction: str
+    why: str
+    stuck: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    still_standing: tuple[str, ...] = ()
+    until: int = 0
+
+
+class TransactionResolved(Stamped, frozen=True):
+    """A named person's word on a parked transaction: try what is stuck again, or accept that it stands."""
+
+    transaction: str
+    word: Literal["retry", "accept"]
+    by: str
+    note: str = ""
+    entry: int = 0
+
+
+TransactionRecord: TypeAlias = (
+    TransactionOpened
+    | TransactionCommitting
+    | TransactionAborting
+    | TransactionCommitted
+    | TransactionAborted
+    | TransactionParked
+    | TransactionResolved
+)

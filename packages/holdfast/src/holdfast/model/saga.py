@@ -1,0 +1,440 @@
+"""What happens next to a transaction that is being closed: one pure decision over all of its operations.
+
+On the way back everything ambiguous is settled first; then what landed is compensated, in reverse order of
+start, side by side where nothing started after something else had ended. On the way forward reservations are
+confirmed, what held effects rely on is read again, and then they leave: the one that cannot be repeated (the
+pivot) first. Until one of them has left, a refusal turns the transaction back; afterwards it only goes forward.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.model.contract import Contract
+from holdfast.model.decision.situation import Reading
+from holdfast.model.operation import OperationState
+from holdfast.model.transaction import Transaction
+
+UNDO: Final = "undo"
+CONFIRM: Final = "confirm"
+_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "unknown"})
+_STUCK: Final = frozenset({"unknown", "gated", "failed", "cancelled"})
+_MISSED: Final = frozenset({"failed", "cancelled"})
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One operation of the boundary.
+
+    `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
+    are the newest operations that make amends for it and confirm it; `amendable` and `confirmable` say whether the
+    code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
+    reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later. A `stray`
+    belongs to an inner part that was called off, and landed later.
+    """
+
+    operation: OperationState
+    contract: Contract
+    begun: int = 0
+    ended: int = 0
+    amends: OperationState | None = None
+    confirmation: OperationState | None = None
+    amendable: bool = True
+    confirmable: bool = True
+    reading: Reading = "unread"
+    lapsed: bool = False
+    parts: tuple[OperationState, ...] = ()
+    stray: bool = False
+
+    @property
+    def step(self) -> str:
+        """Its name."""
+        return self.operation.step
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for the commit, or did."""
+        return bool(self.operation.intent.hold)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its commit let it leave, and its end is not on record."""
+        return self.operation.released and not self.operation.settled
+
+    @property
+    def landed(self) -> bool:
+        """Whether there is an effect of its own."""
+        return self.operation.landed
+
+    @property
+    def reserved(self) -> bool:
+        """Whether its own call succeeded, so that there is something to confirm."""
+        return self.operation.phase == "succeeded" and not self.operation.stood_in
+
+    @property
+    def missed(self) -> bool:
+        """Whether it ended without any effect."""
+        return self.operation.phase in _MISSED and not self.operation.reused
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether it, a part of it or its confirmation has not come to an end yet, `unknown` included."""
+        confirmation = () if self.confirmation is None else (self.confirmation,)
+        return any(one.phase not in _OVER for one in (self.operation, *self.parts, *confirmation))
+
+    @property
+    def doubtful(self) -> OperationState | None:
+        """Itself or the first part of it of which nobody knows whether it happened."""
+        return next((one for one in (self.operation, *self.parts) if one.phase == "unknown"), None)
+
+    @property
+    def half_confirmed(self) -> bool:
+        """Whether nobody knows if its reservation was confirmed: then nobody knows what there is to release."""
+        return self.confirmation is not None and self.confirmation.phase == "unknown"
+
+    @property
+    def undone(self) -> bool:
+        """Whether amends were made, and nothing that came later says that they met another world."""
+        return self.amends is not None and self.amends.phase == "succeeded" and not self.overtaken
+
+    @property
+    def being_amended(self) -> bool:
+        """Whether amends are on their way, and nobody is asked about them."""
+        return self.amends is not None and self.amends.phase not in _OVER | {"gated"}
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether it turned out otherwise after its amends had been begun."""
+        return self.amends is not None and self.operation.overtaken == self.amends.step
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Wait: some operation is still on its way."""
+
+
+class Amend(msgspec.Struct, frozen=True):
+    """Compensate these, side by side."""
+
+    steps: tuple[str, ...]
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """Confirm these reservations, side by side."""
+
+    steps: tuple[str, ...]
+
+
+class Reread(msgspec.Struct, frozen=True):
+    """Read again what these held effects rely on."""
+
+    steps: tuple[str, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let this held effect leave."""
+
+    step: str
+
+
+class TurnBack(msgspec.Struct, frozen=True):
+    """It cannot commit, and nothing irreversible has left: call it off."""
+
+    reason: str
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Only a person gets further."""
+
+    why: str
+    stuck: tuple[str, ...]
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """It is over."""
+
+    undone: tuple[str, ...] = ()
+    still_standing: tuple[str, ...] = ()
+
+
+Closing: TypeAlias = Settle | Amend | Confirm | Reread | Release | TurnBack | Stop | Finish
+
+
+def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    """The next thing to do for this boundary. Pure; total."""
+    return _back(boundary, members) if boundary.backward else _forward(boundary, members)
+
+
+# --- back: what landed is compensated ---------------------------------------------------------------------
+
+
+def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    if any(member.on_its_way for member in members):
+        return Settle()
+    left = [member for member in members if not amended(boundary, member)]
+    if not left:
+        return Finish(*standing(members))
+    newest = max(member.begun for member in left)
+    turn = [member for member in left if not newest > member.ended > 0]
+    blocked = [member for member in turn if _blocked(boundary, member)]
+    due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
+    if due:
+        return Amend(due)
+    if len(turn) > len(blocked):
+        return Settle()
+    return Stop("; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked))
+
+
+def amended(boundary: Transaction, member: Member) -> bool:
+    """Whether nothing is left to do for it on the way back."""
+    if member.step in boundary.accepted or member.undone:
+        return True
+    if member.operation.phase == "unknown":
+        return False
+    return not member.landed or not member.contract.compensates
+
+
+def _blocked(boundary: Transaction, member: Member) -> bool:
+    """Whether only a person gets further with it."""
+    amends = member.amends
+    if amends is not None and not _given_up(boundary, member):
+        return amends.phase in _STUCK or (amends.phase == "succeeded" and member.overtaken)
+    if member.half_confirmed or (member.doubtful is not None and not member.contract.absent_safe):
+        return True
+    return not member.contract.compensates or not member.amendable
+
+
+def _due(boundary: Transaction, member: Member) -> bool:
+    """Whether its compensation has to be started now."""
+    return member.amends is None or _given_up(boundary, member)
+
+
+def _given_up(boundary: Transaction, member: Member) -> bool:
+    """Whether its last compensation came to nothing, and a person asked for another one since."""
+    amends = member.amends
+    if amends is None or attempt_number(amends.step) >= boundary.tries:
+        return False
+    return amends.phase in _MISSED or (amends.phase == "succeeded" and member.overtaken)
+
+
+def serving(step: str, kind: str, number: int = 1) -> str:
+    """The name of the operation that makes amends for `step` for the `number`-th time, or confirms it."""
+    return f"{step}/{kind}" if number == 1 else f"{step}/{kind}#{number}"
+
+
+def attempt_number(step: str) -> int:
+    """Which one of several compensations this is: `charge#1/undo` the first, `charge#1/undo#2` the second."""
+    _, _, number = step.rpartition("/")[2].partition("#")
+    return int(number or 1)
+
+
+def _why_stuck(member: Member) -> str:
+    operation, amends = member.operation, member.amends
+    if amends is not None and amends.phase == "succeeded":
+        news = operation.contradicted[-1] if operation.contradicted else f"it is {operation.phase}"
+        return f"{operation.step} turned out otherwise after {amends.step} had been begun: {news}"
+    if amends is not None:
+        return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
+    if member.half_confirmed:
+        return f"nobody knows whether {serving(operation.step, CONFIRM)} happened"
+    if (doubtful := member.doubtful) is not None:
+        return f"nobody knows whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
+    return f"the compensation of {operation.step} is not here any more"
+
+
+def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What was undone, and what still stands (or may), each in order of start."""
+    undone = tuple(member.step for member in members if member.undone)
+    still = tuple(
+        member.step
+        for member in members
+        if not member.undone and (member.landed or member.operation.phase == "unknown")
+    )
+    return undone, still
+
+
+# --- forward: what was held leaves --------------------------------------------------------------------------
+
+
+def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
+    held = [member for member in members if member.held]
+    if any(not member.operation.final for member in members if not member.held):
+        return Settle()
+    strays = [member for member in members if member.stray]
+    if not isinstance(amends := _back(boundary, strays), Finish):
+        return amends
+    members = [member for member in members if not member.stray]
+    if any(member.leaving for member in held):
+        return Settle()  # it may have been sent: whether there is a way back is known when it has ended
+    left = any(member.landed or member.operation.phase == "unknown" for member in held)
+    if not left and (reason := _refusal(boundary, held)):
+        return TurnBack(reason)
+    if any(not member.operation.settled and member.operation.phase != "held" for member in held):
+        return Settle()  # a person may still refuse it: everything is answered before anything is confirmed or leaves
+    if (move := _confirm(boundary, members, left=left)) is not None:
+        return move
+    unread = tuple(
+        member.step
+        for member in held
+        if member.contract.observes and member.operation.phase == "held" and member.reading == "unread"
+    )
+    if unread and not left:
+        return Reread(unread)
+    return _release(boundary, held)
+
+
+def _refusal(boundary: Transaction, held: Sequence[Member]) -> str:
+    """Why the commit cannot be made, as long as nothing has left."""
+    blunt = [member.step for member in held if not repeatable(member.contract)]
+    if len(blunt) > 1 and boundary.pivot == "one":
+        return f"more than one held effect cannot be repeated: {', '.join(blunt)}"
+    for member in held:
+        operation = member.operation
+        if member.missed:
+            return f"{operation.step} is {operation.phase}: {operation.reason}"
+        if member.reading in {"changed", "unreadable"} and not operation.attempts:
+            return f"what {operation.step} relies on is {member.reading}"
+    return ""
+
+
+def repeatable(contract: Contract) -> bool:
+    """Whether an attempt that may have landed can be followed by another one, without a person."""
+    return contract.idempotency is not None or contract.verifies
+
+
+def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) -> Closing | None:
+    """Confirm every reservation; one that cannot be confirmed any more turns the transaction back."""
+    due: list[str] = []
+    refused: list[tuple[str, str]] = []
+    pending = False
+    for member in members:
+        if not member.contract.confirms or not member.reserved or member.step in boundary.accepted:
+            continue
+        done = member.confirmation
+        if done is None and (member.lapsed or not member.confirmable):
+            why = "its time was over before the commit" if member.lapsed else "its confirmation is not here any more"
+            refused.append((f"the reservation {member.step} was not confirmed: {why}", member.step))
+        elif done is None:
+            due.append(member.step)
+        elif done.phase in _MISSED:
+            refused.append((f"{done.step} is {done.phase}: {done.reason}", member.step))
+        elif done.phase != "succeeded":
+            pending = True
+    if refused and not pending:  # what is being confirmed ends first: only then is it known what to release
+        return _fall(*refused[0], left=left)
+    if due and not refused:
+        return Confirm(tuple(due))
+    return Settle() if pending else None
+
+
+def _fall(why: str, step: str, *, left: bool) -> Closing:
+    return Stop(why, (step,)) if left else TurnBack(why)
+
+
+def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
+    """Let held effects leave one after another: what cannot be repeated first, the others in order."""
+    stuck: list[Member] = []
+    for member in sorted(held, key=lambda one: repeatable(one.contract)):
+        operation = member.operation
+        if operation.phase == "succeeded" or operation.reused or member.step in boundary.accepted:
+            continue
+        if member.missed:
+            stuck.append(member)  # something else has left before: there is no way back
+        elif operation.phase == "held":
+            return Release(member.step)
+        else:
+            return Settle()  # whether it left is unknown: nothing else leaves before that is settled
+    if stuck:
+        return Stop("partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck))
+    return Finish()
+
+
+def _missed(member: Member) -> str:
+    return f"{member.step} is {member.operation.phase}: {member.operation.reason or 'no reason is recorded'}"
+
+
+# --- the members of a boundary on the way back, ordered by what is next ---------------------------------------------
+
+
+class Backlog:
+    """The members of a boundary that is being rolled back, indexed so that each change costs little.
+
+    Thousands of effects are undone one after another, and each undo changes one or two members. `close` needs only
+    those on which its answer depends: the operations in flight, and those whose turn it is.
+    """
+
+    def __init__(self, boundary: Transaction, members: Sequence[Member]) -> None:
+        self._boundary = boundary
+        self._place = {member.step: place for place, member in enumerate(members)}
+        self._left: dict[str, Member] = {}  # something is left to do about them
+        self._going: dict[str, Member] = {}  # they have not come to an end
+        self._held: dict[str, Member] = {}  # they wait for a commit that will not come
+        self._busy: dict[str, Member] = {}  # amends are being made
+        # What is left, by where it began and where it ended: entries that are not true any more are passed over.
+        self._by_begin: list[tuple[int, str]] = []
+        self._by_end: list[tuple[float, str]] = []
+        for member in members:
+            self.put(member)
+
+    def __contains__(self, step: str) -> bool:
+        """Whether an operation of that name belongs to the boundary."""
+        return step in self._place
+
+    def put(self, member: Member) -> None:
+        """A member as it is now."""
+        left = not amended(self._boundary, member)
+        busy = left and member.being_amended
+        known = self._left.get(member.step)
+        if left and known is None:
+            insort(self._by_begin, (member.begun, member.step))
+        if left and not busy and (known is None or known.step in self._busy or known.ended != member.ended):
+            insort(self._by_end, (_end(member), member.step))
+        _file(self._left, member, left)
+        _file(self._busy, member, busy)
+        _file(self._going, member, member.on_its_way)
+        _file(self._held, member, member.held and not member.operation.final)
+
+    def front(self) -> list[Member]:
+        """Those on which the next decision rests, in order of start; empty where nothing is left to do."""
+        going = next(iter(self._going.values()), None)
+        found = dict(self._held)
+        if going is not None:
+            found[going.step] = going
+        elif (newest := self._newest()) is None:
+            return []
+        else:
+            found.update(self._turn(newest))
+        return sorted(found.values(), key=lambda member: self._place[member.step])
+
+    def _newest(self) -> int | None:
+        """Where the last of what is left began."""
+        while self._by_begin and self._by_begin[-1][1] not in self._left:
+            self._by_begin.pop()
+        return self._by_begin[-1][0] if self._by_begin else None
+
+    def _turn(self, newest: int) -> dict[str, Member]:
+        """What nothing stands after: of those whose amends are being made, one is enough to wait for."""
+        found: dict[str, Member] = {}
+        while self._by_end and self._by_end[-1][0] >= newest:
+            end, step = self._by_end.pop()
+            member = self._left.get(step)
+            if member is not None and _end(member) == end and step not in self._busy:
+                found[step] = member
+        self._by_end.extend(sorted((_end(member), step) for step, member in found.items()))
+        busy = next((member for member in self._busy.values() if _end(member) >= newest), None)
+        return found if busy is None else {**found, busy.step: busy}
+
+
+def _file(under: dict[str, Member], member: Member, belongs: bool) -> None:
+    if belongs:
+        under[member.step] = member
+    else:
+        under.pop(member.step, None)
+
+
+def _end(member: Member) -> float:
+    """Where it ended; what goes on ends after everything."""
+    return member.ended or math.inf
