@@ -16,7 +16,7 @@ import uvicorn
 from examples.bank import Bank, open_bank
 from examples.order import Order, order_desk
 from holdfast import Holdfast, RunSuspended
-from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemClock, SystemRng
+from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemClock, SystemRng
 from holdfast.journal.memory import MemoryJournal
 from holdfast.webhooks.incoming import Hooks, Sender
 
@@ -56,11 +56,11 @@ class Shop:
 async def open_shop() -> AsyncGenerator[Shop]:
     """A shop with a bank beside it, over real sockets on loopback."""
     secret, calendar = "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode(), Calendar()
-    seams = Seams(calendar, SystemRng(), DaemonThreads(), NoCrash())
+    environment = Environment(calendar, SystemRng(), DaemonThreads(), NoCrash())
     journal = MemoryJournal(calendar.wall_ms, calendar.wall_ms)
     with open_bank(secret) as bank:
         os.environ["BANK"] = bank.url
-        async with Holdfast(journal, agents=[order_desk], seams=seams, recover=False) as app:
+        async with Holdfast(journal, agents=[order_desk], environment=environment, recover=False) as app:
             with socket.create_server(("127.0.0.1", 0)) as line:
                 bank.hooks = f"http://127.0.0.1:{line.getsockname()[1]}/"
                 config = uvicorn.Config(

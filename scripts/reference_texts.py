@@ -30,7 +30,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.agent.companions.Confirm",
     ),
     "What `@agent` gives": ("holdfast.agent.agent.Agent",),
-    "What `current_operation()` gives": ("holdfast.engine.current.CurrentOperation",),
+    "What `current_operation()` gives": ("holdfast.engine.current_operation.CurrentOperation",),
     "What an app gives": (
         "holdfast.app.Done",
         "holdfast.app.RunHandle",
@@ -38,7 +38,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.control.service.Service",
         "holdfast.control.applying.Applied",
         "holdfast.control.service.Delivered",
-        "holdfast.engine.awaiting.Arrival",
+        "holdfast.engine.deferred.Arrival",
     ),
     "What a run gives": (
         "holdfast.agent.transactions.Transaction",
@@ -102,7 +102,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.testing.operation.operation",
         "holdfast.testing.fixtures.replay_fixture",
         "holdfast.testing.clock.run_virtual",
-        "holdfast.testing.clock.virtual_seams",
+        "holdfast.testing.clock.simulated_environment",
         "holdfast.testing.clock.virtual_journal_clock",
         "holdfast.testing.clock.VirtualLoop",
     ),

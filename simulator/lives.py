@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.control.service import Service
-from holdfast.engine.awaiting import Arrival
-from holdfast.engine.seams import Seams
+from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.environment import Environment
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
 from holdfast.journal.port import Worker
@@ -83,9 +83,10 @@ class Life:
         LIFE.set(self)
         NETWORK.set(Traffic(world, self.actor))
         chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
-        seams = Seams(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
+        environment = Environment(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
         app = Holdfast(
-            self.disk, agents=[agent_of(self.newer)], seams=seams, settings=world.settings, worker=self._worker,
+            self.disk, agents=[agent_of(self.newer)], environment=environment, settings=world.settings,
+            worker=self._worker,
             policy=POLICIES[self.newer] if world.plan.policy else None,
         )  # fmt: skip
         try:
@@ -140,7 +141,9 @@ class Life:
         world.tell(self.actor, f"gets the webhook {message.id} for {message.key}: {message.status}")
         world.checker.answers.comes(message)
         result = Raw(msgspec.json.encode(message.value)) if message.status == "succeeded" else NOTHING
-        arrival = Arrival(message.id, message.status, result, ANSWERED, source=message.application.request.service)
+        arrival = ArrivedAnswer(
+            message.id, message.status, result, ANSWERED, source=message.application.request.service
+        )
         try:
             await self.hooks.deliver(message.key, arrival)
         except UsageError:

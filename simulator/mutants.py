@@ -69,7 +69,7 @@ MUTANTS: Final = (
     Mutant(
         "journal errors swallowed",
         "a refused record is taken for a stored one",
-        "holdfast.engine.instance:Instance.append",
+        "holdfast.engine.active_run.run:ActiveRun.append",
         journal_errors_swallowed,
     ),
     Mutant(
@@ -90,7 +90,12 @@ MUTANTS: Final = (
         "holdfast.model.decision.evidence:over_ms",
         open_is_over,
     ),
-    Mutant("everybody is dead", "a living process's call counts as over", "holdfast.engine.owners:_fate", fate_is_dead),
+    Mutant(
+        "everybody is dead",
+        "a living process's call counts as over",
+        "holdfast.engine.previous_owner:_fate",
+        fate_is_dead,
+    ),
     Mutant(
         "windows by the wall clock",
         "a clock jump shortens a settle window",
@@ -100,7 +105,7 @@ MUTANTS: Final = (
     Mutant(
         "key per attempt",
         "each attempt has its own idempotency key",
-        "holdfast.engine.current:CurrentOperation.key",
+        "holdfast.engine.current_operation:CurrentOperation.key",
         key_of_the_attempt,
     ),
     Mutant(
@@ -148,25 +153,25 @@ MUTANTS: Final = (
     Mutant(
         "error means refused",
         "a 500 after the effect counts as a refusal",
-        "holdfast.engine.ends:end_of_error",
+        "holdfast.engine.exceptions.call_end:end_of_error",
         ends_as("rejected", RuntimeError),
     ),
     Mutant(
         "in progress means refused",
         "a 409 counts as a refusal",
-        "holdfast.engine.ends:end_of_error",
+        "holdfast.engine.exceptions.call_end:end_of_error",
         ends_as("rejected", KeyInProgress),
     ),
     Mutant(
         "timeout means unsent",
         "a timeout counts as never sent",
-        "holdfast.engine.ends:end_of_error",
+        "holdfast.engine.exceptions.call_end:end_of_error",
         ends_as("not_sent", TimeoutError),
     ),
     Mutant(
         "unreadable means unsent",
         "an answer that cannot be read counts as never sent",
-        "holdfast.engine.ends:end_of_error",
+        "holdfast.engine.exceptions.call_end:end_of_error",
         ends_as("not_sent", ValueError),
     ),
     Mutant(
@@ -190,7 +195,7 @@ MUTANTS: Final = (
     Mutant(
         "cannot tell means absent",
         "a verifier that cannot read counts as absence",
-        "holdfast.engine.readings:_ask",
+        "holdfast.engine.verification:_ask",
         verdict_is(DidNotHappen()),
     ),
     Mutant(
@@ -214,13 +219,13 @@ MUTANTS: Final = (
     Mutant(
         "send-by ignored",
         "a call is sent after its deadline",
-        "holdfast.engine.current:CurrentOperation.check_send",
+        "holdfast.engine.current_operation:CurrentOperation.check_send",
         always(None),
     ),
     Mutant(
         "arguments drift",
         "a retry is sent with other arguments",
-        "holdfast.engine.flight:Flight.decoded",
+        "holdfast.engine.operation_driver:OperationDriver.decoded",
         arguments_drift,
     ),
     Mutant("business key ignored", "two runs may do one thing", "holdfast.agent.tool:Tool.claims", not_kept),
@@ -252,7 +257,10 @@ MUTANTS: Final = (
         "end not listed", "a completed run is driven for ever", "holdfast.journal.log:RunLog._write", end_not_listed
     ),
     Mutant(
-        "nobody hears the knock", "an event at the moment of rest is lost", "holdfast.engine.door:knock", knocks_in_vain
+        "nobody hears the knock",
+        "an event at the moment of rest is lost",
+        "holdfast.engine.leases:notify_owner",
+        knocks_in_vain,
     ),
     Mutant(
         "late words dropped",
@@ -281,7 +289,7 @@ MUTANTS: Final = (
     Mutant(
         "claims waited for for ever",
         "nobody is asked about a business key that is held",
-        "holdfast.engine.meetings:_waited_ms",
+        "holdfast.engine.claims:_waited_ms",
         always(0),
     ),
     Mutant(

@@ -49,7 +49,12 @@ from simulator.twists import always
 
 PEOPLE: Final = (
     # What they approve.
-    Mutant("nobody asked", "gates are not looked at", "holdfast.engine.flight:Flight._gated", always(False)),
+    Mutant(
+        "nobody asked",
+        "gates are not looked at",
+        "holdfast.engine.operation_driver:OperationDriver._gated",
+        always(False),
+    ),
     Mutant("approval unbound", "a yes to one thing is one to all", "holdfast.model.ids:approval_digest", unbound),
     Mutant(
         "approval not compared",
@@ -113,62 +118,62 @@ PEOPLE: Final = (
     Mutant(
         "any call fits",
         "what a permission is for is not looked at",
-        "holdfast.engine.standing:_fitting",
+        "holdfast.engine.approvals:_fitting",
         any_call_fits,
     ),
     Mutant(
         "uses not counted",
         "a permission is used as often as one likes",
-        "holdfast.engine.standing:use_post",
+        "holdfast.engine.approvals:use_post",
         not_counted,
     ),
     Mutant(
         "counted side by side",
         "two uses of a permission see the same sum",
-        "holdfast.engine.standing:use_post",
+        "holdfast.engine.approvals:use_post",
         counted_side_by_side,
     ),
     Mutant(
         "bounds not looked at",
         "more is spent than a permission allows",
-        "holdfast.engine.standing:why_not",
+        "holdfast.engine.approvals:why_not",
         boundless,
     ),
     Mutant(
         "permission for ever",
         "when a permission ends is not looked at",
-        "holdfast.engine.standing:why_not",
+        "holdfast.engine.approvals:why_not",
         endless,
     ),
     Mutant(
         "revoked in vain",
         "what was taken back still lets calls leave",
-        "holdfast.engine.standing:why_not",
+        "holdfast.engine.approvals:why_not",
         irrevocable,
     ),
     # What they tell a run.
     Mutant(
         "told in vain",
         "writes begin although somebody said something",
-        "holdfast.engine.flight:Flight._told",
+        "holdfast.engine.operation_driver:OperationDriver._told",
         always(""),
     ),
     Mutant(
         "told again",
         "a branch hears the same message again",
-        "holdfast.engine.interrupting:hear",
+        "holdfast.engine.messages:deliver_messages",
         forgotten_at_once,
     ),
     Mutant(
         "one ear for all",
         "what one branch heard no other has to hear",
-        "holdfast.engine.flight:news_for",
+        "holdfast.engine.operation_driver:has_undelivered_message",
         one_ear,
     ),
     Mutant(
         "stopped once",
         "after it was told to stop, code begins the next write",
-        "holdfast.engine.flight:news_for",
+        "holdfast.engine.operation_driver:has_undelivered_message",
         stops_once,
     ),
     Mutant(

@@ -20,7 +20,10 @@ from simulator.twists import always, replaced
 POLICY: Final = (
     # What a policy says.
     Mutant(
-        "nothing is judged", "writes leave that no policy has seen", "holdfast.engine.flight:Flight._policy", always("")
+        "nothing is judged",
+        "writes leave that no policy has seen",
+        "holdfast.engine.operation_driver:OperationDriver._policy",
+        always(""),
     ),
     Mutant(
         "refused and sent",
@@ -38,23 +41,25 @@ POLICY: Final = (
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about leaves by a policy",
-        "holdfast.engine.flight:Flight._gated",
+        "holdfast.engine.operation_driver:OperationDriver._gated",
         overruled,
     ),
     Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
     # What a policy knows of the past.
-    Mutant("no past", "what was sent is not counted", "holdfast.engine.judging:sent_posts", always(())),
+    Mutant("no past", "what was sent is not counted", "holdfast.engine.rulings:sent_posts", always(())),
     Mutant(
         "counted at each attempt",
         "what is sent again counts again",
-        "holdfast.engine.judging:sent_posts",
+        "holdfast.engine.rulings:sent_posts",
         counted_at_each_attempt,
     ),
-    Mutant("words not counted", "what people said is not counted", "holdfast.engine.judging:word_posts", always(())),
+    Mutant(
+        "words not counted", "what people said is not counted", "holdfast.engine.rulings:decision_posts", always(())
+    ),
     Mutant(
         "the past of one run",
         "what other runs did is not looked at",
-        "holdfast.engine.judging:_past",
+        "holdfast.engine.rulings:_past",
         of_the_same_run,
     ),
     Mutant(

@@ -24,7 +24,7 @@ PROCESSES: Final = (
     Mutant(
         "neighbours are charged",
         "runs and attempts that only run beside poison are counted with its deaths",
-        "holdfast.engine.company:Company",
+        "holdfast.engine.crash_isolation:IsolationGate",
         crowded,
     ),
     Mutant(

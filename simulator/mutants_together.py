@@ -41,14 +41,14 @@ TOGETHER: Final = (
     Mutant(
         "in any order",
         "compensations do not wait for later ones",
-        "holdfast.engine.members:Members._member",
+        "holdfast.engine.saga:Members._member",
         any_order,
     ),
     Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.saga:_confirm", always(None)),
     Mutant(
         "nothing to undo",
         "what landed is left standing",
-        "holdfast.engine.members:Members._member",
+        "holdfast.engine.saga:Members._member",
         nothing_amendable,
     ),
     Mutant(
@@ -60,7 +60,7 @@ TOGETHER: Final = (
     Mutant(
         "body decides again",
         "after a crash the body's own end decides, not the record",
-        "holdfast.engine.closing:resume_closing",
+        "holdfast.engine.saga:resume_closing",
         always(None),
     ),
     Mutant(
@@ -78,32 +78,32 @@ TOGETHER: Final = (
     Mutant(
         "held and forgotten",
         "what is let go of, or cancelled, at the end of a transaction has no driver",
-        "holdfast.engine.closing:_drive_held",
+        "holdfast.engine.saga:_drive_held",
         always(None),
     ),
     # Outcomes that come later.
     Mutant(
         "answers mixed up",
         "any answer counts for any operation",
-        "holdfast.engine.awaiting:arrived_stream",
+        "holdfast.engine.deferred:arrived_stream",
         answers_mixed_up,
     ),
     Mutant(
         "an answer counted each time",
         "a message that comes again is a new one",
-        "holdfast.engine.awaiting:_order",
+        "holdfast.engine.deferred:_answer_command",
         counted_each_time,
     ),
     Mutant(
         "early answers forgotten",
         "what came before it was awaited is not looked for",
-        "holdfast.engine.executor:collect",
+        "holdfast.engine.executor:collect_answers",
         never_mind,
     ),
     Mutant(
         "number of another taken",
         "two operations wait under one number",
-        "holdfast.engine.awaiting:_without_the_key",
+        "holdfast.engine.deferred:_without_the_key",
         key_of_another_taken,
     ),
     Mutant(
@@ -121,13 +121,13 @@ TOGETHER: Final = (
     Mutant(
         "progress is success",
         "a word about progress counts as the answer",
-        "holdfast.engine.awaiting:_order",
+        "holdfast.engine.deferred:_answer_command",
         pending_is_final,
     ),
     Mutant(
         "refusal is success",
         "an answer that says no counts as yes",
-        "holdfast.engine.awaiting:_order",
+        "holdfast.engine.deferred:_answer_command",
         refusal_is_success,
     ),
     Mutant(
@@ -151,19 +151,19 @@ TOGETHER: Final = (
     Mutant(
         "pending asked for again",
         "a further call about what is only accepted is sent",
-        "holdfast.engine.pendings:look_for_pending",
+        "holdfast.engine.pending:find_pending",
         never_mind,
     ),
     Mutant(
         "pending about anything",
         "whatever is pending holds back every call of its tool",
-        "holdfast.engine.pendings:thing_stream",
+        "holdfast.engine.pending:thing_stream",
         about_anything,
     ),
     Mutant(
         "pending never released",
         "the outcome of what was pending does not end that it holds back others",
-        "holdfast.engine.pendings:releasing_posts",
+        "holdfast.engine.pending:releasing_posts",
         never_released,
     ),
     # Restored journals.

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine.questions import Wanted
+from holdfast.engine.questions import AnswerTerms
 from holdfast.model.questions import Answered
 
 
@@ -23,7 +23,7 @@ def impatient(original: Any) -> Any:
     """Who does not answer within a second does not answer."""
 
     def put(instance: Any, name: str, asked: Any, _wanted: Any) -> None:
-        original(instance, name, asked, Wanted(1_000, asked.default))
+        original(instance, name, asked, AnswerTerms(1_000, asked.default))
 
     return put
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.seams import POINTS, TRANSACTION_POINTS
+from holdfast.engine.environment import POINTS, TRANSACTION_POINTS
 from simulator.answers import ASYNCHRONOUS
 from simulator.draw import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS, RESTORE_FAULTS
 from simulator.draw_people import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.agent.agent import agent
 from holdfast.agent.run import Run
 from holdfast.app import Holdfast
-from holdfast.engine.seams import NoCrash, Seams
+from holdfast.engine.environment import Environment, NoCrash
 from holdfast.errors import JournalUnavailable, RunSuspended
 from holdfast.journal.port import Worker
 from holdfast.testing.clock import InlineThreads, SeededRng
@@ -42,9 +42,9 @@ class Strangers:
 
         world = self._world
         chance = SeededRng(random.Random(f"stranger/{world.plan.seed}").getrandbits(64))  # noqa: S311 - a seed
-        seams = Seams(WallClock(world), chance, InlineThreads(), NoCrash())
+        environment = Environment(WallClock(world), chance, InlineThreads(), NoCrash())
         app = Holdfast(
-            self._disk, agents=[stranger], seams=seams, settings=world.settings, recover=False,
+            self._disk, agents=[stranger], environment=environment, settings=world.settings, recover=False,
             worker=lambda token: Worker(token, machine="m", boot=world.boot, pid=1, pid_namespace="stranger"),
         )  # fmt: skip
         with contextlib.suppress(JournalUnavailable):

@@ -59,15 +59,15 @@ def pauses_by_the_clock(_original: Any) -> Any:
     """A pause counts for as long as the clock says, and a question whose time is over by then is not asked again."""
 
     async def waited(scope: Any, _question: Any, patience: Any) -> bool:
-        instance, seams = scope.instance, scope.instance.engine.seams
-        pause = patience.pause_ms(seams.rng)
+        instance, environment = scope.instance, scope.instance.engine.environment
+        pause = patience.pause_ms(environment.rng)
         if pause is None:
             return False
         before = instance.now().up
-        await seams.clock.sleep(pause / 1000)
+        await environment.clock.sleep(pause / 1000)
         took_ms = instance.now().up - before
         patience.paused(took_ms, took_ms)
-        return patience.pause_ms(seams.rng) is not None
+        return patience.pause_ms(environment.rng) is not None
 
     return waited
 

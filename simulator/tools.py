@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from holdfast.agent.tool import Tool, tool
-from holdfast.engine.current import current_operation
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import KeyInProgress, NotSent, Rejected
 from holdfast.model.contract import Key, Natural
 from holdfast.model.outcome import Conflict, DidNotHappen, Happened, Verdict

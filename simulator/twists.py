@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine.ends import describe
+from holdfast.engine.exceptions.call_end import describe
 from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError
 from holdfast.model import records as r

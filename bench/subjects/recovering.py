@@ -16,8 +16,8 @@ from pathlib import Path
 from measure import report
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.beginning import Input
 from holdfast.engine.outbox import begin_asleep
+from holdfast.engine.run_start import Input
 from holdfast.engine.settings import Settings
 
 RUNS = 500

@@ -22,9 +22,9 @@ from measure import report, settled_size
 from msgspec.structs import replace
 
 from holdfast import Deferred, Holdfast, Run, RunSuspended, agent, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.environment import Environment, SystemClock, system_environment
 from holdfast.engine.recovery import Recovery
-from holdfast.engine.seams import Seams, SystemClock, system_seams
 from holdfast.engine.settings import Settings
 from holdfast.journal.sqlite.background import Background
 from holdfast.journal.sqlite.here import this_host
@@ -72,10 +72,10 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.calendar = Calendar()
         machine = replace(this_host(), wall_ms=self.calendar.wall_ms)
-        real = system_seams()
-        seams = Seams(self.calendar, real.rng, real.threads, real.crash)
+        real = system_environment()
+        environment = Environment(self.calendar, real.rng, real.threads, real.crash)
         journal = SqliteJournal(path, parts=Parts(here=machine))
-        self.desk = Holdfast(journal, agents=[waiting], settings=QUIET, seams=seams, recover=False)
+        self.desk = Holdfast(journal, agents=[waiting], settings=QUIET, environment=environment, recover=False)
 
     async def begin(self) -> None:
         """Start every run that will be woken, until it holds no process any more."""
@@ -88,7 +88,7 @@ class Scene:
         """Bring the news, find who is due, and drive it to its end."""
         service = self.desk.service
         if kind == "answer":
-            await service.deliver(f"bank-{number}", Arrival("only", result=Raw(b'"done"')))
+            await service.deliver(f"bank-{number}", ArrivedAnswer("only", result=Raw(b'"done"')))
         elif kind == "event":
             await service.signal(f"event-{number}", "paid", payload=number)
         else:

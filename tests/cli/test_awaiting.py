@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from holdfast import Holdfast
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.model.records import Raw
 from tests.cli.lab import Lab
 
@@ -135,7 +135,7 @@ DELIVERER = """
 import asyncio, os, signal, sys
 
 from holdfast import Holdfast
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import Arrival
 from holdfast.interfaces import service
 from holdfast.model.records import Raw
 
@@ -226,7 +226,9 @@ def test_a_story_names_the_sender_of_an_answer(holdfast: Lab):
 
     async def deliver() -> None:
         async with Holdfast(str(holdfast.directory / "holdfast.db"), recover=False) as app:
-            arrival = Arrival("m1", result=Raw(b'"room 7"'), source="webhook hotel", sender="hotel", tools=("book",))
+            arrival = ArrivedAnswer(
+                "m1", result=Raw(b'"room 7"'), source="webhook hotel", sender="hotel", tools=("book",)
+            )
             await app.service.deliver("B-7", arrival)
 
     asyncio.run(deliver())

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.webhooks.incoming import Hooks, Sender
 from tests.crash.forks import serve
@@ -78,8 +78,8 @@ async def take_in(app: Holdfast) -> str:
 
 async def live(what: str, journal: str, points: Points) -> str:
     """One life."""
-    seams = replace(system_seams(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], seams=seams, recover=False) as app:
+    environment = replace(system_environment(), crash=points)
+    async with Holdfast(WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False) as app:
         return await (take_in(app) if what == "hook" else drive(app, what))
 
 

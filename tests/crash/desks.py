@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast import Holdfast, current_operation
 from holdfast.agent.agent import Agent
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.journal.codec import decode
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model import records as r
@@ -49,9 +49,9 @@ def serve_desk(
     """Live by the plans that come in: `act` on the app, and leave what was heard and which points were reached."""
 
     async def live(what: str, journal: str, points: Points) -> object:
-        seams, rules = replace(system_seams(), crash=points), policy and policy(what)
+        environment, rules = replace(system_environment(), crash=points), policy and policy(what)
         watched = WatchedJournal(journal, points)
-        async with Holdfast(watched, agents=agents, policy=rules, seams=seams, recover=False) as app:
+        async with Holdfast(watched, agents=agents, policy=rules, environment=environment, recover=False) as app:
             return await act(app, what)
 
     def child(what: str, journal: str, point: str, number: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast import Holdfast, Natural, Run, agent, tool
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.policies import Retry
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
@@ -47,8 +47,8 @@ async def desk(run: Run, thing: str) -> str:
 
 
 async def live(journal: str, points: Points) -> str:
-    seams = replace(system_seams(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[desk], seams=seams, recover=False) as app:
+    environment = replace(system_environment(), crash=points)
+    async with Holdfast(WatchedJournal(journal, points), agents=[desk], environment=environment, recover=False) as app:
         return await app.run(desk, "lamp")
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 
-from holdfast.engine.seams import POINTS
+from holdfast.engine.environment import POINTS
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 REQUEST = ("before_request", "after_request", "after_reply")  # around the bytes that a tool sends and receives

@@ -25,7 +25,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.engine.settings import Settings
 from holdfast.policies import Retry
 from tests.crash.calls import Line, identity
@@ -100,9 +100,9 @@ async def main(job):
     points = Points(job.get("kill"), job.get("delays"))
     line.connect(job["port"], job["case"], points)
     journal = WatchedJournal(Path(job["journal"]), points)
-    seams = msgspec.structs.replace(system_seams(), crash=points)
+    environment = msgspec.structs.replace(system_environment(), crash=points)
     settings = Settings(**{"poll_ms": 20, **job.get("settings", {})})
-    async with Holdfast(journal, agents=[everything], seams=seams, settings=settings) as app:
+    async with Holdfast(journal, agents=[everything], environment=environment, settings=settings) as app:
         for word in job.get("words", ()):
             await say(app, word)
         answer = await outcome(app, job["case"])

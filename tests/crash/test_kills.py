@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from holdfast.engine.seams import POINTS
+from holdfast.engine.environment import POINTS
 from tests.crash.lives import Plan, plans_from_environment, survive
 from tests.crash.points import ALL, COMMIT, REQUEST
 from tests.crash.stage import Case

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from examples.trip import Trip, book_trip
 from holdfast import Holdfast
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.errors import UsageError
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
@@ -27,8 +27,10 @@ TRIPS = {
 
 async def live(scenario: str, journal: str, points: Points) -> str:
     """One life: make the trip, and undo it where that is what is tried."""
-    seams = replace(system_seams(), crash=points)
-    async with Holdfast(WatchedJournal(journal, points), agents=[book_trip], seams=seams, recover=False) as app:
+    environment = replace(system_environment(), crash=points)
+    async with Holdfast(
+        WatchedJournal(journal, points), agents=[book_trip], environment=environment, recover=False
+    ) as app:
         if scenario != "undo":
             return await app.run(book_trip, TRIPS[scenario])
         try:

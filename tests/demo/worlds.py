@@ -36,9 +36,9 @@ class TurnedClock:
                 wake.set()
 
 
-def world_with(service="payments", first=Fault.NONE, second=Fault.NONE, kills=(), **seams):
+def world_with(service="payments", first=Fault.NONE, second=Fault.NONE, kills=(), **environment):
     spot = (service, FIRST.id)
-    return World(Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **seams)
+    return World(Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **environment)
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import uvicorn
 
 from holdfast import Holdfast
-from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, SystemRng
+from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemRng
 from holdfast.errors import RunSuspended
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.entrance import Entrance
@@ -110,10 +110,10 @@ class Served:
             self._loop.close()
 
     async def _serve(self) -> None:
-        seams = Seams(self.clock, SystemRng(), DaemonThreads(), NoCrash())
+        environment = Environment(self.clock, SystemRng(), DaemonThreads(), NoCrash())
         with socket.create_server(("127.0.0.1", 0)) as place:
             port = place.getsockname()[1]
-            app = Holdfast(self._path, agents=self._agents, policy=self._policy, seams=seams, recover=False)
+            app = Holdfast(self._path, agents=self._agents, policy=self._policy, environment=environment, recover=False)
             async with app as self.app:
                 self.entrance = Entrance(self.app.engine, Passwords(Counting()))
                 guarded = web(self.app.service, self.entrance, loopback(port))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Key, Natural, Operation, Rejected, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine.seams import POINTS
+from holdfast.engine.environment import POINTS
 from holdfast.errors import PlanError
 from holdfast.inspect.replay import replay_records
 from holdfast.model import records as r

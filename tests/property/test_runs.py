@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.seams import POINTS
+from holdfast.engine.environment import POINTS
 from holdfast.errors import HoldfastError, RunSuspended
 from holdfast.testing.clock import run_virtual
 from tests.unit.engine.lab import Lab

@@ -31,7 +31,7 @@ from holdfast.agent.conversing import Conversation
 from holdfast.agent.observing import Facts
 from holdfast.agent.remembering import Lessons, UserMemory
 from holdfast.control.service import Service
-from holdfast.engine.current import CurrentOperation
+from holdfast.engine.current_operation import CurrentOperation
 from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
 from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
 from holdfast.journal.bodies import REFUSED

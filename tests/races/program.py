@@ -27,7 +27,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.engine.settings import Settings
 from holdfast.policies import Retry
 from tests.crash.calls import Line, identity
@@ -251,12 +251,12 @@ async def main(job):
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
     points = Points(job.get("kill"))
     line.connect(job["port"], job["case"], points)
-    seams = msgspec.structs.replace(system_seams(), crash=points)
+    environment = msgspec.structs.replace(system_environment(), crash=points)
     settings = Settings(**{"poll_ms": 20, "margin_ms": 100, **job.get("settings", {})})
     code = AGENTS[job["agent"]]
     try:
         async with Holdfast(
-            WatchedJournal(job["journal"], points), agents=[code], seams=seams, settings=settings
+            WatchedJournal(job["journal"], points), agents=[code], environment=environment, settings=settings
         ) as app:
             _WATCHING.add(asyncio.create_task(_say_when_sealed(app.engine, Path(job["out"]).with_suffix(".sealed"))))
             if "inputs" in job:

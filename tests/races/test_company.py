@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.engine.company import Company
+from holdfast.engine.crash_isolation import IsolationGate
 
 
 async def turns(times=3):
@@ -13,7 +13,7 @@ async def turns(times=3):
 
 def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
     async def main():
-        company = Company()
+        company = IsolationGate()
         company.join()
         company.join()
         alone = asyncio.create_task(company.admit(chances=1))
@@ -37,7 +37,7 @@ def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
 
 def test_two_who_want_to_be_alone_go_one_after_the_other():
     async def main():
-        company = Company()
+        company = IsolationGate()
         first, second = (asyncio.create_task(company.admit(chances=1)) for _ in range(2))
         await turns()
         assert (first.done(), second.done()) == (True, False)
@@ -50,7 +50,7 @@ def test_two_who_want_to_be_alone_go_one_after_the_other():
 
 def test_one_who_gives_up_waiting_keeps_nobody_out():
     async def main():
-        company = Company()
+        company = IsolationGate()
         company.join()
         alone = asyncio.create_task(company.admit(chances=1))
         await turns()
@@ -68,7 +68,7 @@ def test_one_who_gives_up_waiting_keeps_nobody_out():
 
 def test_a_run_on_its_last_chance_makes_its_attempts_and_nothing_else_begins():
     async def main():
-        company = Company()
+        company = IsolationGate()
         assert await company.enter("suspect", chances=1)
         company_of_others = [
             asyncio.create_task(company.enter("other", chances=0)),
@@ -90,7 +90,7 @@ def test_a_run_that_is_inside_goes_on_while_another_waits_to_be_alone():
     """It could not record any progress otherwise, and both would wait for ever."""
 
     async def main():
-        company = Company()
+        company = IsolationGate()
         assert await company.enter("first", chances=0)
         suspect = asyncio.create_task(company.enter("suspect", chances=1))
         await turns()
@@ -107,7 +107,7 @@ def test_a_run_that_is_inside_goes_on_while_another_waits_to_be_alone():
 
 def test_two_runs_whose_attempts_both_go_alone_do_not_wait_for_each_other():
     async def main():
-        company = Company()
+        company = IsolationGate()
         assert await company.enter("a", chances=0)
         assert await company.enter("b", chances=0)
         attempts = [asyncio.create_task(company.admit(run, chances=1)) for run in "ab"]
@@ -122,7 +122,7 @@ def test_two_runs_whose_attempts_both_go_alone_do_not_wait_for_each_other():
 
 def test_a_run_that_waits_for_its_turn_does_not_begin_once_the_process_shuts_down():
     async def main():
-        company = Company()
+        company = IsolationGate()
         assert await company.enter("suspect", chances=1)
         waiting = [asyncio.create_task(company.enter(run, chances=int(run == "b"))) for run in "ab"]
         await turns()
@@ -137,7 +137,7 @@ def test_a_run_that_waits_for_its_turn_does_not_begin_once_the_process_shuts_dow
 def test_the_more_deaths_the_fewer_suspects_go_at_once_and_others_beside_them():
     async def main():
         for chances, width in [(4, 27), (3, 9), (2, 3), (1, 1)]:
-            company = Company()
+            company = IsolationGate()
             suspects = [asyncio.create_task(company.admit(str(number), chances=chances)) for number in range(40)]
             await turns()
             assert sum(one.done() for one in suspects) == width
@@ -155,7 +155,7 @@ def test_the_more_deaths_the_fewer_suspects_go_at_once_and_others_beside_them():
 
 def test_a_suspect_takes_the_room_of_several_that_have_more_chances():
     async def main():
-        company = Company()
+        company = IsolationGate()
         assert await company.enter("two deaths", chances=3)
         runs = [asyncio.create_task(company.enter(f"one death {number}", chances=4)) for number in range(30)]
         await turns()
@@ -173,7 +173,7 @@ def test_a_suspected_run_is_not_counted_beside_its_own_suspected_attempt():
     """Otherwise runs that fill the process would wait for room for their attempts for ever."""
 
     async def main():
-        company = Company()
+        company = IsolationGate()
         for number in range(3):
             assert await company.enter(str(number), chances=2)
         attempts = [asyncio.create_task(company.admit(str(number), chances=2)) for number in range(3)]

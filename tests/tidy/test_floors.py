@@ -121,14 +121,14 @@ def test_an_import_is_found_wherever_it_stands(tmp_path: Path, monkeypatch: pyte
     source.write_text(
         "import json\n"
         "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from ..engine import seams\n"
+        "if TYPE_CHECKING:\n    from ..engine import environment\n"
         "def late():\n    from holdfast.journal.port import Journal\n    import_module('holdfast.app')\n"
     )
     found = [name for _, name in imports(source)]
     assert found == [
         "json",
         "typing.TYPE_CHECKING",
-        "holdfast.engine.seams",
+        "holdfast.engine.environment",
         "holdfast.journal.port.Journal",
         "holdfast.app",
     ]

@@ -28,7 +28,7 @@ from holdfast import (
 )
 from holdfast.agent.agent import Agent
 from holdfast.app import Done, RunHandle
-from holdfast.engine.current import CurrentOperation
+from holdfast.engine.current_operation import CurrentOperation
 from holdfast.policies import Retry
 from holdfast.sync import SyncHoldfast
 

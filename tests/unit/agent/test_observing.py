@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Deferred, Key, Rejected, Run, agent, current_operation, tool
 from holdfast.agent import production
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import RunSuspended, StaleFacts, UsageError
 from holdfast.model import records as r
 from holdfast.observation import Guess, Stakes
@@ -236,10 +236,10 @@ async def test_what_an_accepted_call_reported_is_known_when_its_answer_came_and_
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("bank-A", Arrival("m1", result=r.Raw(b'"R-1"')))
+        await app.service.deliver("bank-A", ArrivedAnswer("m1", result=r.Raw(b'"R-1"')))
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("bank-B", Arrival("m2", result=r.Raw(b'"R-2"')))
+        await app.service.deliver("bank-B", ArrivedAnswer("m2", result=r.Raw(b'"R-2"')))
         assert await app.run(desk, "ann") == ["pending", "r-ann/refund#2"]
     assert len(heard) == 3
     assert heard[0] == heard[1] == heard[2]

@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast import Holdfast
+from holdfast.engine.environment import CrashPoints, Environment, NoCrash, Threads
 from holdfast.engine.scopes import stop_numbering
-from holdfast.engine.seams import CrashPoints, NoCrash, Seams, Threads
 from holdfast.engine.settings import Settings
 from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
@@ -100,8 +100,10 @@ class Lab:
         self.lag_s = 0.0
         self.changed = False  # a switch for agents whose code changes between two drives
 
-    def seams(self, seed: int = 1, crash: CrashPoints | None = None, threads: Threads | None = None) -> Seams:
-        return Seams(self.clock, SeededRng(seed), threads or HeldThreads(self.loop), crash or NoCrash())
+    def environment(
+        self, seed: int = 1, crash: CrashPoints | None = None, threads: Threads | None = None
+    ) -> Environment:
+        return Environment(self.clock, SeededRng(seed), threads or HeldThreads(self.loop), crash or NoCrash())
 
     @contextlib.asynccontextmanager
     async def app(
@@ -132,7 +134,7 @@ class Lab:
         return Holdfast(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
             policy=policy,
-            seams=self.seams(number, crash, threads), worker=lambda _: Worker(process.worker),
+            environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker),
         )  # fmt: skip
 
     async def bury(self, app: Holdfast, process: Process) -> None:

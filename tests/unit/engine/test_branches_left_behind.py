@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -203,7 +203,7 @@ async def test_what_is_accepted_after_its_caller_has_left_is_told_to_no_one(lab:
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("B-7", Arrival("m1", result=r.Raw(b'"room 12"')))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=r.Raw(b'"room 12"')))
         assert await app.run(desk, "ann") == "free"
 
 

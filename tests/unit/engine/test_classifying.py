@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
-from holdfast.engine import ends
+from holdfast.engine.exceptions import call_end
 from holdfast.errors import ContractError, KeyInProgress, OperationFailed, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -224,9 +224,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Installed]]:
         return found if asked == {"group": "holdfast.exceptions"} else real(**asked)
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    ends.installed_classifiers.cache_clear()
+    call_end.installed_classifiers.cache_clear()
     yield found
-    ends.installed_classifiers.cache_clear()
+    call_end.installed_classifiers.cache_clear()
 
 
 @virtual

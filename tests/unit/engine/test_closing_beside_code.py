@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Natural, NotSent, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine.instance import Instance
+from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.scopes import SCOPE
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
@@ -186,7 +186,7 @@ async def test_a_read_that_returns_as_the_run_stops_answers_no_code(lab: Lab):
         lab.sent.append(await look("pen"))
         return "done"
 
-    stopping: list[Instance] = []
+    stopping: list[ActiveRun] = []
     async with lab.app(desk) as app:
         with pytest.raises(RuntimeError, match="a bug elsewhere"):
             await app.run(desk, "ann")

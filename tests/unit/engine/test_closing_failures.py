@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine import closing, executor
-from holdfast.engine.calls import call_tool
-from holdfast.engine.flight import Flight
+from holdfast.engine import executor, saga
+from holdfast.engine.invoke import invoke
+from holdfast.engine.operation_driver import OperationDriver
 from holdfast.errors import HoldfastError, JournalError, RunStopped
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -97,7 +97,7 @@ async def test_a_boundary_whose_task_failed_stops_the_run_with_that_error(
     async with lab.app(trip) as app:
         await begun(lab, app, trip, undo=undo)
         with monkeypatch.context() as patched:
-            patched.setattr(closing, "close", broken)
+            patched.setattr(saga, "close", broken)
             with pytest.raises(ZeroDivisionError):
                 await (app.undo("trip-ann", by="ann") if undo else cancelled(app))
         assert ends(lab) == (0, 0)
@@ -186,15 +186,15 @@ async def test_an_error_of_the_runtime_at_the_end_of_a_transaction_is_not_for_ag
     def broken(*given: Any) -> Any:
         raise ZeroDivisionError("a bug in the runtime")
 
-    async def broken_call(flight: Flight, started: r.AttemptStarted) -> Any:
-        return broken() if flight.operation.intent.serves else await call_tool(flight, started)
+    async def broken_call(flight: OperationDriver, started: r.AttemptStarted) -> Any:
+        return broken() if flight.operation.intent.serves else await invoke(flight, started)
 
     async with lab.app(trip) as app:
         with monkeypatch.context() as patched:
             if where == "the boundary":
-                patched.setattr(closing, "close", broken)
+                patched.setattr(saga, "close", broken)
             else:
-                patched.setattr(executor, "call_tool", broken_call)
+                patched.setattr(executor, "invoke", broken_call)
             with pytest.raises(ZeroDivisionError):
                 await app.run(trip, "ann")
         assert lab.of("trip-ann", r.RunStopped)[-1].reason == "error"

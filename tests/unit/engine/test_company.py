@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.company import Company
+from holdfast.engine.crash_isolation import IsolationGate
 from holdfast.errors import RunStopped, RunSuspended
 from tests.unit.engine.lab import Lab, virtual
 
 
 @virtual
 async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
-    company, order = Company(), []
+    company, order = IsolationGate(), []
 
     async def attempt(name: str, *, alone: bool, seconds: int) -> None:
         await company.admit(chances=int(alone))
@@ -36,7 +36,7 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
 
 @virtual
 async def test_whoever_gives_up_waiting_to_be_alone_lets_the_others_in(lab: Lab):
-    company = Company()
+    company = IsolationGate()
     company.join()
     alone = asyncio.create_task(company.admit(chances=1))
     await lab.pass_time(seconds=1)

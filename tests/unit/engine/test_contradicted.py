@@ -22,7 +22,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunStopped, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.people import answers as a
@@ -73,9 +73,9 @@ def paying(lab: Lab, *, compensates: bool = True) -> Any:
 async def contradicted(app: Any, desk: Any) -> None:
     with pytest.raises(RunSuspended):
         await app.run(desk, "ann")
-    await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+    await app.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
     assert await app.run(desk, "ann") == "succeeded"
-    await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+    await app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
 
 
 @virtual
@@ -100,14 +100,24 @@ async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: La
 @pytest.mark.parametrize(
     ("first", "then", "phase", "says"),
     [
-        (Arrival("m1", result=result("R-1")), Arrival("m2", "failed", why="bounced"), "succeeded", "rejected bounced"),
-        (Arrival("m1", "failed", why="no money"), Arrival("m2", result=result("R-1")), "failed", "returned"),
+        (
+            ArrivedAnswer("m1", result=result("R-1")),
+            ArrivedAnswer("m2", "failed", why="bounced"),
+            "succeeded",
+            "rejected bounced",
+        ),
+        (
+            ArrivedAnswer("m1", "failed", why="no money"),
+            ArrivedAnswer("m2", result=result("R-1")),
+            "failed",
+            "returned",
+        ),
     ],
     ids=["bounced", "paid after all"],
 )
 @virtual
 async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
-    lab: Lab, first: Arrival, then: Arrival, phase: str, says: str
+    lab: Lab, first: ArrivedAnswer, then: ArrivedAnswer, phase: str, says: str
 ):
     """Both are on record before the run goes on: the first one counts, and a person is asked about the second."""
     desk, _ = paying(lab)
@@ -152,10 +162,10 @@ async def test_news_that_its_driver_did_not_look_at_before_the_run_ended_opens_a
     async with lab.app(desk, poll_ms=3_600_000) as app, lab.app(desk, recover=True) as worker:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await worker.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+        await worker.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
         running = asyncio.ensure_future(app.run(desk, "ann"))
         await lab.pass_time(seconds=30)
-        await worker.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        await worker.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
         await lab.pass_time(seconds=20)
         assert await items(worker.service.looking) == []
         await running
@@ -172,10 +182,10 @@ async def test_a_run_that_reused_the_outcome_relied_on_it(lab: Lab):
     async with lab.app(desk, again) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+        await app.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
         await app.run(desk, "ann")
         assert await app.run(again, "ann") == OPERATION
-        await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        await app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
         about = await dossier(app.service, OPERATION)
     assert "again-ann/pay#1 reused its outcome" in about.relied
 
@@ -208,7 +218,7 @@ async def test_new_evidence_after_an_answer_opens_it_again(lab: Lab):
     async with lab.app(desk) as app:
         await contradicted(app, desk)
         await a.answer(app.service, OPERATION, a.Happened(), by="bea")
-        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+        await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         (item,) = await items(app.service.looking)
         assert "bounced again" in item.asks
         await a.answer(app.service, OPERATION, a.DidNotHappen(), by="cid")
@@ -221,7 +231,7 @@ async def test_an_answer_to_what_was_shown_before_new_evidence_is_refused(lab: L
     async with lab.app(desk) as app:
         await contradicted(app, desk)
         shown = (await dossier(app.service, OPERATION)).digest
-        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+        await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, OPERATION, a.Happened(), by="bea", shown=shown)
         assert len(await items(app.service.looking)) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from holdfast.people import answers as a
@@ -52,13 +52,13 @@ async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answ
     await app.open()
     with pytest.raises(RunSuspended):
         await app.run(desk, "ann")
-    await app.service.deliver("P-ann", Arrival("m1", result=result("R-1")))
+    await app.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
     await app.run(desk, "ann")
     process.journal = dying = Dies(process, nth, stored=stored)  # type: ignore[assignment]  # the same methods
     try:
-        await app.service.deliver("P-ann", Arrival("m2", "failed", why="bounced"))
+        await app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
         await a.answer(app.service, OPERATION, a.DidNotHappen(), by="bea")
-        await app.service.deliver("P-ann", Arrival("m3", "failed", why="bounced again"))
+        await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
     except Died:
         await lab.bury(app, process)
     else:

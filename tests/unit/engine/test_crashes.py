@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.seams import POINTS
+from holdfast.engine.environment import POINTS
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, RunStopped, RunSuspended
 from holdfast.model import records as r

@@ -20,7 +20,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.journal.port import Write
 from holdfast.model import records as r
@@ -61,7 +61,7 @@ async def test_a_deferred_operation_holds_no_process_and_is_settled_by_its_answe
         assert abs(row.due_ms - lab.clock.wall_ms() - 86_400_000) < 5_000
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        done = await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        done = await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         assert done.operation == "r-ann/book#1"
         assert await app.run(desk, "ann") == "room 12"
     assert lab.sent == ["ann"]
@@ -73,7 +73,7 @@ async def test_a_refusal_that_comes_later_fails_it(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("B-7", Arrival("m1", "failed", why="fully booked"))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", "failed", why="fully booked"))
         assert await app.run(desk, "ann") == "refused: fully booked"
     assert lab.sent == ["ann"]
 
@@ -82,7 +82,7 @@ async def test_a_refusal_that_comes_later_fails_it(lab: Lab):
 async def test_an_answer_that_comes_before_our_own_response_is_kept_for_it(lab: Lab):
     desk = booking(lab)
     async with lab.app(desk) as app:
-        early = await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        early = await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         assert (early.fresh, early.operation) == (True, "")
         assert await app.run(desk, "ann") == "room 12"
     assert lab.sent == ["ann"]
@@ -104,7 +104,7 @@ async def test_without_a_key_of_its_own_the_answer_comes_under_the_idempotency_k
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver(keys[0], Arrival("m1", result=result("paid")))
+        await app.service.deliver(keys[0], ArrivedAnswer("m1", result=result("paid")))
         assert await app.run(desk, "ann") == "paid"
 
 
@@ -118,7 +118,7 @@ async def test_an_answer_wakes_a_run_whose_process_died_after_it_was_accepted(la
         await first.run(desk, "ann")
     await lab.bury(first, process)
     async with lab.app(desk, recover=True) as app:
-        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         await lab.pass_time(seconds=30)
         assert (await app.service.row("r-ann")).status == "completed"
     assert lab.sent == ["ann"]
@@ -136,7 +136,7 @@ async def test_no_answer_is_never_a_failure_by_time_alone(lab: Lab):
         _, operation = await app.service.operation("r-ann/book#1")
         assert operation.phase == "unknown"
         # It comes after all: late is evidence.
-        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         assert await app.run(desk, "ann") == "room 12"
     assert lab.sent == ["ann"]
 
@@ -180,7 +180,7 @@ async def test_one_key_stands_for_one_operation(lab: Lab):
         for name in ("ann", "bob"):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name)
-        await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         assert await app.run(desk, "ann") == "room 12"
         with pytest.raises(RunSuspended):
             await app.run(desk, "bob")
@@ -195,9 +195,9 @@ async def test_one_key_stands_for_one_operation(lab: Lab):
 async def test_another_message_under_a_known_id_is_refused_and_has_no_effect(lab: Lab):
     desk = booking(lab)
     async with lab.app(desk) as app:
-        await app.service.deliver("B-7", Arrival("m1", "pending"))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", "pending"))
         with pytest.raises(UsageError, match="another message"):
-            await app.service.deliver("B-7", Arrival("m1", result=result("room 12")))
+            await app.service.deliver("B-7", ArrivedAnswer("m1", result=result("room 12")))
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
 
@@ -208,15 +208,15 @@ async def test_news_against_a_final_outcome_opens_a_review(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        await app.service.deliver("B-7", Arrival("m1", "failed", why="fully booked"))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", "failed", why="fully booked"))
         assert await app.run(desk, "ann") == "refused: fully booked"
-        await app.service.deliver("B-7", Arrival("m2", result=result("room 12")))
+        await app.service.deliver("B-7", ArrivedAnswer("m2", result=result("room 12")))
         _, operation = await app.service.operation("r-ann/book#1")
     assert operation.phase == "failed"
     assert len(operation.contradicted) == 1
 
 
-EVENTS = (Arrival("m1", "pending"), Arrival("m2", result=result("room 12")), Arrival("m3", "pending"))
+EVENTS = (ArrivedAnswer("m1", "pending"), ArrivedAnswer("m2", result=result("room 12")), ArrivedAnswer("m3", "pending"))
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -263,7 +263,7 @@ async def test_an_answer_that_two_look_at_while_another_write_is_checked_is_take
     async with lab.app(desk) as app:
         started = app.start(desk, "ann")
         await lab.pass_time(seconds=0.5)
-        answer = Arrival("m1", result=result("room 12"))
+        answer = ArrivedAnswer("m1", result=result("room 12"))
         await asyncio.gather(*(app.service.deliver("B-7", answer) for _ in range(2)))
         assert (await started.result()).startswith("ann under")
     assert len(lab.of("r-ann", r.LateReport)) == 1
@@ -294,7 +294,7 @@ async def test_a_model_that_was_told_is_not_told_again_when_it_is_sent_again(lab
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert lab.sent == ["ann", "ann"]
-        await app.service.deliver("B-2", Arrival("m1", result=result("room 12")))
+        await app.service.deliver("B-2", ArrivedAnswer("m1", result=result("room 12")))
         assert await app.run(desk, "ann") == "pending"
         _, operation = await app.service.operation("r-ann/book#1")
     assert operation.phase == "succeeded"
@@ -314,7 +314,7 @@ def counting(lab: Lab):
     return desk, book
 
 
-WRONG = Arrival("m1", result=result({"room": "twelve"}))
+WRONG = ArrivedAnswer("m1", result=result({"room": "twelve"}))
 
 
 @virtual
@@ -344,10 +344,10 @@ async def test_a_sender_may_mend_what_did_not_fit(lab: Lab, status: str):
             await app.run(desk, "ann")
         await app.service.deliver("B-7", WRONG)
         if status == "succeeded":
-            await app.service.deliver("B-7", Arrival("m2", result=result(12)))
+            await app.service.deliver("B-7", ArrivedAnswer("m2", result=result(12)))
             assert await app.run(desk, "ann") == 12
         else:
-            await app.service.deliver("B-7", Arrival("m2", "failed", why="fully booked"))
+            await app.service.deliver("B-7", ArrivedAnswer("m2", "failed", why="fully booked"))
             with pytest.raises(Rejected, match="fully booked"):
                 await app.run(desk, "ann")
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
-from holdfast.engine import ends
+from holdfast.engine.exceptions import call_end
 from holdfast.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -14,7 +14,7 @@ from tests.unit.engine.lab import Lab, virtual
 
 @virtual
 async def test_a_result_that_is_too_large_is_lost_and_the_effect_counts(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ends, "RESULT_LIMIT", 100)
+    monkeypatch.setattr(call_end, "RESULT_LIMIT", 100)
 
     @tool
     async def fetch(name: str) -> str:

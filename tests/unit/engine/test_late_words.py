@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, current_operation, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -77,7 +77,7 @@ async def test_what_a_call_said_is_part_of_its_late_return(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="seat-1"):
             await app.run(desk, "ann")
-        await app.service.deliver("seat-1", Arrival("m1", result=r.Raw(b'"12A"')))
+        await app.service.deliver("seat-1", ArrivedAnswer("m1", result=r.Raw(b'"12A"')))
         assert await app.run(desk, "ann") == ["succeeded", "seat"]
     report = lab.of("r-ann", r.LateReport)[0]
     assert [one.name for one in report.end.facts] == ["receipt"]

@@ -5,7 +5,7 @@ import contextlib
 from datetime import timedelta
 
 from holdfast import Holdfast, Run, agent, tool
-from holdfast.engine.runner import drive_run
+from holdfast.engine.run_driver import drive_run
 from holdfast.engine.settings import Settings
 from holdfast.errors import RunBusy, RunSuspended
 from holdfast.journal import host
@@ -15,7 +15,7 @@ from holdfast.journal.port import Claimed
 from holdfast.journal.sqlite.here import JournalClock
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model import records as r
-from holdfast.testing import run_virtual, virtual_journal_clock, virtual_seams
+from holdfast.testing import run_virtual, simulated_environment, virtual_journal_clock
 from holdfast.testing.clock import virtual_loop
 
 
@@ -146,7 +146,7 @@ def test_a_journal_in_a_file_runs_on_the_clock_it_is_given(tmp_path):
         loop = virtual_loop()
         journal = SqliteJournal(tmp_path / "j.db", clock=virtual_journal_clock(loop))
         settings = Settings(hold_ms=7_200_000)
-        async with Holdfast(journal, agents=[slow], seams=virtual_seams(loop), settings=settings) as app:
+        async with Holdfast(journal, agents=[slow], environment=simulated_environment(loop), settings=settings) as app:
             before = journal.now()
             assert await app.run(slow, 1) == 1
             assert journal.now().boot == before.boot

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from holdfast.engine.limits import Limits
+from holdfast.engine.invoke import CallTimeouts
 from holdfast.testing.clock import run_virtual
 
 
-async def _waited(limits: Limits, seconds: float) -> float:
+async def _waited(limits: CallTimeouts, seconds: float) -> float:
     loop = asyncio.get_running_loop()
     start = loop.time()
     await limits.wait(loop.create_future(), seconds)
@@ -15,7 +15,7 @@ async def _waited(limits: Limits, seconds: float) -> float:
 
 def test_every_limit_ends_in_its_own_time():
     async def main():
-        limits = Limits()
+        limits = CallTimeouts()
         return await asyncio.gather(*(_waited(limits, seconds) for seconds in (30, 0, 2, 60, 2)))
 
     waited = run_virtual(main())
@@ -24,7 +24,7 @@ def test_every_limit_ends_in_its_own_time():
 
 def test_what_ends_by_itself_takes_no_time_and_leaves_later_limits_alone():
     async def main():
-        limits, loop = Limits(), asyncio.get_running_loop()
+        limits, loop = CallTimeouts(), asyncio.get_running_loop()
         over = loop.create_future()
         loop.call_later(1, over.set_result, None)
         await limits.wait(over, 10)
@@ -36,7 +36,7 @@ def test_what_ends_by_itself_takes_no_time_and_leaves_later_limits_alone():
 
 def test_a_cancelled_wait_is_forgotten():
     async def main():
-        limits = Limits()
+        limits = CallTimeouts()
         waiting = asyncio.ensure_future(_waited(limits, 5))
         await asyncio.sleep(1)
         waiting.cancel()

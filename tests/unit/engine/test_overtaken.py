@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast import Natural, Operation, Run, TransactionAborted, agent, tool
-from holdfast.engine.looking_again import look_again
-from holdfast.engine.seams import POINTS
+from holdfast.engine.background_verification import verify_stopped_run
+from holdfast.engine.environment import POINTS
 from holdfast.errors import RunStopped, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -266,7 +266,7 @@ async def test_a_cancelled_run_leaves_it_to_the_next_look(lab: Lab):
         due = row.due_ms - lab.clock.wall_ms()
         assert 0 < due <= WINDOW.total_seconds() * 1000
         await lab.pass_time(seconds=due / 1000)
-        looked = await look_again(app._engine, "r-ann")
+        looked = await verify_stopped_run(app._engine, "r-ann")
     assert looked.settled == ("put#1",)
     assert [record.status for record in lab.of("r-ann", r.OperationSettled)] == ["succeeded"]
     assert register.log[0][1] == "on"

@@ -18,7 +18,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -61,10 +61,10 @@ async def test_three_of_five_are_sent_and_two_are_awaited_each_under_its_own_key
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match=r"dan \(holdfast deliver mail-dan\)"):
             await app.run(desk, "a")
-        await app.service.deliver("mail-eve", Arrival("m1", "failed", why="no such mailbox"))
+        await app.service.deliver("mail-eve", ArrivedAnswer("m1", "failed", why="no such mailbox"))
         with pytest.raises(RunSuspended):
             await app.run(desk, "a")
-        done = await app.service.deliver("mail-dan", Arrival("m2", result=r.Raw(b'"read"')))
+        done = await app.service.deliver("mail-dan", ArrivedAnswer("m2", result=r.Raw(b'"read"')))
         assert done.operation == "m-a/send#1/part#1"
         assert await app.run(desk, "a") == {"dan": "succeeded read", "eve": "failed no such mailbox"}
         _, whole = await app.service.operation("m-a/send#1")
@@ -123,7 +123,7 @@ async def test_a_process_that_dies_afterwards_leaves_them_to_the_next(lab: Lab):
     await lab.bury(first, process)
     async with lab.app(desk, recover=True) as app:
         for name in ("dan", "eve"):
-            await app.service.deliver(f"mail-{name}", Arrival(name))
+            await app.service.deliver(f"mail-{name}", ArrivedAnswer(name))
         await lab.pass_time(seconds=30)
         assert (await app.service.row("m-a")).status == "completed"
         assert await app.run(desk, "a") == {"dan": "succeeded None", "eve": "succeeded None"}
@@ -137,7 +137,7 @@ async def test_a_key_that_somebody_waits_for_already_is_not_taken(lab: Lab):
         for name in ("a", "b"):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name)
-        await app.service.deliver("mail-eve", Arrival("m1"))
+        await app.service.deliver("mail-eve", ArrivedAnswer("m1"))
         assert await app.run(desk, "a") == {"eve": "succeeded None"}
         with pytest.raises(RunSuspended):
             await app.run(desk, "b")
@@ -183,7 +183,7 @@ async def test_a_model_is_told_what_is_pending_and_so_is_its_prompt(lab: Lab):
     async with lab.app(chat) as app:
         with pytest.raises(RunSuspended):
             await app.run(chat, "a")
-        await app.service.deliver("mail-bob", Arrival("m1"))
+        await app.service.deliver("mail-bob", ArrivedAnswer("m1"))
         assert await app.run(chat, "a") == "over"
     assert heard[0] == "1\nNot finished yet: bob. Do not repeat them: what becomes of them comes."
     assert heard[1].startswith("Not sent: bob of m-a/send#1 is pending since 2026-01-01 00:00:00 UTC. Do not repeat it")
@@ -267,7 +267,7 @@ async def test_a_transaction_that_is_called_off_waits_for_the_parts_before_it_ma
             await app.run(desk, "ann")
         assert lab.sent == []
         if not word:
-            await app.service.deliver("copy", Arrival("m1"))
+            await app.service.deliver("copy", ArrivedAnswer("m1"))
         else:
             await lab.pass_time(hours=2)
             with pytest.raises(RunSuspended, match="nobody knows whether mailing/send#1/part#1 happened"):
@@ -296,7 +296,7 @@ async def test_a_part_may_come_after_its_transaction_has_committed(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         assert lab.of("t-ann", r.TransactionCommitted)
-        await app.service.deliver("copy", Arrival("m1"))
+        await app.service.deliver("copy", ArrivedAnswer("m1"))
         assert await app.run(desk, "ann") == "succeeded"
 
 
@@ -352,6 +352,6 @@ async def test_a_repeat_in_the_same_run_has_the_parts_of_what_it_met(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
             await app.run(desk, "a")
-        await app.service.deliver("mail-dan", Arrival("m1", result=r.Raw(b'"read"')))
+        await app.service.deliver("mail-dan", ArrivedAnswer("m1", result=r.Raw(b'"read"')))
         assert await app.run(desk, "a") == ["succeeded", "succeeded"]
     assert len(lab.sent) == 1

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.awaiting import Arrival
-from holdfast.engine.seams import POINTS
+from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.environment import POINTS
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -64,7 +64,7 @@ async def test_a_death_anywhere_changes_nothing(lab: Lab, point: str, nth: int):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         for name in PARTS:
-            await app.service.deliver(f"mail-{name}", Arrival(f"msg-{name}"))
+            await app.service.deliver(f"mail-{name}", ArrivedAnswer(f"msg-{name}"))
         said = await app.run(desk, "ann")
     assert said == [*PARTS, 7, "m-ann/send#1", "dan succeeded", "eve succeeded"]
     assert len(lab.sent) == 1

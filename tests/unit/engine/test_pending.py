@@ -18,7 +18,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -73,7 +73,7 @@ async def test_looking_never_makes_it_failed_before_its_time(lab: Lab):
                 await app.run(deployer, "2")
             await lab.pass_time(minutes=31)
         assert lab.of("d-2", r.OperationSettled) == []
-        await app.service.deliver("job", Arrival("m1", result=r.Raw(b'"live"')))
+        await app.service.deliver("job", ArrivedAnswer("m1", result=r.Raw(b'"live"')))
         assert await app.run(deployer, "2") == "live"
 
 
@@ -96,7 +96,7 @@ async def test_a_model_is_told_that_it_is_pending_and_its_repeat_sends_nothing(l
     async with lab.app(chat) as app:
         with pytest.raises(RunSuspended):
             await app.run(chat, "A")
-        await app.service.deliver("bank-A", Arrival("m1", result=r.Raw(b'"R-1"')))
+        await app.service.deliver("bank-A", ArrivedAnswer("m1", result=r.Raw(b'"R-1"')))
         said = await app.resume("m-A")
     assert heard[0].startswith("Accepted (accepted by the bank), and not finished yet. Do not repeat it")
     assert said.startswith("pending pending Not sent: m-A/refund#1 (accepted by the bank) is pending since 2026-01-01")
@@ -129,7 +129,7 @@ async def test_forty_seven_follow_ups_are_one(lab: Lab):
     async with lab.app(seller, hold_ms=10**9) as app:
         handle = app.start(seller, "ann")
         await lab.pass_time(hours=5)
-        await app.service.deliver("mail-ann", Arrival("m1", result=r.Raw(b'"delivered"')))
+        await app.service.deliver("mail-ann", ArrivedAnswer("m1", result=r.Raw(b'"delivered"')))
         assert await handle.result() == 47
     assert lab.sent == ["mail ann"]
 
@@ -157,7 +157,7 @@ async def test_forty_seven_follow_ups_in_ever_other_words_are_one(lab: Lab):
     async with lab.app(seller, hold_ms=10**9) as app:
         handle = app.start(seller, "ann")
         await lab.pass_time(minutes=1)
-        await app.service.deliver("crm-ann", Arrival("m1", result=r.Raw(b'"answered"')))
+        await app.service.deliver("crm-ann", ArrivedAnswer("m1", result=r.Raw(b'"answered"')))
         heard = await handle.result()
     assert lab.sent == ["mail ann: Just checking in, 0"]
     assert "the answer in the CRM" in heard[0]
@@ -186,7 +186,7 @@ async def test_other_words_wait_for_what_is_deferred(lab: Lab):
         handle = app.start(seller, "ann")
         await lab.pass_time(minutes=1)
         for lead in ("ann", "bob"):
-            await app.service.deliver(f"mail-{lead}", Arrival(f"m-{lead}", result=r.Raw(b'"delivered"')))
+            await app.service.deliver(f"mail-{lead}", ArrivedAnswer(f"m-{lead}", result=r.Raw(b'"delivered"')))
         said = await handle.result()
     assert said.startswith("Not sent: f-ann/follow_up#1 (queued) is pending since")
     assert lab.sent == ["hello", "hello"]

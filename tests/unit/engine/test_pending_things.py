@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Once, Outcome, OutcomePending, Pending, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, ParameterMismatch, RunStopped, RunSuspended, UsageError
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -117,7 +117,7 @@ async def test_it_is_released_when_what_is_pending_ends(lab: Lab, spelling: str,
         (deferred,) = lab.of("sell-a", r.OperationDeferred)
         match end:
             case "succeeded" | "failed":
-                await app.service.deliver(deferred.key, Arrival("m1", end, why="no such mailbox"))
+                await app.service.deliver(deferred.key, ArrivedAnswer("m1", end, why="no such mailbox"))
                 assert await app.run(sell, "a") == "succeeded"
             case "deadline":
                 await lab.pass_time(hours=2)
@@ -174,7 +174,7 @@ async def test_a_deferred_outcome_is_pending_too_and_a_plain_await_raises(lab: L
         said = await app.run(desk, "bob")
         assert "accepted by the bank" in said
         assert "p-ann/pay#1" in said
-        await app.service.deliver("P-7", Arrival("m1", "failed", why="refused"))
+        await app.service.deliver("P-7", ArrivedAnswer("m1", "failed", why="refused"))
         with pytest.raises(Rejected):
             await app.run(desk, "ann")
         with pytest.raises(RunSuspended):
@@ -269,7 +269,7 @@ async def test_waiting_for_what_is_pending_waits_for_the_earlier_call(lab: Lab):
     async with lab.app(sell) as app:
         with pytest.raises(RunSuspended):
             await app.run(sell, "x")
-        await app.service.deliver("answer-ann", Arrival("m1"))
+        await app.service.deliver("answer-ann", ArrivedAnswer("m1"))
         assert await app.run(sell, "x") == "succeeded"
     assert len(lab.sent) == 1
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast import Ambiguous, Key, Run, agent, current_operation, tool
-from holdfast.engine.beginning import Input
 from holdfast.engine.outbox import begin_asleep
 from holdfast.engine.recovery import AT_ONCE, NOTICES_AT_ONCE, Recovery
+from holdfast.engine.run_start import Input
 from holdfast.errors import RunSuspended
 from holdfast.journal.port import RunRow
 from holdfast.policies import Retry

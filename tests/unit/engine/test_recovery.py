@@ -31,7 +31,7 @@ PROGRAM = """
             if sys.argv[3] == "die":
                 await app.run(desk, 1)
             while (await app.service.row("order-1")).status != "completed":
-                await app.engine.seams.clock.sleep(0.02)
+                await app.engine.environment.clock.sleep(0.02)
 
     asyncio.run(main())
 """

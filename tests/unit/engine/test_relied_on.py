@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Key, NotSent, Operation, Run, agent, current_operation, tool
 from holdfast.control.approvals import asked_about
-from holdfast.engine.approvals import Codes, verdict_of
+from holdfast.engine.approvals import AnswerContext, verdict_of
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.operation import OTHERWISE
@@ -113,4 +113,4 @@ def test_between_a_change_and_the_next_question_no_word_counts(about: str):
     with pytest.raises(UsageError, match="has changed since it was asked about"):
         asked_about(history, state.step, "cid")
     with pytest.raises(UsageError, match="has changed since"):
-        verdict_of(state, r.ApprovalRefused(step=state.step, approval=about, by="cid"), Codes({}, b""))
+        verdict_of(state, r.ApprovalRefused(step=state.step, approval=about, by="cid"), AnswerContext({}, b""))

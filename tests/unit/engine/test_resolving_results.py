@@ -9,7 +9,7 @@ import pytest
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.control.service import Service
 from holdfast.engine.engine import Engine
-from holdfast.engine.seams import system_seams
+from holdfast.engine.environment import system_environment
 from holdfast.engine.settings import Settings
 from holdfast.errors import Ambiguous, RunStopped, RunSuspended, UsageError
 from holdfast.journal.host import this_process
@@ -67,7 +67,7 @@ def test_the_synchronous_face_resolves_too(tmp_path):
 @contextlib.asynccontextmanager
 async def service_without_code(path) -> AsyncGenerator[Service]:
     """What `holdfast resolve` has where no agent's code can be found."""
-    engine = Engine(SqliteJournal(path), system_seams(), Settings(), {}, {}, this_process)
+    engine = Engine(SqliteJournal(path), system_environment(), Settings(), {}, {}, this_process)
     await engine.open()
     try:
         yield Service(engine)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast import Key, NotSent, Run, agent, current_operation, tool
-from holdfast.engine import executor, standing
+from holdfast.engine import approvals, executor
 from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
@@ -204,9 +204,9 @@ async def test_an_order_that_comes_while_uses_are_counted_is_heeded(
 
         async def counted(flight: Any, permit: Any) -> Any:
             await getattr(app.service, word)("r-one", by="bea")
-            return await standing.counted(flight, permit)
+            return await approvals.permit_use_post(flight, permit)
 
-        monkeypatch.setattr(executor, "counted", counted)
+        monkeypatch.setattr(executor, "permit_use_post", counted)
         with pytest.raises(OperationCancelled if word == "cancel" else RunSuspended):
             await app.run(desk, "one")
     assert not lab.sent

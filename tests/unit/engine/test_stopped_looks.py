@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.looking_again import look_again
+from holdfast.engine.background_verification import verify_stopped_run
 from holdfast.errors import OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -66,7 +66,7 @@ async def looks(lab: Lab, app, days: float) -> None:
     until = lab.clock.wall_ms() + int(days * DAY_MS)
     while (at := await due(lab)) is not None and at < until:
         await lab.pass_time(milliseconds=max(0, at - lab.clock.wall_ms()))
-        await look_again(app.engine, "r-x")
+        await verify_stopped_run(app.engine, "r-x")
 
 
 @virtual
@@ -172,6 +172,6 @@ async def test_reopening_ends_the_looking_and_a_word_of_a_person_too(lab: Lab):
         reads = len(post.reads)
         assert await due(lab) is None
         assert await app.resume("r-x") == "sent"
-        await look_again(app.engine, "r-x")
+        await verify_stopped_run(app.engine, "r-x")
         assert (await app.service.row("r-x")).status == "completed"
     assert (post.calls, len(post.reads)) == (1, reads)

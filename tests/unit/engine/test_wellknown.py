@@ -14,9 +14,9 @@ import requests
 import tenacity
 import urllib3
 
-from holdfast.engine.wellknown import Classification, classify
-from holdfast.engine.wellknown_page import page
-from holdfast.engine.wellknown_table import BY_NAME, RETRYING_PACKAGES, TABLE, Row
+from holdfast.engine.exceptions.classify import Classification, classify
+from holdfast.engine.exceptions.table import BY_NAME, RETRYING_PACKAGES, TABLE, ExceptionRule
+from scripts.exceptions_page import page
 from tests.unit.engine.wellknown_loopback import loopback
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "exceptions.md"
@@ -42,7 +42,7 @@ def refuse() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_every_class_of_the_table_exists_under_its_own_name(row: Row) -> None:
+def test_every_class_of_the_table_exists_under_its_own_name(row: ExceptionRule) -> None:
     module, _, name = row.name.rpartition(".")
     kind = getattr(importlib.import_module(module), name)
     assert issubclass(kind, BaseException)
@@ -60,7 +60,7 @@ def test_no_class_has_two_rows() -> None:
 
 
 def test_the_reference_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m holdfast.engine.wellknown_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.exceptions_page"
 
 
 # -- classes ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, awaited_stream
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, arrived_stream, awaited_stream
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.journal.port import Post
 from tests.unit.engine.lab import Lab, virtual
@@ -22,9 +22,9 @@ async def stay(run: Run, room: str) -> str:
 
 async def cut_short(lab: Lab, key: str, *, stored: bool = True) -> None:
     """What a deliverer leaves that died before it said anything to the run."""
-    await lab.journal.post(Post(DELIVERIES, "", msgspec.json.encode(Delivering(key, "m1"))))
+    await lab.journal.post(Post(DELIVERIES, "", msgspec.json.encode(AnswerNotice(key, "m1"))))
     if stored:
-        body = msgspec.json.encode(Arrival("m1", result=msgspec.Raw(b'"yes"')))
+        body = msgspec.json.encode(ArrivedAnswer("m1", result=msgspec.Raw(b'"yes"')))
         await lab.journal.post(Post(arrived_stream(key), "m1", body))
 
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.background_verification import verify_stopped_run
 from holdfast.engine.commands import Command, command_stream
-from holdfast.engine.halting import stopped_change
-from holdfast.engine.looking_again import look_again
+from holdfast.engine.suspension import stopped_change
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.doctor import rebuild
 from holdfast.inspect.timeline import timeline
@@ -79,7 +79,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert about.recommended.startswith("resume, once its code goes the recorded way again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
         assert a.words_for(about.kind, about.item) == ("resume", "take_over", "abandon")
-        counted = await watch(app.service.looking, app.engine.seams.clock.wall_ms())
+        counted = await watch(app.service.looking, app.engine.environment.clock.wall_ms())
         assert counted.health.depth == 1
 
 
@@ -179,11 +179,11 @@ async def test_a_look_at_what_it_left_in_doubt_neither_ends_the_question_nor_los
     desk = desk_of(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
-        await look_again(app.engine, "trip-ann")
+        await verify_stopped_run(app.engine, "trip-ann")
         assert len(await items(app.service.looking)) == 1
         lab.changed = False
         await lab.journal.post(Post(command_stream("trip-ann"), "", msgspec.json.encode(Command("reopen", "bea"))))
-        await look_again(app.engine, "trip-ann")
+        await verify_stopped_run(app.engine, "trip-ann")
         assert await items(app.service.looking) == []
         assert await app.run(desk, "ann") == "done"
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.control.input_checks import decode_json
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.interfaces.access_log import AccessLog
 from holdfast.model.records import Raw
@@ -115,10 +115,12 @@ def test_a_delivery_that_comes_early_is_checked_when_its_operation_is_known():
 def test_a_message_that_came_under_a_wrong_binding_counts_under_the_right_one():
     async def check() -> None:
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
-            await app.service.deliver("K", Arrival("m1", result=Raw(b'"yes"'), sender="bank", tools=("transfer",)))
+            await app.service.deliver(
+                "K", ArrivedAnswer("m1", result=Raw(b'"yes"'), sender="bank", tools=("transfer",))
+            )
             assert await go_on(app, "book", "K") == "waits"
             done = await app.service.deliver(
-                "K", Arrival("m1", result=Raw(b'"yes"'), sender="bank", tools=("book", "transfer"))
+                "K", ArrivedAnswer("m1", result=Raw(b'"yes"'), sender="bank", tools=("book", "transfer"))
             )
             assert done.fresh
             assert (await go_on(app, "book", "K")).startswith("succeeded")

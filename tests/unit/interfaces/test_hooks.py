@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.journal.memory import MemoryJournal
 from holdfast.webhooks.incoming import LARGEST, Hooks, Sender

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.agent.run import Run
     from holdfast.agent.tool import tool
     from holdfast.app import Holdfast
-    from holdfast.engine.current import current_operation
+    from holdfast.engine.current_operation import current_operation
     from holdfast.errors import (
         Ambiguous,
         Deferred,
@@ -68,7 +68,7 @@ _HOMES: Final = {
         "holdfast.agent.run": ("Run",),
         "holdfast.agent.tool": ("tool",),
         "holdfast.app": ("Holdfast",),
-        "holdfast.engine.current": ("current_operation",),
+        "holdfast.engine.current_operation": ("current_operation",),
         "holdfast.errors": (
             "Ambiguous", "Deferred", "HoldfastError", "NotSent", "OperationFailed", "OutcomePending",
             "Rejected", "RunSuspended", "TransactionAborted",

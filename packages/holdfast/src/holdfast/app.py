@@ -27,13 +27,13 @@ from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import Errands
 from holdfast.control.input_checks import check
 from holdfast.control.service import Service
-from holdfast.engine.at_once import at_once, checked_loop
-from holdfast.engine.beginning import Input
+from holdfast.engine.concurrency import checked_loop, gather_bounded
 from holdfast.engine.engine import Engine
+from holdfast.engine.environment import Environment, system_environment
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
-from holdfast.engine.runner import Conclusion, drive_run
-from holdfast.engine.seams import Seams, system_seams
+from holdfast.engine.run_driver import Conclusion, drive_run
+from holdfast.engine.run_start import Input
 from holdfast.engine.settings import Settings
 from holdfast.errors import (
     HoldfastError,
@@ -120,7 +120,8 @@ class Holdfast:
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
     `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a
-    `reach.yaml`; it needs `holdfast-console`. `settings`, `seams` and `worker` are for tests and unusual deployments.
+    `reach.yaml`; it needs `holdfast-console`. `settings`, `environment` and `worker` are for tests and unusual
+    deployments.
     """
 
     def __init__(
@@ -131,14 +132,14 @@ class Holdfast:
         tools: Iterable[AnyTool] = (),
         policy: str | os.PathLike[str] | Policy | None = None,
         settings: Settings | None = None,
-        seams: Seams | None = None,
+        environment: Environment | None = None,
         worker: Callable[[str], Worker] | None = None,
         recover: bool = True,
         reach: Reachable | None = None,
     ) -> None:
         self._journal = _journal(journal)
         self._file = _file(journal)
-        self._seams = seams or system_seams()
+        self._seams = environment or system_environment()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
         self._recovers = recover
@@ -280,7 +281,7 @@ class Holdfast:
         """
         if concurrency < 1:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
-        return at_once((self._one(agent, given) for given in inputs), concurrency)
+        return gather_bounded((self._one(agent, given) for given in inputs), concurrency)
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""
@@ -343,7 +344,7 @@ class Holdfast:
             try:
                 return await asyncio.shield(task)
             except RunBusy:
-                await self.engine.seams.clock.sleep(self._settings.poll_ms / 1000)
+                await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
 
     def _ended(self, run: str) -> None:
         self._running.pop(run, None)

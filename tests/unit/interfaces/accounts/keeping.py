@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.seams import DaemonThreads, NoCrash, Seams
+from holdfast.engine.environment import DaemonThreads, Environment, NoCrash
 from holdfast.engine.settings import Settings
 from holdfast.interfaces.accounts.book import AccountNote, Accounts
 from holdfast.interfaces.accounts.entrance import Entrance
@@ -105,8 +105,8 @@ class House:
     @asynccontextmanager
     async def entrance(self) -> AsyncGenerator[Entrance]:
         """The way in, over an engine of its own: as another process would have it."""
-        seams = Seams(self.now, self.rng, DaemonThreads(), NoCrash())
-        engine = Engine(self.journal, seams, Settings(), {}, {}, host.this_process)
+        environment = Environment(self.now, self.rng, DaemonThreads(), NoCrash())
+        engine = Engine(self.journal, environment, Settings(), {}, {}, host.this_process)
         await engine.open()
         try:
             yield Entrance(engine, self.passwords)

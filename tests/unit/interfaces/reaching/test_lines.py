@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trustme
 
-from holdfast.engine.current import AT, CurrentOperation
+from holdfast.engine.current_operation import AT, CurrentOperation
 from holdfast.errors import Ambiguous, NotSent
 from holdfast.interfaces.reaching.channel import Outside
 from holdfast.interfaces.reaching.words import Letter, Line

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from holdfast import Holdfast, Key, Run, agent, tool
-from holdfast.engine.seams import SystemRng
+from holdfast.engine.environment import SystemRng
 from holdfast.errors import Declined, RunSuspended
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.guard import Guard

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Operation, Run, agent, current_operation, tool
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred
 from holdfast.interfaces.reaching.composing import line_of
 from holdfast.interfaces.reaching.planning import waiting_of
@@ -40,9 +40,9 @@ def desk(lab: Lab, *, compensates: bool) -> Any:
 
 
 async def bounce(stand: Stand, pays: Any) -> None:
-    await stand.app.service.deliver("P-ann", Arrival("m1", result=Raw(b'"R-1"')))
+    await stand.app.service.deliver("P-ann", ArrivedAnswer("m1", result=Raw(b'"R-1"')))
     assert await stand.app.run(pays, "ann") == "R-1"
-    await stand.app.service.deliver("P-ann", Arrival("m2", "failed", why="<b>bounced</b>"))
+    await stand.app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="<b>bounced</b>"))
 
 
 @pytest.mark.parametrize("compensates", [True, False])

@@ -2,7 +2,7 @@
 
 import httpx2
 
-from holdfast.engine.seams import SystemRng
+from holdfast.engine.environment import SystemRng
 from holdfast.interfaces.accounts.book import AccountNote
 from holdfast.interfaces.accounts.guard import Guard
 from holdfast.interfaces.accounts.roles import Grant

@@ -79,7 +79,7 @@ async def test_other_requests_are_answered_while_a_page_is_drawn(lab: Lab, monke
         def call(_self: object, _function: object) -> asyncio.Future[Any]:
             return never
 
-        monkeypatch.setattr(type(stand.app.engine.seams.threads), "call", call)
+        monkeypatch.setattr(type(stand.app.engine.environment.threads), "call", call)
         page, items = await asyncio.gather(client.get("/inbox"), client.get("/api/v1/items"))
         assert (page.status_code, "takes too long to draw" in page.text) == (503, True)
         assert items.status_code == 200

@@ -14,7 +14,7 @@ from holdfast.agent.program import program_of
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
-from holdfast.engine.beginning import Input
+from holdfast.engine.run_start import Input
 from holdfast.engine.scopes import Scope
 from holdfast.errors import ContractError, OutsideRun, UsageError
 from holdfast.model.canonical.decode import restore

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.engine import questions
-from holdfast.engine.questions import Wanted
+from holdfast.engine.questions import AnswerTerms
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.model.questions import FORMS, Question, Scalar
@@ -33,7 +33,7 @@ async def ask(
         )
     kept = None if default is None else question.checked(default)
     ms = None if timeout is None else milliseconds(timeout)
-    answer = await questions.ask(scope, question, Wanted(ms, kept), step, handoff)
+    answer = await questions.ask(scope, question, AnswerTerms(ms, kept), step, handoff)
     if answer.value is None:
         raise TimeoutError(
             f"nobody answered {question.text!r} " + ("in time" if timeout is None else f"within {timeout}")

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from holdfast.agent.hearing import heard, heard_reading, interruption_of
 from holdfast.agent.outcomes import outcome_from, read_outcome
-from holdfast.engine.about import NOTHING_SAID, About
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.steps import Call, Told, operate, read
+from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, read, write
 from holdfast.errors import OutsideRun, UsageError
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Basis, Outcome
 
@@ -23,7 +22,7 @@ R = TypeVar("R")
 async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:
     scope = SCOPE.get()
     if scope is not None and tool.contract.effect == "write" and not tool.serves:
-        told = await operate(scope, Call(tool, arguments, step, at_once=at_once, about=tool.about))
+        told = await write(scope, ToolCall(tool, arguments, step, at_once=at_once, about=tool.about))
         operation = told.operation
         heard(scope, told)
         if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
@@ -39,13 +38,15 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
     raise outcome.error()
 
 
-def said(confidence: float | None, taint: str, again: str | None = None) -> About:
+def said(confidence: float | None, taint: str, again: str | None = None) -> CallMetadata:
     """What a caller says about a call. Raises `UsageError` for a confidence that is no share, or an empty reason."""
     if again is not None and not again.strip():
         raise UsageError("again= says why the call is sent again", next_step='name the reason: again="the lead asked"')
     if confidence is not None and not 0 <= confidence <= 1:
         raise UsageError(f"confidence={confidence:g}", next_step="give a share: 0 is a guess, 1 is certain")
-    return NOTHING_SAID if confidence is None and not taint and not again else About(confidence, taint, again or "")
+    return (
+        NO_METADATA if confidence is None and not taint and not again else CallMetadata(confidence, taint, again or "")
+    )
 
 
 async def outcome_of(
@@ -55,7 +56,7 @@ async def outcome_of(
     *,
     model: bool = False,
     at_once: bool = False,
-    about: About | None = None,
+    about: CallMetadata | None = None,
 ) -> Outcome[R]:
     """Perform a call as a step of the present run."""
     scope = SCOPE.get()
@@ -71,17 +72,17 @@ async def outcome_of(
             next_step="call it from an @agent function run by Holdfast, "
             f"or {tool.name}.__wrapped__(...) to bypass the runtime",
         )
-    call = Call(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
+    call = ToolCall(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
     if tool.contract.effect == "read":
         record = await read(scope, call)
         heard_reading(scope, record)
         return read_outcome(tool, arguments, record, scope.instance.run)
-    told = await operate(scope, call)
+    told = await write(scope, call)
     heard(scope, told)
     return _told(tool, arguments, told, scope)
 
 
-def _told(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, scope: Scope) -> Outcome[R]:
+def _told(tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope) -> Outcome[R]:
     """The outcome as its caller is given it; where a message called it off, with what was said."""
     instance = scope.instance
     outcome = outcome_from(tool, arguments, told, instance.run, instance.engine.identity.namespace)

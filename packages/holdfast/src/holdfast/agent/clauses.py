@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, cast, get_args
 
-from holdfast.engine.tooling import Classifier, can_classify
+from holdfast.engine.tool_protocol import Classifier, can_classify
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, InProgress, Key, Mismatch, Natural, OnUnknown, Rejection, Repeat, Stores
 from holdfast.model.ids import NAME_LIMIT, can_name

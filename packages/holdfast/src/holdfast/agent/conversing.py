@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.agent.decisions import shown
-from holdfast.engine import values
+from holdfast.engine import steps
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
@@ -90,7 +90,7 @@ class Conversation:
     async def history(self) -> History:
         """What was said up to now, by this run and by others. The same on replay."""
         heard, scope = self._heard, self._scope()
-        answer: dict[str, Any] = await values.value(scope, f"history{self._of}", lambda: self._read(scope))
+        answer: dict[str, Any] = await steps.value(scope, f"history{self._of}", lambda: self._read(scope))
         heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
         heard.through = answer["through"]
         now = view_of(heard.entries, heard.through)
@@ -133,7 +133,7 @@ class Conversation:
                 **({} if first == spoken else {"said": msgspec.to_builtins(first)}),
             }
 
-        answer: dict[str, Any] = await values.value(scope, what, fresh)
+        answer: dict[str, Any] = await steps.value(scope, what, fresh)
         said = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken
         self._heard.entries[answer["entry"]] = said
         self._heard.through = max(self._heard.through, answer["entry"])

@@ -19,8 +19,8 @@ from holdfast.agent.calling import outcome_of
 from holdfast.agent.conditions import ConditionError, holds, reads_result_of
 from holdfast.agent.grounds import APPROVE, Grounds
 from holdfast.agent.transactions import on_commit
-from holdfast.engine import values
-from holdfast.engine.learning import drop_what_is_open
+from holdfast.engine import steps
+from holdfast.engine.messages import drop_open_plan_steps
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanStepFailed
 from holdfast.model.canonical.encode import forms
@@ -92,7 +92,7 @@ class Course:
         of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
         """
         self._grounds.begin(self._scope.path)
-        drop_what_is_open(self._scope.instance)
+        drop_open_plan_steps(self._scope.instance)
         try:
             failure = await self._steps()
             if failure is None or isinstance(failure, Interrupted) or _corrected(failure):
@@ -148,7 +148,7 @@ class Course:
         first = await ended.get()
         while first not in running:  # it was taken already, when the record named it before its turn here
             first = await ended.get()
-        name = await values.value(self._scope, "over", lambda: first)
+        name = await steps.value(self._scope, "over", lambda: first)
         if name != first:
             ended.put_nowait(first)
             await asyncio.wait([running[name]])
@@ -190,7 +190,7 @@ class Course:
             return msgspec.to_builtins(Judged(conditions, after, held))  # type: ignore[no-any-return]  # a struct: a dict
 
         moment = "after" if after else "before"
-        return msgspec.convert(await values.value(_here(), f"{JUDGED}:{moment}", judged), Judged).held
+        return msgspec.convert(await steps.value(_here(), f"{JUDGED}:{moment}", judged), Judged).held
 
     def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
         run, plan = self._scope.instance.run, self._plan.name
@@ -226,7 +226,7 @@ class Course:
         """The primary; then a fallback, only where what came before is proven to have failed."""
         reasons: list[str] = []
         for number, call in enumerate(step.calls):
-            if reasons and await values.value(_here(), "stopped", lambda: int(self._stopped)):
+            if reasons and await steps.value(_here(), "stopped", lambda: int(self._stopped)):
                 reasons.append("no fallback was tried, since another step has failed")
                 break
             chosen = PRIMARY if number == 0 else f"fallback {number}"
@@ -311,7 +311,7 @@ class Course:
     async def _chose(self, chosen: Chosen) -> None:
         self._chosen[chosen.step] = chosen
         text = msgspec.json.encode(chosen).decode()
-        recorded = await values.value(_here(), "chose", lambda: text)
+        recorded = await steps.value(_here(), "chose", lambda: text)
         self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
 
 

@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.agent.patience import Patience
-from holdfast.engine.boundary import sealing
-from holdfast.engine.ends import describe, storable
+from holdfast.engine.detached_calls import expired_limit, replay_timeout
 from holdfast.engine.engine import LOG
-from holdfast.engine.leaving import cut_off_again, limit_over
-from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending
+from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.suspension import Ending
 from holdfast.engine.transactions import may_begin
 from holdfast.errors import ContractError, DecisionFailed, ReplayDiverged
 from holdfast.model import records as r
@@ -87,8 +86,8 @@ async def decide(
     seen_digest = digest(instance.engine.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
-        if (limit := limit_over(scope)) is not None:
-            await cut_off_again(scope, step, limit)
+        if (limit := expired_limit(scope)) is not None:
+            await replay_timeout(scope, step, limit)
         if instance.history.transactions:
             await may_begin(scope, step)
         recorded = await _ask(scope, question, settings)
@@ -143,8 +142,8 @@ async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.Decis
 
 async def _waited(scope: Scope, question: Question, patience: Patience) -> bool:
     """Wait until the next try; False where there is none."""
-    instance, seams = scope.instance, scope.instance.engine.seams
-    pause = patience.pause_ms(seams.rng)
+    instance, environment = scope.instance, scope.instance.engine.environment
+    pause = patience.pause_ms(environment.rng)
     if pause is None:
         return False
     if pause >= TOLD_MS and not patience.told:
@@ -153,7 +152,7 @@ async def _waited(scope: Scope, question: Question, patience: Patience) -> bool:
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
     before = instance.now().up
-    await seams.clock.sleep(pause / 1000)
+    await environment.clock.sleep(pause / 1000)
     patience.paused(pause, instance.now().up - before)
     return True
 

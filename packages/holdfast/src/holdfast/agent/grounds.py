@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.agent.conditions import inputs_used
 from holdfast.agent.decisions import shown
-from holdfast.engine import values
+from holdfast.engine import steps
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.model.facts import Known, Shaken
@@ -95,14 +95,14 @@ class Grounds:
         """The facts that this step relies on and that were corrected since."""
         if step not in self._relies:
             return ()
-        found = await values.value(scope, GROUNDS, lambda: _listed(self._wrong(step)))
+        found = await steps.value(scope, GROUNDS, lambda: _listed(self._wrong(step)))
         return tuple(found["corrected"])
 
     async def shaken(self, scope: Scope) -> Shaken | None:
         """What corrections did to the plan as a whole; None where they did nothing."""
         if not self._relies:
             return None
-        found = await values.value(scope, GROUNDS, self._all)
+        found = await steps.value(scope, GROUNDS, self._all)
         facts, dropped, executed = (tuple(found[name]) for name in ("corrected", "dropped", "executed"))
         return Shaken(facts, dropped, executed) if facts else None
 

@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.agent.asking import Limit, ask
 from holdfast.agent.offering import offered_tools, tools_for
-from holdfast.engine.handing import Given, hand_to
 from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.steps import HandoffInput, hand_over
 from holdfast.errors import ResultLost, UsageError
 from holdfast.model.questions import ANYBODY, Question, Scalar, within
 from holdfast.model.records.run import Handoff
@@ -28,7 +28,7 @@ async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
     stored = agent.stored_input(given, instance.engine.identity.secret)
     held = frozenset(offered_tools(scope))
     authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
-    section = await hand_to(scope, agent, Given(stored.stored, stored.digest, why), authority)
+    section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
     token = SCOPE.set(section)
     try:
         result = await agent.begin(section, stored.stored)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overloa
 import msgspec
 
 from holdfast.agent.signatures import Shape, is_async, is_class, name_of, shape_of
-from holdfast.engine.tooling import Code
+from holdfast.engine.tool_protocol import Code
 from holdfast.errors import ContractError
 from holdfast.model.contract import Contract, contract_digest
 from holdfast.model.outcome import CannotTell, Conflict, DidNotHappen, Happened

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.engine.interrupting import hear, interruption
-from holdfast.engine.learning import learned
+from holdfast.engine.messages import deliver_messages, interrupted_by, learn_fact
 from holdfast.engine.scopes import Scope
-from holdfast.engine.steps import Told
+from holdfast.engine.steps import DeliveredOperation
 from holdfast.errors import Interrupted
 from holdfast.model import records as r
 from holdfast.model.facts import Fact
@@ -21,25 +20,25 @@ from holdfast.model.ids import operation_id
 from holdfast.model.messages import was_interrupted
 
 
-def heard(scope: Scope, told: Told) -> None:
+def heard(scope: Scope, told: DeliveredOperation) -> None:
     """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call.
 
     A call that a message called off tells the message.
     """
     operation = told.operation
     if scope.instance.history.messages is not None and was_interrupted(operation):
-        hear(scope, told.step)
+        deliver_messages(scope, told.step)
     for attempt in told.heard:
         if attempt.end is not None and attempt.end.facts:
             _learn(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
 
 
-def interruption_of(scope: Scope, told: Told) -> Interrupted | None:
+def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | None:
     """What its caller is told in place of an outcome, where a message called the operation off."""
     messages = scope.instance.history.messages
     if messages is None or not was_interrupted(told.operation):
         return None
-    return interruption(scope.instance.run, messages.told_at(told.step))
+    return interrupted_by(scope.instance.run, messages.told_at(told.step))
 
 
 def heard_at_commit(scope: Scope, transaction: str) -> None:
@@ -49,7 +48,7 @@ def heard_at_commit(scope: Scope, transaction: str) -> None:
         return
     for operation in list(history.operations.values()):
         if operation.intent.hold == transaction:
-            heard(scope, Told(operation, operation.step))
+            heard(scope, DeliveredOperation(operation, operation.step))
 
 
 def heard_reading(scope: Scope, record: r.ReadRecorded) -> None:
@@ -62,4 +61,4 @@ def _learn(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Rep
     name = operation_id(scope.instance.run, step)
     for fact in facts:
         value = msgspec.json.decode(fact.value)
-        learned(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)
+        learn_fact(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.agent.offering import offered_tools
-from holdfast.engine.about import NOTHING_SAID, About
-from holdfast.engine.boundary import sealing
-from holdfast.engine.refusing import refuse
 from holdfast.engine.scopes import Scope
-from holdfast.engine.values import value_at
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.steps import NO_METADATA, CallMetadata, value_at
 from holdfast.errors import ArgumentError, MustHold
 from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
@@ -51,7 +49,7 @@ def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
 
 @sealing
 async def call_by_model(
-    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: About = NOTHING_SAID
+    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata = NO_METADATA
 ) -> Outcome[Any]:
     """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception.
 
@@ -80,7 +78,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 async def _performed(
-    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: About
+    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata
 ) -> Outcome[Any] | _Refusal:
     from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 

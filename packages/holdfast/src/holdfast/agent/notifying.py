@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
 from holdfast.agent.tool import Tool, tool
-from holdfast.engine import values
-from holdfast.engine.current import current_operation
+from holdfast.engine import steps
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
@@ -26,7 +26,7 @@ from holdfast.policies import Retry
 if TYPE_CHECKING:
     from holdfast.agent.posting import Answered
     from holdfast.engine.engine import Engine
-    from holdfast.engine.tooling import ToolCode
+    from holdfast.engine.tool_protocol import ToolCode
 
 SCHEDULE: Final = Retry(attempts=24, elapsed=timedelta(days=4), base=timedelta(seconds=5), cap=timedelta(hours=12))
 LONGEST_PAUSE_S: Final = 24 * 3600.0
@@ -95,7 +95,7 @@ class Notifier:
         if endpoint is None or not endpoint.open:
             why = "is not known here" if endpoint is None else endpoint.disabled or "was removed"
             raise NotSent(f"the endpoint {name} {why}", retry_after=3600)
-        key, at = current_operation().key, datetime.fromtimestamp(engine.seams.clock.wall_ms() / 1000, UTC)
+        key, at = current_operation().key, datetime.fromtimestamp(engine.environment.clock.wall_ms() / 1000, UTC)
         headers = {
             "content-type": "application/json",
             "user-agent": "holdfast",
@@ -130,7 +130,7 @@ async def notify(run: Run, message: Message) -> str:
             await _disable(engine, message.endpoint, why)
         return why
 
-    said = await values.value(scope, "give up", fresh)
+    said = await steps.value(scope, "give up", fresh)
     if outcome.status == "unknown":
         return f"not taken in all its time: {said}"  # the run rests until somebody orders one more try
     raise NotDelivered(f"{message.endpoint} was not told: {said}")

@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast.agent.asking import Limit, ask, question_of
 from holdfast.agent.grounds import APPROVE
-from holdfast.engine import values
-from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance
-from holdfast.engine.learning import learned
+from holdfast.engine import steps
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.messages import learn_fact
 from holdfast.engine.questions import answer_post
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ring
+from holdfast.engine.sealing import sealing
+from holdfast.engine.tool_protocol import wake
 from holdfast.errors import StaleFacts, UsageError
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from holdfast.model.ids import NAME_LIMIT, can_name
@@ -59,12 +59,12 @@ class Facts:
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
-        clock = self._scope().instance.engine.seams.clock
+        clock = self._scope().instance.engine.environment.clock
         recorded = await self._journaled(
             f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
         )
         instance = self._scope().instance
-        correction = learned(instance, recorded)
+        correction = learn_fact(instance, recorded)
         if correction is None:
             return Correction(name)
         await _withdraw(self._scope(), {*correction.dropped, *correction.underway})
@@ -105,12 +105,12 @@ class Facts:
     async def fresh(self, name: str, within: timedelta) -> Fact | None:
         """The fact, unless it is missing or was learned longer ago: then it has to be read again."""
         fact = self.get(name)
-        now_ms: int = await values.value(self._scope(), "now", self._scope().instance.engine.seams.clock.wall_ms)
+        now_ms: int = await steps.value(self._scope(), "now", self._scope().instance.engine.environment.clock.wall_ms)
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
 
     async def require(self, within: timedelta, *names: str) -> dict[str, Any]:
         """The values of these facts, none of them older than `within`. Raises `StaleFacts` naming those that are."""
-        now_ms: int = await values.value(self._scope(), "now", self._scope().instance.engine.seams.clock.wall_ms)
+        now_ms: int = await steps.value(self._scope(), "now", self._scope().instance.engine.environment.clock.wall_ms)
         stale = self._known.older_than(now_ms - milliseconds(within), names)
         if stale:
             raise StaleFacts(
@@ -131,7 +131,7 @@ class Facts:
             plain: dict[str, Any] = msgspec.to_builtins(fresh())
             return plain
 
-        return msgspec.convert(await values.value(self._scope(), what, text), kind)
+        return msgspec.convert(await steps.value(self._scope(), what, text), kind)
 
 
 def _checked(fact: Fact) -> Fact:
@@ -167,8 +167,8 @@ async def _withdraw(scope: Scope, steps: set[str]) -> None:
             _wake(instance, name)
 
 
-def _wake(instance: Instance, question: str) -> None:
+def _wake(instance: ActiveRun, question: str) -> None:
     """Let whoever waits for this answer look at once."""
     for waiting, pause in list(instance.pauses.items()):
         if pause.step == question:
-            ring(waiting)
+            wake(waiting)

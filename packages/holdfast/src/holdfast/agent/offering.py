@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from holdfast.engine.instance import Instance
+from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.scopes import Scope
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
@@ -23,13 +23,13 @@ def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
     return {name: tool for name, tool in tools.items() if name in scope.authority.tools}
 
 
-def tools_for(instance: Instance, agent: object) -> frozenset[str]:
+def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
     """What would be offered in a run of that agent, whether the app knows it or not."""
     foreign = {name for other in instance.engine.agents.values() for name in _names(other)} - _names(agent)
     return frozenset(_all(instance)) - foreign
 
 
-def _of_the_run(instance: Instance) -> Mapping[str, AnyTool]:
+def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
     engine, started = instance.engine, instance.history.started
     tools = _all(instance)
     others = [agent for name, agent in engine.agents.items() if started is None or name != started.agent]
@@ -40,7 +40,7 @@ def _of_the_run(instance: Instance) -> Mapping[str, AnyTool]:
     return {name: tool for name, tool in tools.items() if name not in foreign}
 
 
-def _all(instance: Instance) -> Mapping[str, AnyTool]:
+def _all(instance: ActiveRun) -> Mapping[str, AnyTool]:
     tools = cast("Mapping[str, AnyTool]", instance.engine.tools)
     return {name: tool for name, tool in tools.items() if not tool.serves}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.flight import key_of
-from holdfast.engine.steps import Told, facts_of
+from holdfast.engine.operation_driver import key_of
+from holdfast.engine.steps import DeliveredOperation, facts_of
 from holdfast.errors import ArgumentError
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def outcome_from(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
+def outcome_from(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+) -> Outcome[R]:
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
     if told.operation.edits:
         outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
@@ -44,7 +46,9 @@ def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
         return msgspec.json.decode(stored, type=dict[str, Any])
 
 
-def _outcome(tool: Tool[Any, R], arguments: dict[str, Any], told: Told, run: str, namespace: str) -> Outcome[R]:
+def _outcome(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+) -> Outcome[R]:
     operation = told.operation
     name = f"{run}/{told.step}"
     if told.how == PENDING:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine import values
-from holdfast.engine.members import parts_met
-from holdfast.engine.rest import Pause
+from holdfast.engine import steps
+from holdfast.engine.saga import parts_met
 from holdfast.engine.scopes import Scope
+from holdfast.engine.suspension import Pause
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, Outcome, Status
@@ -42,7 +42,7 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
         plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _told(part) for part in parts()})
         return plain
 
-    ended = msgspec.convert(await values.value(scope, "parts", fresh), dict[str, Part])
+    ended = msgspec.convert(await steps.value(scope, "parts", fresh), dict[str, Part])
     return {
         name: Outcome(
             part.status, operation_id(run, part.step), outcome.tool, part.basis, part.reason, part.code,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from holdfast.engine.seams import Rng
-from holdfast.engine.wellknown_answers import retry_after, status_code
+from holdfast.engine.environment import Rng
+from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.errors import HoldfastError
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 

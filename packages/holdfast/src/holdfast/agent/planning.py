@@ -16,9 +16,9 @@ from holdfast.agent.course import Course, PlanResult, approved
 from holdfast.agent.grounds import Grounds, Relied
 from holdfast.agent.offering import offered_tools
 from holdfast.agent.transactions import Transaction
-from holdfast.engine import values
-from holdfast.engine.rest import Ending
+from holdfast.engine import steps
 from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.suspension import Ending
 from holdfast.errors import PlanAborted, PlanRefused
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.plan import Plan
@@ -81,7 +81,7 @@ async def execute(scope: Scope, plan: Plan, how: Manner) -> PlanResult:
 async def _same_plan(scope: Scope, plan: Plan) -> None:
     """The plan is on record whole: a replay that comes back with another one is no silent replay."""
     text = msgspec.json.encode(plan, order="deterministic").decode()
-    recorded = await values.value(scope, f"plan:{plan.name}", lambda: text)
+    recorded = await steps.value(scope, f"plan:{plan.name}", lambda: text)
     if recorded != text:
         scope.instance.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
         raise scope.instance.divergence(f"the plan {plan.name} differs from the recorded one")

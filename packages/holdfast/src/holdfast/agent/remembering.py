@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine import values
+from holdfast.engine import steps
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
@@ -31,7 +31,7 @@ async def receipts_digest(scope: Scope) -> str:
         await instance.settle_writes()
         return digest(await load(instance.engine, instance.run))
 
-    return await values.value(scope, "digest", fresh)
+    return await steps.value(scope, "digest", fresh)
 
 
 class UserMemory:
@@ -48,9 +48,9 @@ class UserMemory:
 
         async def fresh() -> dict[str, Any]:
             told = await values_in(engine.journal, memory_stream(self.user), Remembered)
-            return msgspec.to_builtins(known(told, engine.seams.clock.wall_ms()))  # type: ignore[no-any-return]  # a dict gives a dict
+            return msgspec.to_builtins(known(told, engine.environment.clock.wall_ms()))  # type: ignore[no-any-return]  # a dict gives a dict
 
-        recalled = await values.value(scope, "recall", fresh)
+        recalled = await steps.value(scope, "recall", fresh)
         return msgspec.convert(recalled, dict[str, Remembered])
 
     async def learn(
@@ -59,13 +59,13 @@ class UserMemory:
         """Know this about the user from now on. `source` says who or what said it; `value` is plain JSON."""
         if not name or not source:
             raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
-        now = self._scope().instance.engine.seams.clock.wall_ms()
+        now = self._scope().instance.engine.environment.clock.wall_ms()
         until = None if expires is None else now + milliseconds(expires)
         await self._keep(Remembered(name, value, kind, source, self._scope().instance.run, now, until))
 
     async def forget(self, name: str, *, source: str) -> None:
         """Do not recall it any more. That it was known, and who asked to forget it, stays in the ledger."""
-        now = self._scope().instance.engine.seams.clock.wall_ms()
+        now = self._scope().instance.engine.environment.clock.wall_ms()
         await self._keep(Remembered(name, None, source=source, run=self._scope().instance.run, at_ms=now, gone=True))
 
     async def _keep(self, entry: Remembered) -> None:
@@ -87,7 +87,7 @@ class Lessons:
             heeded = await values_in(scope.instance.engine.journal, lessons_stream(self.topic), Heeded)
             return {"lessons": msgspec.to_builtins(lessons(heeded))}
 
-        recalled = await values.value(scope, "lessons", fresh)
+        recalled = await steps.value(scope, "lessons", fresh)
         return msgspec.convert(recalled["lessons"], list[Lesson])
 
     async def learn(self, text: str) -> None:
@@ -109,4 +109,4 @@ async def _keep(scope: Scope, stream: str, entry: Remembered | Heeded) -> None:
         await instance.engine.journal.post(post)
         return stream
 
-    await values.value(scope, "remember", fresh)
+    await steps.value(scope, "remember", fresh)

@@ -25,8 +25,8 @@ from holdfast.agent.planning import Manner, execute
 from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
-from holdfast.engine import timers, values
-from holdfast.engine.interrupting import look
+from holdfast.engine import steps, timers
+from holdfast.engine.messages import read_messages
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
 from holdfast.model.messages import Message, message_of
@@ -235,7 +235,7 @@ class Run:
 
         What is not looked at comes as `Interrupted`, where the next write would begin, or at a wait.
         """
-        return tuple(message_of(record) for record in await look(self.scope()))
+        return tuple(message_of(record) for record in await read_messages(self.scope()))
 
     def memory(self, user: str) -> UserMemory:
         """What is known about a user, across runs: `await run.memory("ann").recall()`."""
@@ -304,19 +304,19 @@ class Run:
     async def now(self) -> datetime:
         """The present time in UTC, as it was the first time."""
         scope = self.scope()
-        ms: int = await values.value(scope, "now", scope.instance.engine.seams.clock.wall_ms)
+        ms: int = await steps.value(scope, "now", scope.instance.engine.environment.clock.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
 
     async def random(self) -> float:
         """A random number from 0 to 1, as it was the first time."""
         scope = self.scope()
-        number: float = await values.value(scope, "random", lambda: scope.instance.engine.seams.rng.uniform(0, 1))
+        number: float = await steps.value(scope, "random", lambda: scope.instance.engine.environment.rng.uniform(0, 1))
         return number
 
     async def uuid(self) -> UUID:
         """A random identifier, as it was the first time."""
         scope = self.scope()
-        text: str = await values.value(scope, "uuid", scope.instance.engine.seams.rng.token)
+        text: str = await steps.value(scope, "uuid", scope.instance.engine.environment.rng.token)
         return UUID(text)
 
     async def version(self, change: str, *, newest: int = 1) -> int:
@@ -324,7 +324,7 @@ class Run:
 
         A run that was begun by older code has no marker here and keeps the old way.
         """
-        return await values.version(self.scope(), change, newest)
+        return await steps.version(self.scope(), change, newest)
 
     async def sleep(self, duration: timedelta) -> None:
         """A durable pause; a long one holds no process."""

@@ -21,8 +21,8 @@ from holdfast.agent.gating import checked_gate, gated
 from holdfast.agent.handlers import Handlers
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, tool_name, without_operation
 from holdfast.agent.titles import Title, parsed_title
-from holdfast.engine.about import NOTHING_SAID, About
-from holdfast.engine.tooling import Classifier, Code
+from holdfast.engine.steps import NO_METADATA, CallMetadata
+from holdfast.engine.tool_protocol import Classifier, Code
 from holdfast.errors import ArgumentError, ContractError
 from holdfast.model import records as r
 from holdfast.model.canonical.decode import restore
@@ -71,7 +71,7 @@ class Tool(Generic[P, R]):
         self.companions: dict[str, Tool[Any, Any]] = {}
         self.step: str | None = None
         """The explicit name of the step, if this is a call's own configuration of a tool."""
-        self.about: About = NOTHING_SAID
+        self.about: CallMetadata = NO_METADATA
         self.handlers: dict[str, Code] = {}
         self.where = _place(function)
 

@@ -11,7 +11,7 @@ from holdfast.agent.hearing import heard, heard_at_commit, interruption_of
 from holdfast.agent.outcomes import outcome_from
 from holdfast.agent.tool import Tool
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.steps import Call, Told, operate, part_names
+from holdfast.engine.steps import DeliveredOperation, ToolCall, part_names, write
 from holdfast.engine.transactions import boundary_of, enter, leave
 from holdfast.errors import AmbiguousStep, ReplayDiverged, TransactionAborted, UsageError
 from holdfast.model.outcome import Outcome
@@ -24,7 +24,7 @@ R = TypeVar("R")
 class Held(Generic[R]):
     """The promise of an effect that leaves when its transaction commits."""
 
-    def __init__(self, tool: Tool[Any, R], arguments: dict[str, Any], told: Told, scope: Scope) -> None:
+    def __init__(self, tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope) -> None:
         self._tool = tool
         self._arguments = arguments
         self._told = told
@@ -51,7 +51,7 @@ class Held(Generic[R]):
                     next_step="read .result after the `async with` of the outermost transaction",
                 )
             step = told.step
-            told = Told(instance.history.operations[step], step, parts=part_names(instance, step))
+            told = DeliveredOperation(instance.history.operations[step], step, parts=part_names(instance, step))
         return outcome_from(self._tool, self._arguments, told, instance.run, instance.engine.identity.namespace)
 
     @property
@@ -69,7 +69,7 @@ class Held(Generic[R]):
 
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
     """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
-    told = await operate(scope, Call(tool, arguments, tool.step, hold=True, about=tool.about))
+    told = await write(scope, ToolCall(tool, arguments, tool.step, hold=True, about=tool.about))
     heard(scope, told)
     if (interrupted := interruption_of(scope, told)) is not None:
         raise interrupted

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from holdfast.cli.common import Call, by_option, command
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import safe
 from holdfast.interfaces.accounts.book import Accounts
 from holdfast.interfaces.accounts.roles import ROLES, Grant, Role
@@ -79,9 +79,9 @@ async def add(call: Call, name: str, **given: object) -> None:
     said = msgspec.convert(given, Given)
     async with call.serving() as service:
         engine = service.engine
-        ends_ms = engine.seams.clock.wall_ms() + said.days * DAY_MS
+        ends_ms = engine.environment.clock.wall_ms() + said.days * DAY_MS
         note = TokenNote("add", said.by, name, said.limits, ends_ms, said.note)
-        secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.seams.rng)
+        secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.environment.rng)
     if call.screen.as_json:
         call.screen.document(Made(made.id, name, secret, ends_ms))
         return

@@ -18,7 +18,7 @@ from holdfast.cli.inputs import any_json, any_object, read_moment
 from holdfast.control.applying import Applied
 from holdfast.control.command_ack import until_taken
 from holdfast.control.service import Service
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id

@@ -17,7 +17,7 @@ from holdfast.cli.inputs import any_json, any_object, read_moment
 from holdfast.cli.keys import Keys, typed_keys
 from holdfast.cli.screen import Screen
 from holdfast.control.service import Service
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import safe, short
 from holdfast.model.waits import Item as Kind

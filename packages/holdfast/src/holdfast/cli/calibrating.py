@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.common import Call
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.interfaces.people.calibrating import Proposal, apply, proposals
 from holdfast.model.policy import Policy
 from holdfast.model.thresholds import Move

@@ -24,7 +24,7 @@ from holdfast.journal.sqlite.reading import ReadingJournal
 
 if TYPE_CHECKING:
     from holdfast.control.service import Service
-    from holdfast.engine.tooling import ToolCode
+    from holdfast.engine.tool_protocol import ToolCode
 
 T = TypeVar("T")
 _POLICY: Final = "holdfast.policy"
@@ -174,13 +174,13 @@ async def service_over(path: Path, tools: Mapping[str, ToolCode], *, private_web
     """
     from holdfast.control.service import Service  # noqa: PLC0415 - see above
     from holdfast.engine.engine import Engine  # noqa: PLC0415 - as above
-    from holdfast.engine.seams import system_seams  # noqa: PLC0415 - as above
+    from holdfast.engine.environment import system_environment  # noqa: PLC0415 - as above
     from holdfast.engine.settings import Settings  # noqa: PLC0415 - as above
     from holdfast.journal import host  # noqa: PLC0415 - as above
     from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above
 
     settings = Settings(private_webhooks=private_webhooks)
-    engine = Engine(SqliteJournal(path), system_seams(), settings, tools, {}, host.this_process)
+    engine = Engine(SqliteJournal(path), system_environment(), settings, tools, {}, host.this_process)
     try:
         await engine.open()
         yield Service(engine, via="typed")

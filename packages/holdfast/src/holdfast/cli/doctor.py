@@ -11,7 +11,7 @@ from holdfast.cli.config import existing_journal
 from holdfast.cli.exit_status import DIVERGED, DONE
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.cli.undriven import Finder, commands_for
-from holdfast.engine.seams import SystemClock, SystemRng
+from holdfast.engine.environment import SystemClock, SystemRng
 from holdfast.errors import UsageError
 from holdfast.inspect.doctor import Facts, Rebuilt, facts, rebuild, trust
 from holdfast.inspect.signed_heads import VARIABLE, head_keys, own_head_keys, read_heads, signed_head

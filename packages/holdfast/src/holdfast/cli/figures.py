@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.common import Call, command
 from holdfast.cli.screen import Screen, grid, phrase
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import count, duration
 from holdfast.interfaces.people.gathering import gather
 from holdfast.model.figures import Figures, Group

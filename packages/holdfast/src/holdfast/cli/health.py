@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.common import Call
 from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.screen import Screen, grid, phrase
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import count, duration, moment, safe
 from holdfast.interfaces.people.watching import Turn, Watch, watch
 from holdfast.model.health import Health, Load

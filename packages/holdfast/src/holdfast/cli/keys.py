@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
-from holdfast.engine.tooling import ring
+from holdfast.engine.tool_protocol import wake
 
 _LONGEST: Final = 64  # bytes that are read at once
 Mode: TypeAlias = list[Any]  # as termios gives it
@@ -40,7 +40,7 @@ class Keys:
     async def _typed(self) -> None:
         loop = asyncio.get_running_loop()
         something: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._terminal, ring, something)
+        loop.add_reader(self._terminal, wake, something)
         try:
             await something
         finally:

@@ -11,7 +11,7 @@ from holdfast.cli.apps import Holdfast, app_of, reach_of, reach_option
 from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.config import existing_journal
 from holdfast.cli.screen import Screen
-from holdfast.engine.seams import SystemClock, SystemRng
+from holdfast.engine.environment import SystemClock, SystemRng
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import ago, count, safe
 from holdfast.interfaces.reaching.due import Due, due_now
@@ -106,7 +106,7 @@ async def _test(call: Call, channel: str, said: Given) -> int:
 
 async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
     engine = app.engine
-    sent = Sent(engine.seams.clock.wall_ms(), test=by)
+    sent = Sent(engine.environment.clock.wall_ms(), test=by)
     while True:
         number = len(await engine.journal.entries(stream_of(name))) + 1
         entry = await engine.journal.post(Post(stream_of(name), str(number), written(sent)))

@@ -28,7 +28,7 @@ from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, Probl
 from holdfast.cli.inputs import Line, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.worker import work
-from holdfast.engine.at_once import at_once
+from holdfast.engine.concurrency import gather_bounded
 from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.reader import Waiting, waits_of
 from holdfast.inspect.text import count, moment
@@ -265,7 +265,7 @@ async def run_many(call: Call, agent: AnyAgent, inputs: str, concurrency: int) -
     async with app_of(call, [agent], create=True) as app:
         with _progress(call.screen, total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
-            async for ended in at_once(calls, concurrency):
+            async for ended in gather_bounded(calls, concurrency):
                 ends.append(ended)
                 advance(ended)
     ends.sort(key=lambda ended: ended.line or 0)

@@ -11,7 +11,7 @@ from holdfast.cli.config import split_command
 from holdfast.cli.policy import then_text
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.cli.undriven import Finder, Undriven
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.inspect.explain import Explanation, explain
 from holdfast.inspect.render_records import plain_input, stored

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.apps import all_tools_at_hand
 from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.inputs import read_moment
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import moment, safe
 from holdfast.model.preapproval import Standing
 from holdfast.people.standing import Listed, add_standing, list_standing, revoke_standing

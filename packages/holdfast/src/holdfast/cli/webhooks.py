@@ -12,8 +12,8 @@ from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.config import split_command
 from holdfast.cli.inputs import any_json
 from holdfast.cli.screen import Screen
-from holdfast.engine.awaiting import Arrival
-from holdfast.engine.seams import SystemClock
+from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import waits_of
 from holdfast.inspect.text import count, safe
@@ -165,7 +165,7 @@ async def deliver(call: Call, key: str, message: str, status: Status, result: st
     if result is not None and status != "succeeded":
         raise UsageError("--result is what a call returned: it goes with --status succeeded")
     stored = NOTHING if result is None else Raw(msgspec.json.encode(any_json(result)))
-    arrival = Arrival(message, status, stored, said["why"], source=said["by"])
+    arrival = ArrivedAnswer(message, status, stored, said["why"], source=said["by"])
     async with call.serving() as service:
         done = await service.deliver(key, arrival)
     if call.screen.as_json:

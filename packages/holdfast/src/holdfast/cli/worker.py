@@ -12,8 +12,8 @@ from holdfast.cli.apps import Holdfast, ending_by_signal
 from holdfast.cli.common import Call
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.cli.undriven import worker_of
-from holdfast.engine.looking_again import Looked, look_again
-from holdfast.engine.runner import Conclusion, drive_run
+from holdfast.engine.background_verification import StoppedRunVerified, verify_stopped_run
+from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
 from holdfast.inspect.text import count
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
@@ -42,7 +42,7 @@ class Shift:
         self._call = call
         self._app = app
         self._concurrency = concurrency
-        self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[Looked]] = {}
+        self.tasks: dict[str, asyncio.Task[Conclusion] | asyncio.Task[StoppedRunVerified]] = {}
         self.driven: list[Driven] = []
         self.foreign: set[AgentKey] = set()
         self._notices: set[str] = set()
@@ -123,7 +123,7 @@ class Shift:
     def _start(self, row: RunRow) -> None:
         run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
         if row.status == "stopped":
-            looking = self.tasks[run] = loop.create_task(look_again(engine, run))
+            looking = self.tasks[run] = loop.create_task(verify_stopped_run(engine, run))
             looking.add_done_callback(lambda done: self._ended(run, done))
             return
         if is_system(row.agent):
@@ -131,7 +131,7 @@ class Shift:
         driving = self.tasks[run] = loop.create_task(drive_run(engine, run))
         driving.add_done_callback(lambda done: self._ended(run, done))
 
-    def _ended(self, run: str, task: asyncio.Task[Conclusion] | asyncio.Task[Looked]) -> None:
+    def _ended(self, run: str, task: asyncio.Task[Conclusion] | asyncio.Task[StoppedRunVerified]) -> None:
         self.tasks.pop(run, None)
         notice = run in self._notices
         self._notices.discard(run)
@@ -148,7 +148,7 @@ class Shift:
             self._not_before[run] = self._app.engine.journal.now().ms + _AGAIN_MS
             return
         end = task.result()
-        if isinstance(end, Looked):
+        if isinstance(end, StoppedRunVerified):
             self._tell(
                 Driven(run, "looked at", f"settled: {', '.join(end.settled)}" if end.settled else "still unknown")
             )

@@ -8,13 +8,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.engine.approvals import Codes
+from holdfast.engine.active_run.run import Stamp
+from holdfast.engine.approvals import AnswerContext
 from holdfast.engine.commands import command_stream, posts_for, records_for, take_commands, waits_for_code
-from holdfast.engine.door import knock
 from holdfast.engine.engine import Engine
-from holdfast.engine.halting import stopped_change
-from holdfast.engine.instance import Stamp
+from holdfast.engine.leases import notify_owner
 from holdfast.engine.loading import load
+from holdfast.engine.suspension import stopped_change
 from holdfast.errors import JournalError, LeaseLost
 from holdfast.inspect.reader import waits_after
 from holdfast.interfaces.planted import end_planted, note_on
@@ -122,7 +122,7 @@ async def apply_orders(engine: Engine, run: str, answered: str = "") -> Applied:
                 refused = await note_on(engine, run)
             note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
             return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
-        if found is None or await knock(engine.journal, run, found.row.token):
+        if found is None or await notify_owner(engine.journal, run, found.row.token):
             if ours or found is None:
                 return Applied(run, at_once=ours, elsewhere=not ours)
             return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
@@ -145,7 +145,7 @@ async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> tuple[st
         await end_planted(engine, claimed.row, history, log)
         return "", ""
     entries = await engine.journal.entries(command_stream(claimed.lease.run), history.entry_seen)
-    codes = Codes(engine.tools, engine.identity.secret)
+    codes = AnswerContext(engine.tools, engine.identity.secret)
     bodies: list[bytes] = []
     posts: list[Post] = []
     refused: list[str] = []
@@ -153,7 +153,7 @@ async def _apply_to(engine: Engine, claimed: Claimed, answered: str) -> tuple[st
     for entry in entries:
         if lacking := waits_for_code(history, entry, engine.tools):
             break
-        stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
+        stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
         records = records_for(history, entry, stamp, codes)
         posts.extend(posts_for(history, records))
         for record in records:
@@ -177,7 +177,7 @@ def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> R
     waits = waits_after(row, history, answered)
     if history.paused is not None and not undone:
         return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
-    return RunChange("suspended", row.reason, engine.seams.clock.wall_ms(), waits, release=True)
+    return RunChange("suspended", row.reason, engine.environment.clock.wall_ms(), waits, release=True)
 
 
 async def _open(engine: Engine, claimed: Claimed) -> tuple[RunHistory, RunLog]:

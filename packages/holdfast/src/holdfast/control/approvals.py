@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.approvals import Codes, verdict_of
+from holdfast.engine.approvals import AnswerContext, verdict_of
 from holdfast.engine.commands import Command
 from holdfast.engine.engine import Engine
 from holdfast.errors import SignInNeeded, UsageError
@@ -110,7 +110,7 @@ def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
 def granted(engine: Engine, by: str, why: str, lasts: timedelta) -> Granted:
     """A yes that ends. Raises `UsageError` for one that would be over before it could be used."""
     ms = milliseconds(checked_lasts(lasts, engine.settings.clock_error_ms))
-    return Granted(by, why, engine.seams.clock.wall_ms() + ms)
+    return Granted(by, why, engine.environment.clock.wall_ms() + ms)
 
 
 def approval_of(operation: OperationState, granted: Granted) -> Command:
@@ -128,7 +128,7 @@ def _checked_new(operation: OperationState, by: str) -> None:
         raise UsageError(f"{by} approved it already", next_step=more)
 
 
-def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: Codes) -> Command:
+def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
     """The order that proposes these changes to other people. Raises `UsageError` where they cannot be made.
 
     Where the tool's code is not here, they are judged where it is.
@@ -140,14 +140,14 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
     return Command("edit", granted.by, granted.why, record)
 
 
-def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: Codes) -> Command:
+def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
     """The order by which a person's answer stands for that of the tool. Raises `UsageError` where it does not fit."""
     record = r.ResultGiven(step=operation.step, approval=operation.asks, by=granted.by, result=result, note=granted.why)
     _judged(operation, record, codes)
     return Command("stand_in", granted.by, granted.why, record)
 
 
-def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: Codes) -> None:
+def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: AnswerContext) -> None:
     if operation.intent.tool in codes.tools:
         verdict_of(operation, record, codes)
 

@@ -34,7 +34,7 @@ async def until_taken(engine: Engine, applied: Applied) -> Applied:
             return replace(applied, at_once=True, note=TAKEN)
         if history.completed is not None:
             return replace(applied, note="the run ended before it was taken")
-        await engine.seams.clock.sleep(BETWEEN_S)
+        await engine.environment.clock.sleep(BETWEEN_S)
         for record in decode_all(row.body for row in await journal.read(applied.run, history.records)):
             history.add(record)
     return replace(applied, note=await _why_not(engine, applied))

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from holdfast.agent.agent import Agent
 from holdfast.control.service import Service
-from holdfast.engine.awaiting import DELIVERIES, Delivering, arrived_stream
-from holdfast.engine.beginning import Input
-from holdfast.engine.cursor import Cursor
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice, arrived_stream
 from holdfast.engine.engine import LOG
+from holdfast.engine.outbox import Cursor
+from holdfast.engine.run_start import Input
 from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.inspect.signed_heads import HeadPosts
 from holdfast.journal.bodies import read, set_aside
@@ -65,9 +65,9 @@ class Errands:
         A run that is driven takes it by itself, unless it ends first: so it is looked at again.
         """
         engine = self._service.engine
-        over = engine.seams.clock.wall_ms() - entry.at_ms > PATIENCE_MS
+        over = engine.environment.clock.wall_ms() - entry.at_ms > PATIENCE_MS
         try:
-            announced = read(entry, Delivering)
+            announced = read(entry, AnswerNotice)
         except Unreadable as error:
             await set_aside(engine.journal, entry, error)
             return True

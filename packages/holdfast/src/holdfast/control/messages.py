@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.control.applying import Applied
-from holdfast.engine.ends import storable
+from holdfast.engine.exceptions.call_end import storable
 from holdfast.errors import UsageError
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r

@@ -26,17 +26,17 @@ from holdfast.control.approvals import (
 from holdfast.control.input_checks import validated
 from holdfast.control.messages import checked_by, checked_hears, message_from, noted
 from holdfast.control.undo import checked_finished, checked_open, checked_parked
-from holdfast.engine.approvals import Codes, came_late
-from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, arrived_stream, forward, owner_of
+from holdfast.engine.approvals import AnswerContext, came_late
+from holdfast.engine.breaker import ToolPause, pause_post
 from holdfast.engine.commands import (
     Command,
-    Word,
+    CommandName,
     checked_resolution,
     command_stream,
 )
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, arrived_stream, forward, owner_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.loading import load
-from holdfast.engine.pauses import ToolPause, pause_post
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import NotAllowed, UsageError
@@ -164,7 +164,7 @@ class Service:
         The agent receives what was really sent. What names the effect cannot be changed. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by)
-        checked_in_time(history, state, self._engine.seams.clock.wall_ms())
+        checked_in_time(history, state, self._engine.environment.clock.wall_ms())
         written = r.Raw(msgspec.json.encode(changes))
         return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
 
@@ -197,15 +197,15 @@ class Service:
         asked = asked_about(history, step, by)
         checked_shown(asked_in(history, step), shown or self._shown)
         if yes:
-            now_ms = self._engine.seams.clock.wall_ms()
+            now_ms = self._engine.environment.clock.wall_ms()
             checked_other(history, asked, by)
             checked_in_time(history, asked, now_ms)
             checked_proof(operation, asked, self.via, self.proven_ms, now_ms)
         return history, asked
 
     @property
-    def _codes(self) -> Codes:
-        return Codes(self._engine.tools, self._engine.identity.secret)
+    def _codes(self) -> AnswerContext:
+        return AnswerContext(self._engine.tools, self._engine.identity.secret)
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
@@ -347,7 +347,7 @@ class Service:
             next_step=f"holdfast show {run}",
         )
 
-    async def deliver(self, key: str, arrival: Arrival) -> Delivered:
+    async def deliver(self, key: str, arrival: ArrivedAnswer) -> Delivered:
         """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
 
         The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
@@ -358,9 +358,9 @@ class Service:
         owner = await owner_of(journal, key) if arrival.tools else None
         if owner is not None and (refused := arrival.refusal(owner)):
             raise NotAllowed(refused, next_step="bind the sender to this tool as well, if it may settle it")
-        await journal.post(Post(DELIVERIES, "", written(Delivering(key, arrival.entry))))
+        await journal.post(Post(DELIVERIES, "", written(AnswerNotice(key, arrival.entry))))
         entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
-        if not entry.fresh and read(entry, Arrival) != arrival:
+        if not entry.fresh and read(entry, ArrivedAnswer) != arrival:
             raise UsageError(
                 f"another message came under the id {arrival.id} for {key}; this one is not taken",
                 next_step="a sender gives each message an id of its own, and repeats it unchanged",
@@ -384,7 +384,7 @@ class Service:
         history = await load(self._engine, run)
         if not await journal.entries(command_stream(run), history.entry_seen):
             return True
-        due = row.due_ms is not None and row.due_ms <= self._engine.seams.clock.wall_ms()
+        due = row.due_ms is not None and row.due_ms <= self._engine.environment.clock.wall_ms()
         if row.status == "running" or (row.status == "suspended" and due):
             return False
         await self._apply(run)
@@ -392,7 +392,7 @@ class Service:
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    async def _order(self, run: str, word: Word, by: str, why: str) -> Applied:
+    async def _order(self, run: str, word: CommandName, by: str, why: str) -> Applied:
         await self.row(run)
         await self._post(run, Command(word, by, why), "")
         return await self._apply(run)

@@ -1,21 +1,177 @@
-"""Words about what a person is asked to approve, as orders to a run: which fit, and what each adds to its records."""
+"""Leaving it to a person: what no rule can decide, and what a person approves before it is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.editing import edited_intent
-from holdfast.engine.ends import clean
-from holdfast.engine.tooling import ToolCode
-from holdfast.errors import UsageError
-from holdfast.journal.port import Entry
+from holdfast.engine.exceptions.call_end import clean
+from holdfast.engine.tool_protocol import ToolCode, words_of
+from holdfast.errors import ArgumentError, UsageError
+from holdfast.journal.bodies import read, values_in, written
+from holdfast.journal.port import Entry, Journal, Post
 from holdfast.model import records as r
-from holdfast.model.names import is_among
+from holdfast.model.canonical.encode import digest, forms
+from holdfast.model.decision import moves as m
+from holdfast.model.names import is_among, same_person
 from holdfast.model.operation import OTHERWISE, OperationState
+from holdfast.model.policy import terms
+from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
+from holdfast.model.waits import call_text
+
+if TYPE_CHECKING:
+    from holdfast.engine.operation_driver import OperationDriver
+
+
+def what_is_asked(flight: OperationDriver, move: m.Gate) -> str:
+    """The question to a person, with the call and what asks for it."""
+    intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
+    ruling = flight.operation.ruling
+    because = "" if gate is None else gate.when
+    if ruling is not None and ruling.asks and not flight.gate:
+        because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
+    if guard is not None and guard.then == "ask":
+        because = f"{guard.source} did the same"
+    if flight.operation.edits:
+        because = f"{flight.operation.editors[-1]} proposed these, and another person has to approve them"
+    call = call_text(intent.tool, bytes(intent.arguments), flight.id)
+    return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
+
+
+async def ask(flight: OperationDriver, move: m.Gate) -> None:
+    """Ask people to approve it, on the terms of the tool's gate and of the policy."""
+    operation, stamp = flight.operation, flight.instance.stamp()
+    otherwise_ms = flight.instance.engine.settings.answer_within_ms
+    on = terms(flight.contract().gate, operation.ruling, otherwise_ms, escalated=move.escalated)
+    record = r.OperationParked(
+        step=flight.step,
+        why=what_is_asked(flight, move),
+        rule=move.rule,
+        asks=flight.asks,
+        people=on.people,
+        until=stamp["at"] + on.within_ms if on.within_ms else 0,
+        queue=on.queue,
+        on_expiry=on.on_expiry,
+        require=on.require,
+        **stamp,
+    )
+    await _note(flight, record)
+
+
+async def park(flight: OperationDriver, move: m.Park) -> None:
+    """Leave it to a person, who looks at what is there. Silence says nothing: it is waited for beyond its time."""
+    stamp = flight.instance.stamp()
+    until = flight.instance.engine.settings.answer_by(stamp["at"])
+    record = r.OperationParked(
+        step=flight.step, why=move.why, rule=move.rule, forgotten=move.forgotten, until=until, on_expiry="hold", **stamp
+    )
+    await _note(flight, record)
+
+
+async def _note(flight: OperationDriver, record: r.OperationParked) -> None:
+    planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
+    await flight.note(*planned, record)
+    flight.instance.settled(flight.step)
+
+
+# Standing permissions in use: looked for where a person would be asked, and counted where they let something leave.
+#
+# The count is a ledger entry under the next number, in the commit of the record that uses it (the first attempt, or the
+# hold). Whoever comes second finds the number taken and looks again; a revocation takes a number as well. So no two
+# processes overspend one, and nothing leaves on one after it was revoked.
+
+
+class StandingPermit(msgspec.Struct, frozen=True):
+    """A standing permission that covers an operation, as this process saw it last. `cost` is what one use takes."""
+
+    standing: Standing
+    cost: float
+    arguments: msgspec.Raw
+
+
+async def standing_permissions(journal: Journal) -> list[Standing]:
+    """Every permission that was ever given, the oldest first."""
+    return await values_in(journal, GIVEN, Standing)
+
+
+async def permission_usage(journal: Journal, permission: str) -> Spent:
+    """How one permission stands."""
+    entries = await journal.entries(uses_stream(permission))
+    return spent_by([read(entry, Use) for entry in entries])
+
+
+def use_post(permission: str, spent: Spent, use: Use) -> Post:
+    """The entry that takes the next number."""
+    return Post(uses_stream(permission), str(spent.number + 1), written(use))
+
+
+async def find_permit(flight: OperationDriver) -> bool:
+    """Whether somebody allowed this beforehand; then the flight has a permit, and nobody is asked."""
+    flight.permit = None
+    operation = flight.operation
+    if not flight.journaled or not _one_approval_suffices(flight):
+        return False
+    if flight.elsewhere is not None or operation.phase == "gated" or operation.edits or not operation.intent.executable:
+        return False
+    for standing in await standing_permissions(flight.instance.engine.journal):
+        if (permit := _fitting(flight, standing)) is not None and await permit_use_post(flight, permit) is not None:
+            flight.permit = permit
+            return True
+    return False
+
+
+def _one_approval_suffices(flight: OperationDriver) -> bool:
+    """Whether one person's yes is all that is asked for, and nobody looks at it as a sample or in doubt."""
+    gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.ruling
+    if ruling is not None and ruling.asks and not ruling.may_be_allowed:
+        return False
+    on = terms(gate, ruling)
+    if on.require is not None:
+        return False  # who gave the permission may have signed in long ago, or not at all
+    return on.people == 1 and (gate is not None or (ruling is not None and ruling.asks))
+
+
+async def permit_use_post(flight: OperationDriver, permit: StandingPermit) -> Post | None:
+    """The entry that uses a permit now; None where it does not cover this any more."""
+    engine = flight.instance.engine
+    spent = await permission_usage(engine.journal, permit.standing.id)
+    now_ms = engine.environment.clock.wall_ms() + engine.settings.clock_error_ms
+    if permit.arguments != flight.operation.intent.arguments or why_not(permit.standing, spent, permit.cost, now_ms):
+        return None
+    return use_post(permit.standing.id, spent, Use(flight.id, permit.cost, spent.sum + permit.cost))
+
+
+def _fitting(flight: OperationDriver, standing: Standing) -> StandingPermit | None:
+    """The permit where the tool and the condition fit. What cannot be judged does not fit."""
+    tool, intent = flight.tool, flight.operation.intent
+    if tool is None or standing.tool != intent.tool or same_person(_proposed_by(flight), standing.by):
+        return None
+    try:
+        arguments = flight.decoded()
+        if not tool.gated(standing.where, arguments):
+            return None
+    except (ArgumentError, ValueError):
+        return None
+    cost = _number(arguments.get(standing.amount)) if standing.amount else 0.0
+    return None if cost is None else StandingPermit(standing, cost, intent.arguments)
+
+
+def _proposed_by(flight: OperationDriver) -> str:
+    started = flight.instance.history.started
+    return "" if started is None else started.by
+
+
+def _number(value: object) -> float | None:
+    """An amount; None for what is none."""
+    return float(value) if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else None
+
+
+# Words about what a person is asked to approve, as orders to a run: which fit, and what each adds to its records.
+
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
 YES: Final = (r.ApprovalGranted, r.ResultGiven)
@@ -23,7 +179,7 @@ YES: Final = (r.ApprovalGranted, r.ResultGiven)
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 
 
-class Codes(msgspec.Struct, frozen=True):
+class AnswerContext(msgspec.Struct, frozen=True):
     """What judges a person's word: the code of the tools that are here, and the journal's secret."""
 
     tools: Mapping[str, ToolCode]
@@ -35,7 +191,7 @@ def came_late(operation: OperationState, word: Entry) -> bool:
     return operation.asked_too_long(word.at_ms)
 
 
-def verdict_of(operation: OperationState, record: Verdict, codes: Codes) -> Verdict:
+def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext) -> Verdict:
     """The record that this word adds. Raises `UsageError` where it does not fit what is asked now."""
     if record.approval != operation.asks or operation.asks == OTHERWISE:
         raise UsageError(f"what {record.step} asks about has changed since")
@@ -58,3 +214,53 @@ def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolC
     if misfit := tool.codec.misfit(bytes(record.result)):
         text = clean(bytes(record.result).decode("utf-8", "replace"))
         raise UsageError(f"{text} is not what {operation.intent.tool} returns", known=misfit)
+
+
+# Editing what a person approves: the operation stays the same one, and what is sent is what that person wrote.
+#
+# What names the effect cannot be edited: another business key, or another set of the words that make a repeat, is
+# another effect. Neither can what the record does not hold, for nobody could say what would be sent.
+
+
+def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, secret: bytes) -> r.Intent:
+    """What would be sent with these changes: an object with the parameters that are different, as JSON.
+
+    Raises `UsageError` (`ArgumentError` where a value does not fit its parameter), saying what is wrong.
+    """
+    intent = operation.intent
+    _checked_editable(operation)
+    arguments = tool.edited(bytes(intent.arguments), bytes(changes))
+    written = forms(arguments, tool.redact)
+    if written.stored == bytes(intent.arguments):
+        raise ArgumentError("nothing is different", next_step="approve it as it is")
+    if not written.executable:
+        raise ArgumentError("what would be sent could not be stored", next_step="decline it, and say what is wanted")
+    if (tool.business_key(arguments) if tool.claims else "") != intent.claim:
+        raise _names_another(", ".join(tool.contract.claim) or "its business key")
+    if words_of(tool, arguments, secret) != intent.words:
+        raise _names_another(", ".join(tool.contract.once.parameters) if tool.contract.once else "its words")
+    return replace(
+        intent,
+        arguments=r.Raw(written.stored),
+        digest=digest(secret, written.identity),
+        title=tool.title_of(written.stored),
+        expected=tool.expected(arguments) if tool.contract.expects else r.NOTHING,
+    )
+
+
+def _checked_editable(operation: OperationState) -> None:
+    if operation.attempts:
+        raise UsageError("it was attempted before with other arguments", next_step="approve it as it is, or decline it")
+    if not operation.intent.executable:
+        raise UsageError(
+            "some of its arguments are not stored, so nobody could say what would be sent",
+            next_step="approve it as it is, or decline it and say what is wanted",
+        )
+
+
+def _names_another(names: str) -> UsageError:
+    return UsageError(
+        f"{names}: that would be another effect",
+        known="what names the effect is kept when the rest is edited",
+        next_step="decline it, and let the agent propose the other one",
+    )

@@ -10,12 +10,17 @@ and retries spend from a bucket that refills slowly, so that an outage is not an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from holdfast.errors import Unreadable
+from holdfast.journal.bodies import read, set_aside, written
+from holdfast.journal.port import Journal, Post
+
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
+
 
 FAILURES_TO_OPEN: Final = 5
 FORGET_MS: Final = 30_000
@@ -25,7 +30,7 @@ BUCKET: Final = 50.0
 REFILL_PER_MS: Final = 0.002
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class BreakerState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failures in a row, when the last one was, until when the breaker is open, and what retries may spend."""
 
     failures: int = 0
@@ -35,10 +40,10 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: float = BUCKET
 
 
-CLOSED: Final = State()
+CLOSED: Final = BreakerState()
 
 
-def after_failure(state: State, now_ms: int) -> State:
+def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
     """One more call failed or stayed without an answer."""
     since = max(state.last_ms, state.open_until_ms)  # nobody could fail while it was open
     fresh = state.failures if now_ms - since <= FORGET_MS else 0
@@ -54,18 +59,18 @@ def after_failure(state: State, now_ms: int) -> State:
     )
 
 
-def after_retry(state: State, now_ms: int) -> State:
+def after_retry(state: BreakerState, now_ms: int) -> BreakerState:
     """One retry was spent from the shared bucket."""
     left = tokens_now(state, now_ms) - 1
     return msgspec.structs.replace(state, tokens=max(0.0, left), last_ms=now_ms)
 
 
-def tokens_now(state: State, now_ms: int) -> float:
+def tokens_now(state: BreakerState, now_ms: int) -> float:
     """What the bucket holds now, refilled since it was last touched."""
     return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
 
 
-def wait_ms(state: State, now_ms: int, *, retry: bool) -> int:
+def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
     """How long a new attempt has to wait: for the breaker, and a retry also for the bucket."""
     wait = max(0, min(state.open_until_ms - now_ms, LONGEST_PAUSE_MS))
     if retry and (short := 1 - tokens_now(state, now_ms)) > 0:
@@ -78,7 +83,7 @@ class Breakers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._states: dict[str, tuple[State, bytes | None]] = {}
+        self._states: dict[str, tuple[BreakerState, bytes | None]] = {}
         self.troubled = False
         """Whether any tool has failed since this process looked."""
 
@@ -86,7 +91,7 @@ class Breakers:
         """How long an attempt of this tool has to wait now."""
         if tool not in self._states:
             return 0
-        return wait_ms(self._states[tool][0], self._engine.seams.clock.wall_ms(), retry=retry)
+        return wait_ms(self._states[tool][0], self._engine.environment.clock.wall_ms(), retry=retry)
 
     async def refresh(self) -> None:
         """Read the hints of all tools of this app."""
@@ -111,33 +116,67 @@ class Breakers:
     async def _change(self, tool: str, *, failure: bool) -> None:
         for _ in range(3):
             state, stored = await self._read(tool)
-            now = self._engine.seams.clock.wall_ms()
+            now = self._engine.environment.clock.wall_ms()
             after = after_failure(state, now) if failure else after_retry(state, now)
             if await self._write(tool, after, stored):
                 return
 
-    async def _read(self, tool: str) -> tuple[State, bytes | None]:
+    async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
         stored = await self._engine.journal.hint(f"breaker/{tool}")
         state = _state_in(stored)
         if stored is not None or tool in self._states:
             self._know(tool, state, stored)
         return state, stored
 
-    def _know(self, tool: str, state: State, stored: bytes | None) -> None:
+    def _know(self, tool: str, state: BreakerState, stored: bytes | None) -> None:
         self._states[tool] = (state, stored)
         self.troubled = True
 
-    async def _write(self, tool: str, state: State, previous: bytes | None) -> bool:
+    async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:
         body = msgspec.json.encode(state)
         self._know(tool, state, body)
         return await self._engine.journal.put_hint(f"breaker/{tool}", body, previous)
 
 
-def _state_in(note: bytes | None) -> State:
+def _state_in(note: bytes | None) -> BreakerState:
     """What a losable note says. One that cannot be read is as good as lost: the breaker is closed."""
     if note is None:
         return CLOSED
     try:
-        return msgspec.json.decode(note, type=State)
+        return msgspec.json.decode(note, type=BreakerState)
     except (msgspec.MsgspecError, ValueError):
         return CLOSED
+
+
+# Tools that people have paused: ledger entries of their own, read by every process at open and while it works.
+
+
+PAUSES: Final = "pause/"
+
+
+class ToolPause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One command about a tool: pause it, or let it go on."""
+
+    word: Literal["pause", "unpause"]
+    by: str
+    why: str = ""
+
+
+def pause_post(tool: str, command: ToolPause) -> Post:
+    """The command as a ledger entry. Raises `ArgumentError` for one that could not be read."""
+    return Post(PAUSES + tool, "", written(command))
+
+
+async def paused_tools(journal: Journal) -> dict[str, str]:
+    """The paused tools, and why. A command that cannot be read pauses its tool, until a later one is given."""
+    found: dict[str, str] = {}
+    for entry in await journal.entries(PAUSES):
+        tool = entry.stream.removeprefix(PAUSES)
+        try:
+            command = read(entry, ToolPause)
+        except Unreadable as error:
+            await set_aside(journal, entry, error)
+            found[tool] = f"the command in ledger entry {entry.id} cannot be read: holdfast unpause --tool {tool}"
+        else:
+            found[tool] = (command.why or f"paused by {command.by}") if command.word == "pause" else ""
+    return {tool: why for tool, why in found.items() if why}

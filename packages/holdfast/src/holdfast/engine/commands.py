@@ -9,18 +9,16 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.approvals import VERDICTS, YES, Codes, Verdict, came_late, verdict_of
-from holdfast.engine.arriving import in_between, stir
-from holdfast.engine.contradictions import by_report, opening_posts
-from holdfast.engine.elsewhere import settled_posts
-from holdfast.engine.ends import clean
-from holdfast.engine.halting import word_on_stopped
-from holdfast.engine.instance import Instance, Stamp
-from holdfast.engine.judging import word_posts
-from holdfast.engine.learning import drop
+from holdfast.engine.active_run.run import ActiveRun, Stamp
+from holdfast.engine.approvals import VERDICTS, YES, AnswerContext, Verdict, came_late, verdict_of
+from holdfast.engine.claims import outcome_posts
+from holdfast.engine.exceptions.call_end import clean
+from holdfast.engine.late_reports import by_report, opening_posts
 from holdfast.engine.loading import load
-from holdfast.engine.rest import Ending
-from holdfast.engine.tooling import ToolCode
+from holdfast.engine.messages import between_attempts, drop_plan_steps, wake_everything
+from holdfast.engine.rulings import decision_posts
+from holdfast.engine.suspension import Ending, records_on_stopped
+from holdfast.engine.tool_protocol import ToolCode
 from holdfast.errors import Unreadable, UsageError
 from holdfast.journal.bodies import read, set_aside
 from holdfast.journal.port import Entry, Post
@@ -35,14 +33,14 @@ from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 
 _LOG: Final = logging.getLogger("holdfast")
-BROUGHT: Final = "arrived/"
+ANSWER_KEY: Final = "arrived/"
 """How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
-Word = Literal[
+CommandName = Literal[
     "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
     "take_over", "tell", "transaction", "undo",
 ]  # fmt: skip
-AboutMore: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
-About: TypeAlias = Verdict | r.Resolved | r.LateReport | AboutMore
+RunCommandRecord: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
+CommandRecord: TypeAlias = Verdict | r.Resolved | r.LateReport | RunCommandRecord
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,10 +52,10 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     applied: it is only put on record.
     """
 
-    word: Word = "late"
+    word: CommandName = "late"
     by: str = ""
     note: str = ""
-    record: About | None = None
+    record: CommandRecord | None = None
     after: str = ""
     via: str = ""
     proven_ms: int = 0
@@ -74,7 +72,7 @@ def command_post(run: str, body: bytes, key: str = "") -> Post:
     return Post(command_stream(run), key, body)
 
 
-def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -> tuple[r.Record, ...]:
+def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: AnswerContext) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
     try:
         command = read(entry, Command)
@@ -86,7 +84,7 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: Codes) -
         name = command.word if record is not None else "late"
         return (replace(applied, command=name, refused=clean(command.refused or f"{command.after} answered first")),)
     if record is None:
-        return word_on_stopped(history, applied, stamp)
+        return records_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
         return _about_more(history, record, applied, stamp)
     operation = history.operations.get(record.step)
@@ -133,7 +131,7 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
 
 
 def _reported(
-    operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: Entry, codes: Codes
+    operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: Entry, codes: AnswerContext
 ) -> tuple[r.Record, ...]:
     """What a call answered after it was given up, or what somebody brought."""
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
@@ -141,7 +139,7 @@ def _reported(
 
 
 def _about_more(
-    history: RunHistory, record: AboutMore, applied: r.CommandApplied, stamp: Stamp
+    history: RunHistory, record: RunCommandRecord, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
     """A message, a word on a parked transaction, or the order to call one off (the whole run is one, once it ended)."""
     if isinstance(record, r.MessageReceived):
@@ -170,13 +168,13 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
     for record in records:
         if isinstance(record, r.Resolved) and not record.orders:
             settled = apply(history.operations[record.step], record)
-            posts.extend(settled_posts(operation_id(history.run, record.step), settled))
+            posts.extend(outcome_posts(operation_id(history.run, record.step), settled))
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
-            posts.extend(word_posts(history.operations[record.step], record, history.run))
+            posts.extend(decision_posts(history.operations[record.step], record, history.run))
     return tuple(posts)
 
 
-async def take_commands(instance: Instance) -> None:
+async def take_commands(instance: ActiveRun) -> None:
     """Apply every order that came since the last look, each once, whoever else looks at the same time."""
     before = instance.history.entry_seen
     try:
@@ -188,16 +186,16 @@ async def take_commands(instance: Instance) -> None:
         instance.consider_rest()  # no rest begins while orders are applied, so it is considered after them
 
 
-async def _take_new(instance: Instance) -> None:
+async def _take_new(instance: ActiveRun) -> None:
     for entry in await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen):
         if entry.id > instance.history.entry_seen and instance.sealed is None:
             await _take(instance, entry)
 
 
-async def _take(instance: Instance, entry: Entry) -> None:
+async def _take(instance: ActiveRun, entry: Entry) -> None:
     await _recall(instance, entry)
-    codes = Codes(instance.engine.tools, instance.engine.identity.secret)
-    async with in_between(instance):
+    codes = AnswerContext(instance.engine.tools, instance.engine.identity.secret)
+    async with between_attempts(instance):
         records = records_for(instance.history, entry, instance.stamp(), codes)
         await instance.append(*records, posts=posts_for(instance.history, records))
     for record in records:
@@ -207,14 +205,16 @@ async def _take(instance: Instance, entry: Entry) -> None:
             instance.settled(record.step)
         elif isinstance(record, r.MessageReceived):
             for fact in record.facts:
-                drop(instance, instance.known.resting_on(fact.name, msgspec.json.decode(fact.value)), fact.name)
-            stir(instance)
+                drop_plan_steps(
+                    instance, instance.known.resting_on(fact.name, msgspec.json.decode(fact.value)), fact.name
+                )
+            wake_everything(instance)
         elif isinstance(record, r.TransactionAborting):
-            now = instance.engine.seams.clock.wall_ms()
+            now = instance.engine.environment.clock.wall_ms()
             instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 
-async def _recall(instance: Instance, entry: Entry) -> None:
+async def _recall(instance: ActiveRun, entry: Entry) -> None:
     """An order about an operation that was told and let go of: read it back from the records."""
     try:
         record = read(entry, Command).record
@@ -228,7 +228,7 @@ async def _recall(instance: Instance, entry: Entry) -> None:
     instance.history.recall(whole, record.step.__eq__)
 
 
-def _act(instance: Instance, command: r.CommandApplied) -> None:
+def _act(instance: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
             _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.told)
@@ -305,7 +305,7 @@ def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCo
     if isinstance(record, r.Resolved):
         return "" if record.result == r.NOTHING else operation.intent.tool
     end = record.end
-    if operation.final or end.kind != "returned" or not entry.key.startswith(BROUGHT):
+    if operation.final or end.kind != "returned" or not entry.key.startswith(ANSWER_KEY):
         return ""
     return "" if end.result == r.NOTHING and _may_be_null(history, operation) else operation.intent.tool
 
@@ -313,7 +313,7 @@ def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCo
 def _read(operation: OperationState, report: r.LateReport, entry: Entry, tools: Mapping[str, ToolCode]) -> r.LateReport:
     """A report with the answer that somebody brought, marked where that is not what the tool returns."""
     tool, end = tools.get(operation.intent.tool), report.end
-    brought = entry.key.startswith(BROUGHT) and end.kind == "returned" and not operation.intent.completes
+    brought = entry.key.startswith(ANSWER_KEY) and end.kind == "returned" and not operation.intent.completes
     misfit = tool.codec.misfit(bytes(end.result)) if brought and tool is not None else ""
     if not misfit:
         return report

@@ -11,27 +11,25 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from holdfast.engine.awaiting import DELIVERIES, Delivering
-from holdfast.engine.breaker import Breakers
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.breaker import Breakers, paused_tools
 from holdfast.engine.commands import Command, command_post
-from holdfast.engine.company import Company
-from holdfast.engine.crowd import Crowd
-from holdfast.engine.executor import late
-from holdfast.engine.flight import Flight
+from holdfast.engine.crash_isolation import IsolationGate
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice
+from holdfast.engine.environment import Environment, thread_of
+from holdfast.engine.executor import file_late_end
 from holdfast.engine.housekeeping import Housekeeping, Loop
-from holdfast.engine.instance import Instance
-from holdfast.engine.judging import PolicyCode
+from holdfast.engine.invoke import CallTimeouts
 from holdfast.engine.leases import Leases
-from holdfast.engine.left_behind import leave_behind
-from holdfast.engine.limits import Limits
+from holdfast.engine.operation_driver import OperationDriver
 from holdfast.engine.outbox import Outbox
-from holdfast.engine.pauses import paused_tools
-from holdfast.engine.pending_ways import Ways
-from holdfast.engine.rest import Ending
+from holdfast.engine.pending import PendingIndex
+from holdfast.engine.previous_owner import remember_calls
+from holdfast.engine.rulings import InboxDepth, PolicyCode
 from holdfast.engine.scopes import Scope, number_tasks, stop_numbering
-from holdfast.engine.seams import Seams, thread_of
 from holdfast.engine.settings import Settings
-from holdfast.engine.tooling import Codec, ToolCode
+from holdfast.engine.suspension import Ending
+from holdfast.engine.tool_protocol import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable, LedgerTaken
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
@@ -88,27 +86,27 @@ class Engine:
     def __init__(
         self,
         journal: Journal,
-        seams: Seams,
+        environment: Environment,
         settings: Settings,
         tools: Mapping[str, ToolCode],
         agents: Mapping[str, AgentCode],
         worker: Callable[[str], Worker],
     ) -> None:
         self.journal: Final = journal
-        self.seams: Final = seams
+        self.environment: Final = environment
         self.settings: Final = settings
         self.tools: Final = tools
         self.agents: Final = agents
-        self.worker: Final = worker(seams.rng.token())
+        self.worker: Final = worker(environment.rng.token())
         self.breakers: Final = Breakers(self)
         self.leases: Final = Leases(self)
-        self.company: Final = Company()
-        self.limits: Final = Limits()
+        self.company: Final = IsolationGate()
+        self.limits: Final = CallTimeouts()
         self.house: Final = Housekeeping(self)
         self.outbox: Final = Outbox(self)
         self.pauses: dict[str, str] = {}
-        self.pending_ways: Final = Ways()
-        self.instances: dict[str, Instance] = {}
+        self.pending_ways: Final = PendingIndex()
+        self.instances: dict[str, ActiveRun] = {}
         self.identity: Identity = Identity("", b"", "")
         self.closing = False
         self._beat_up = 0
@@ -124,7 +122,7 @@ class Engine:
         """The policy of this app, if it has one. Set it before the engine is opened."""
         self.policies_kept: Final[set[str]] = set()
         """The versions whose text is in the journal, as far as this process knows."""
-        self.crowd: Final = Crowd(self)
+        self.crowd: Final = InboxDepth(self)
 
     # --- open and close ------------------------------------------------------------------------------------
 
@@ -155,7 +153,7 @@ class Engine:
         if self.closing:
             return
         self.closing = True
-        leave_behind(self.worker, WeakSet(self.begun))
+        remember_calls(self.worker, WeakSet(self.begun))
         await self.house.close(keep=self._beating)
         for task in list(self._background):
             await _cancelled(task)
@@ -179,14 +177,14 @@ class Engine:
 
     async def _keep_lease(self) -> None:
         while True:
-            await self.seams.clock.sleep(self.settings.lease_ms / 3000)
+            await self.environment.clock.sleep(self.settings.lease_ms / 3000)
             await self.house.round("the lease could not be renewed", self._beat)
 
     def lease_is_fresh(self, up: int) -> bool:
         """Whether this process may act on its lease at the moment `up`: it holds for longer than the margin."""
         return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
 
-    async def renew_lease(self, instance: Instance) -> None:
+    async def renew_lease(self, instance: ActiveRun) -> None:
         """Renew before acting; the instance may have been taken over meanwhile.
 
         Raises `Sealed` then. An evicted instance still finishes what its record has begun, so it goes on.
@@ -201,7 +199,7 @@ class Engine:
         """Look at what came from outside: commands for our runs, pauses, breakers."""
         tick = 0
         while True:
-            await self.seams.clock.sleep(self.settings.poll_ms / 1000)
+            await self.environment.clock.sleep(self.settings.poll_ms / 1000)
             tick += 1
             await self.look(everything=tick % 8 == 0)
 
@@ -252,7 +250,7 @@ class Engine:
         instance = self.instances.get(run)
         return instance is None or not instance.at_rest()
 
-    def watch_late(self, flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
+    def watch_late(self, flight: OperationDriver, number: int, call: asyncio.Future[Any]) -> None:
         """File what a call answers after its attempt was given up."""
         if call in self._watched:
             return
@@ -264,7 +262,7 @@ class Engine:
             self._watched.discard(call)
             self.has_ended(call)
             if not self.closing:
-                self.background(late(flight, number, call), "holdfast-late")
+                self.background(file_late_end(flight, number, call), "holdfast-late")
 
         call.add_done_callback(report)
 
@@ -290,7 +288,7 @@ class Engine:
         """
         body = written(Command(record=report))
         key = f"late/{report.step}/{report.number}/{report.up}"
-        news = Post(DELIVERIES, f"{run}/{key}", written(Delivering("", key, run)))
+        news = Post(DELIVERIES, f"{run}/{key}", written(AnswerNotice("", key, run)))
 
         async def file() -> None:
             with suppress(LedgerTaken):  # it was filed, and the answer to that was lost
@@ -309,7 +307,7 @@ class Engine:
 
     async def _insist(self, what: Callable[[], Awaitable[object]]) -> None:
         while not self.closing:
-            await self.seams.clock.sleep(self.settings.poll_ms / 1000)
+            await self.environment.clock.sleep(self.settings.poll_ms / 1000)
             try:
                 await what()
             except JournalUnavailable:

@@ -12,24 +12,26 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.engine.arriving import in_between, may_be_stopped
-from holdfast.engine.awaiting import collect, defer
-from holdfast.engine.calls import Answer, call_tool
-from holdfast.engine.company import chances_of
-from holdfast.engine.contradictions import by_disputes, by_report, opening_posts
-from holdfast.engine.elsewhere import reused_post, undone_posts
-from holdfast.engine.ends import describe, end_of_error, end_of_value
-from holdfast.engine.flight import Flight
-from holdfast.engine.interrupting import hearing, may_still_begin
-from holdfast.engine.judging import judge, sent_posts
-from holdfast.engine.meetings import look_elsewhere, may_meet, settling_posts, taking_posts
-from holdfast.engine.owners import account_for_owners
-from holdfast.engine.parking import ask, park
-from holdfast.engine.parts import items_of, note_with_items
-from holdfast.engine.promises import hold
-from holdfast.engine.readings import observe, verify
-from holdfast.engine.standing import counted, permitted
-from holdfast.engine.waiting import wait
+from holdfast.engine.approvals import ask, find_permit, park, permit_use_post
+from holdfast.engine.claims import (
+    find_other_effect,
+    may_meet_other_effect,
+    reused_post,
+    settling_posts,
+    taking_posts,
+    undone_posts,
+)
+from holdfast.engine.crash_isolation import chances_of
+from holdfast.engine.deferred import collect_answers, defer, partial_items, record_with_parts
+from holdfast.engine.exceptions.call_end import describe, end_of_error, end_of_value
+from holdfast.engine.invoke import CallResult, invoke
+from holdfast.engine.late_reports import by_disputes, by_report, opening_posts
+from holdfast.engine.messages import between_attempts, delivery_at_cancelled, may_have_arrived, may_still_begin
+from holdfast.engine.operation_driver import OperationDriver
+from holdfast.engine.previous_owner import account_for_previous_owners
+from holdfast.engine.rulings import judge, sent_posts
+from holdfast.engine.verification import observe, verify
+from holdfast.engine.waiting import hold, wait
 from holdfast.errors import ArgumentError, Deferred, HoldfastError, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
 from holdfast.model import records as r
@@ -40,31 +42,31 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
 from holdfast.model.transitions import apply
 
-Deed: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
+OtherMove: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever it said
 
 
-async def drive(flight: Flight) -> OperationState:
+async def drive(flight: OperationDriver) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     instance = flight.instance
     if flight.scope is None and instance.checking:
         await asyncio.wait(instance.checking)  # what its caller left behind may be on its way to the journal
         instance.settled(flight.step)  # a commit that waits for it is notified that it is held now
     if flight.started is not None:
-        await _go_on(flight, flight.started)
+        await _resume_attempt(flight, flight.started)
     operation = flight.operation
-    if flight.journaled and may_meet(flight, operation):
-        await look_elsewhere(flight)
+    if flight.journaled and may_meet_other_effect(flight, operation):
+        await find_other_effect(flight)
         operation = flight.operation
     while operation.phase not in FINAL:
         closing = instance.draining or (flight.journaled and instance.sealed is not None)
         stops = closing and instance.history.cancelled is None
-        if stops or (flight.scope is not None and _tells_now(flight, operation)):
+        if stops or (flight.scope is not None and _caller_is_answered(flight, operation)):
             break
         if operation.attempts:
-            await account_for_owners(flight)
-            await collect(flight)
+            await account_for_previous_owners(flight)
+            await collect_answers(flight)
             operation = flight.operation
         now = instance.now()
         move = flight.next_move(operation, now)
@@ -80,7 +82,7 @@ async def drive(flight: Flight) -> OperationState:
     return operation
 
 
-def _tells_now(flight: Flight, operation: OperationState) -> bool:
+def _caller_is_answered(flight: OperationDriver, operation: OperationState) -> bool:
     """Whether the caller, whose own task drives this, hears something before there is an outcome.
 
     It gets a promise of a held effect; a model hears that it is pending; whoever asked to hears that nobody knows.
@@ -96,7 +98,7 @@ def _tells_now(flight: Flight, operation: OperationState) -> bool:
             return False
 
 
-async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
+async def _resume_attempt(flight: OperationDriver, started: r.AttemptStarted) -> None:
     """Another task left this attempt in mid-flight: see that it is durable, and wait for its call (or make it)."""
     try:
         await flight.instance.settle_writes()
@@ -111,11 +113,11 @@ async def _go_on(flight: Flight, started: r.AttemptStarted) -> None:
         flight.started = flight.answer = None  # it was refused by the ledger: nothing was sent
         return
     if flight.operation.attempts[started.number - 1].end is None:
-        await _called(flight, started)
+        await _call(flight, started)
     flight.started = flight.answer = None
 
 
-async def _perform(flight: Flight, move: Deed) -> None:
+async def _perform(flight: OperationDriver, move: OtherMove) -> None:
     match move:
         case m.Settle():
             await settle(flight, move)
@@ -135,14 +137,14 @@ async def _perform(flight: Flight, move: Deed) -> None:
             await judge(flight)
         case _:
             assert isinstance(move, m.Gate), "a final outcome ends the loop"
-            if not await permitted(flight):
+            if not await find_permit(flight):
                 await ask(flight, move)
 
 
 # --- attempts ----------------------------------------------------------------------------------------
 
 
-async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
+async def _attempt(flight: OperationDriver, operation: OperationState, now: Now) -> None:
     """Make one attempt; one that processes died of goes beside fewer others, and on its last chance alone."""
     engine, run = flight.instance.engine, flight.instance.run
     chances = chances_of(operation, engine.settings.deaths_allowed) if operation.attempts else 0
@@ -160,7 +162,7 @@ async def _attempt(flight: Flight, operation: OperationState, now: Now) -> None:
         engine.company.leave(run, chances=chances)
 
 
-async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> None:
+async def _attempt_now(flight: OperationDriver, operation: OperationState, now: Now) -> None:
     """Record the intent and the attempt, durably; call the tool; classify and record its end."""
     engine, history = flight.instance.engine, flight.instance.history
     decided = history.records
@@ -174,14 +176,14 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
         await engine.renew_lease(flight.instance)
         now = flight.instance.now()
     allowed = None
-    if flight.permit is not None and (allowed := await counted(flight, flight.permit)) is None:
+    if flight.permit is not None and (allowed := await permit_use_post(flight, flight.permit)) is None:
         flight.permit = None  # it does not cover this any more: a person is asked
         return
     recorded = flight.recorded
     started = _started(flight, operation, now, first=not recorded)
-    engine.seams.crash.reached("before_intent")
+    engine.environment.crash.reached("before_intent")
     news = history.records != decided  # such as an order, while the ledger was asked
-    unsure = flight.journaled and (news or may_be_stopped(flight.instance))
+    unsure = flight.journaled and (news or may_have_arrived(flight.instance))
     if unsure and not await may_still_begin(flight, operation, now):
         return
     flight.started = started
@@ -193,29 +195,29 @@ async def _attempt_now(flight: Flight, operation: OperationState, now: Now) -> N
         flight.permit = None
     except LedgerTaken:
         flight.started = None
-        await look_elsewhere(flight)
+        await find_other_effect(flight)
         return
     except RecordRefused:
         flight.started = None
         flight.instance.withdraw(flight.step, operation if recorded else None)
         raise
-    engine.seams.crash.reached("after_intent")
-    await _called(flight, started)
+    engine.environment.crash.reached("after_intent")
+    await _call(flight, started)
     flight.started = flight.answer = None
 
 
-async def _called(flight: Flight, started: r.AttemptStarted) -> None:
+async def _call(flight: OperationDriver, started: r.AttemptStarted) -> None:
     """Call the tool and file the end of the call.
 
     The answer is kept until its end is filed: where the task is cancelled in between, the task that goes on files that
     answer, and does not call again.
     """
     if flight.answer is None:
-        flight.answer = await call_tool(flight, started)
-    await _ended(flight, started.number, flight.answer)
+        flight.answer = await invoke(flight, started)
+    await _file_end(flight, started.number, flight.answer)
 
 
-def _misfit(flight: Flight) -> str:
+def _misfit(flight: OperationDriver) -> str:
     """Why what is on record cannot be given to the tool as it is now; empty where it can."""
     try:
         flight.decoded()
@@ -228,7 +230,7 @@ def _misfit(flight: Flight) -> str:
     return ""
 
 
-def _started(flight: Flight, operation: OperationState, now: Now, *, first: bool) -> r.AttemptStarted:
+def _started(flight: OperationDriver, operation: OperationState, now: Now, *, first: bool) -> r.AttemptStarted:
     send_by = 0
     if (operation.attempts or flight.key_age_ms) and flight.contract().key is not None:
         send_by = send_by_ms(operation, flight.situation(operation), now)
@@ -249,7 +251,7 @@ def _started(flight: Flight, operation: OperationState, now: Now, *, first: bool
     )
 
 
-async def _ended(flight: Flight, number: int, answer: Answer) -> None:
+async def _file_end(flight: OperationDriver, number: int, answer: CallResult) -> None:
     """File the end of a call. Where it settles the operation, both are one record."""
     instance, tool, now = flight.instance, flight.tool, flight.instance.now()
     assert tool is not None, flight.step
@@ -271,7 +273,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
     ended = r.AttemptEnded(step=flight.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     operation = apply(flight.operation, ended, instance.history.boot)
     move = flight.next_move(operation, now)
-    instance.engine.seams.crash.reached("before_outcome")
+    instance.engine.environment.crash.reached("before_outcome")
     try:
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
             await _record_outcome(flight, move, operation, now, end)
@@ -284,7 +286,7 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
         report = r.LateReport(step=flight.step, number=number, end=end, at=now.wall, up=now.up)
         await instance.engine.file_late(instance.run, report)
         raise
-    instance.engine.seams.crash.reached("after_outcome")
+    instance.engine.environment.crash.reached("after_outcome")
     breakers = instance.engine.breakers
     if end.kind not in _ANSWERED:
         await breakers.failed(tool.name)
@@ -295,13 +297,13 @@ async def _ended(flight: Flight, number: int, answer: Answer) -> None:
 # --- outcomes ------------------------------------------------------------------------------------------
 
 
-async def settle(flight: Flight, move: m.Settle) -> None:
+async def settle(flight: OperationDriver, move: m.Settle) -> None:
     """Record the outcome that was decided."""
     await _record_outcome(flight, move, flight.operation, flight.instance.now(), None)
 
 
 async def _record_outcome(
-    flight: Flight, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
+    flight: OperationDriver, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
 ) -> None:
     """Record the outcome, with the end of the last attempt where it comes with it."""
     proof = _proof(move, operation, end)
@@ -333,18 +335,18 @@ async def _record_outcome(
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if operation.attempts or flight.recorded or not flight.journaled else (flight.planned(),)
-    heard = hearing(flight) if move.code == INTERRUPTED else ()
+    heard = delivery_at_cancelled(flight) if move.code == INTERRUPTED else ()
     news = by_disputes(operation, record) if operation.disputes else ()
     if news:
         posts = (*posts, *opening_posts(flight.instance.history, (record, *news)))
-    if move.status == "succeeded" and (items := items_of(flight, operation, proof)):
-        await note_with_items(flight, (*first, record, *news), posts, items)
+    if move.status == "succeeded" and (items := partial_items(flight, operation, proof)):
+        await record_with_parts(flight, (*first, record, *news), posts, items)
     else:
         await flight.note(*first, *heard, record, *news, ride=_rides(flight, move, operation, end), posts=posts)
     flight.instance.settled(flight.step)
 
 
-def _rides(flight: Flight, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
+def _rides(flight: OperationDriver, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
     """Whether losing this record costs no more than asking the system again."""
     contract = flight.contract(operation)
     if move.code == INTERRUPTED and move.status == "cancelled":
@@ -369,7 +371,7 @@ def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> t
     return (operation.found or r.NOTHING, operation.lost, "") if move.status == "succeeded" else (r.NOTHING, False, "")
 
 
-async def _reuse(flight: Flight, move: m.Reuse) -> None:
+async def _reuse(flight: OperationDriver, move: m.Reuse) -> None:
     """Answer with an outcome that stands already."""
     holder = flight.holder
     assert holder is not None, flight.step
@@ -379,7 +381,7 @@ async def _reuse(flight: Flight, move: m.Reuse) -> None:
         why=move.rule,
         result=holder.note.result,
         intent=None if flight.recorded else flight.operation.intent,
-        age_ms=max(0, flight.instance.engine.seams.clock.wall_ms() - holder.since_ms),
+        age_ms=max(0, flight.instance.engine.environment.clock.wall_ms() - holder.since_ms),
         **flight.instance.stamp(),
     )
     await flight.note(record, posts=(reused_post(move.source, flight.id),))
@@ -389,7 +391,7 @@ async def _reuse(flight: Flight, move: m.Reuse) -> None:
 # --- what a call says after it was given up ------------------------------------------------------------
 
 
-async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
+async def file_late_end(flight: OperationDriver, number: int, call: asyncio.Future[Any]) -> None:
     """A call ended after its attempt had been given up: what it says is evidence."""
     tool, instance = flight.tool, flight.instance
     assert tool is not None, flight.step
@@ -406,7 +408,7 @@ async def late(flight: Flight, number: int, call: asyncio.Future[Any]) -> None:
     try:
         # As an order: the operation does not change between the judgement and the commit, which is one, so that no
         # crash leaves a report about a final outcome without its review.
-        async with instance.taking_orders, in_between(instance):
+        async with instance.taking_orders, between_attempts(instance):
             news = by_report(flight.operation, report, instance.stamp())
             await instance.append(report, *news, posts=opening_posts(instance.history, news))
     except HoldfastError:

@@ -14,8 +14,8 @@ from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:
-    from holdfast.engine.flight import Flight
-    from holdfast.engine.instance import Instance
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.operation_driver import OperationDriver
     from holdfast.journal.port import Journal
 
 INHERITED: Final = "inherited by a fork"
@@ -23,7 +23,7 @@ INHERITED: Final = "inherited by a fork"
 _PAGE: Final = 1000
 
 
-class Kin:
+class ForkedRun:
     """A run as far as it has been read; one that another was forked from may go on meanwhile."""
 
     def __init__(self, run: str) -> None:
@@ -42,18 +42,18 @@ class Kin:
         return self.history
 
 
-_KIN: WeakKeyDictionary[Instance, dict[str, Kin]] = WeakKeyDictionary()
+_FORKED_RUNS: WeakKeyDictionary[ActiveRun, dict[str, ForkedRun]] = WeakKeyDictionary()
 
 
-async def done_by_an_ancestor(flight: Flight) -> Elsewhere | None:
+async def find_ancestor_write(flight: OperationDriver) -> Elsewhere | None:
     """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
 
     What the run has inherited is no repeat, and neither is what is proven never to have landed.
     """
     instance = flight.instance
-    known = _KIN.setdefault(instance, {})
+    known = _FORKED_RUNS.setdefault(instance, {})
     if instance.run not in known:  # as it began: what its code was told meanwhile is not kept in its history
-        known[instance.run] = Kin(instance.run)
+        known[instance.run] = ForkedRun(instance.run)
         await known[instance.run].read_on(instance.engine.journal)
     async for history in _ancestors(instance, known):
         for other in history.operations.values():
@@ -63,7 +63,7 @@ async def done_by_an_ancestor(flight: Flight) -> Elsewhere | None:
     return None
 
 
-def _repeats(flight: Flight, other: OperationState) -> bool:
+def _repeats(flight: OperationDriver, other: OperationState) -> bool:
     intent, theirs = flight.operation.intent, other.intent
     if theirs.tool != intent.tool or theirs.completes:
         return False
@@ -71,11 +71,11 @@ def _repeats(flight: Flight, other: OperationState) -> bool:
     return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
 
 
-async def _ancestors(instance: Instance, known: dict[str, Kin]) -> AsyncIterator[RunHistory]:
+async def _ancestors(instance: ActiveRun, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
     """The run that this one was forked from, the one that was forked from, and so on, each as it stands now."""
     run, seen = instance.history.forked_from, {instance.run}
     while run and run not in seen:
         seen.add(run)
-        history = await known.setdefault(run, Kin(run)).read_on(instance.engine.journal)
+        history = await known.setdefault(run, ForkedRun(run)).read_on(instance.engine.journal)
         yield history
         run = history.forked_from

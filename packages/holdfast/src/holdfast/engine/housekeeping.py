@@ -92,19 +92,22 @@ class Housekeeping:
     async def restarted(self, loop: Loop, cause: BaseException) -> None:
         """A task that was cancelled, or died, runs again. It is logged, and shown for `AGAIN_MS`."""
         task = f"{loop.name} was cancelled" if isinstance(cause, asyncio.CancelledError) else f"{loop.name} died"
-        self._restarted_ms[task] = self._engine.seams.clock.wall_ms()
+        self._restarted_ms[task] = self._engine.environment.clock.wall_ms()
         await self._failed(task, cause, "It was started again")
 
     async def forget_restarts(self) -> None:
         """Tasks that were started again a while ago, and have run since, are no trouble any more."""
-        now = self._engine.seams.clock.wall_ms()
+        now = self._engine.environment.clock.wall_ms()
         over = {task for task, since in self._restarted_ms.items() if now - since >= AGAIN_MS}
         for task in over:
             del self._restarted_ms[task]
         await self.forget(over)
 
     async def _failed(self, task: str, error: BaseException, then: str = "It is tried again") -> None:
-        now, text = self._engine.seams.clock.wall_ms(), f"{type(error).__name__}: {error}".removesuffix(": ")[:500]
+        now, text = (
+            self._engine.environment.clock.wall_ms(),
+            f"{type(error).__name__}: {error}".removesuffix(": ")[:500],
+        )
         before = self._troubles.get(task)
         self._troubles[task] = Trouble(task, text, now if before is None else before.since_ms)
         if before is None or before.error != text or now - self._logged_ms[task] >= AGAIN_MS:

@@ -19,7 +19,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from holdfast.engine.tooling import Codec
+from holdfast.engine.tool_protocol import Codec
 from holdfast.model import records as r
 from holdfast.model.secret import Secret
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.engine.cursor import Cursor
-from holdfast.engine.rest import Pause
 from holdfast.journal.bodies import readable, written
 from holdfast.journal.codec import encode
 from holdfast.journal.log import beginning
-from holdfast.journal.port import Claimed, Post, RunChange
+from holdfast.journal.port import Claimed, Entry, Journal, Post, RunChange
 from holdfast.model import records as r
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
@@ -34,9 +32,11 @@ from holdfast.model.webhooks import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.engine.beginning import Input
+    from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.engine import Engine
-    from holdfast.engine.instance import Instance
+    from holdfast.engine.run_start import Input
+    from holdfast.engine.suspension import Pause
+
 
 _TAKEN: Final = "webhook/"
 MINUTE_MS: Final = 60_000
@@ -57,7 +57,7 @@ class Outbox:
         self.endpoints = endpoints((entry.id, note) for entry, note in notes)
 
     def posts(
-        self, instance: Instance, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
+        self, instance: ActiveRun, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
     ) -> tuple[Post, ...]:
         """What goes with the record that makes a notice true; nothing where nobody wants to be told."""
         started = instance.history.started
@@ -67,7 +67,7 @@ class Outbox:
         asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
             return ()
-        now = self._engine.seams.clock.wall_ms()
+        now = self._engine.environment.clock.wall_ms()
         turn = 0 if kind == "run.completed" else instance.history.records
         notice = Notice(kind, instance.run, started.agent, now, reason[:500], asked, turn)
         return (Post(OUTBOX, "", written(notice)),)
@@ -90,7 +90,7 @@ class Outbox:
 
     async def taken(self, name: str) -> None:
         """Remember that this endpoint took something; a losable note, written once a minute at most."""
-        now = self._engine.seams.clock.wall_ms()
+        now = self._engine.environment.clock.wall_ms()
         before = await self._engine.journal.hint(_TAKEN + name)
         if before is None or now - int(before) > MINUTE_MS:
             await self._engine.journal.put_hint(_TAKEN + name, str(now).encode(), before)
@@ -101,7 +101,7 @@ class Outbox:
         return last is None or int(last) < since
 
 
-def _waiting(instance: Instance, pause: Pause) -> Waiting:
+def _waiting(instance: ActiveRun, pause: Pause) -> Waiting:
     operation = instance.history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
     return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown)
@@ -109,7 +109,7 @@ def _waiting(instance: Instance, pause: Pause) -> Waiting:
 
 async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGENT) -> bool:
     """Begin a run of an agent of the system without driving it: it is due at once. False: it was begun before."""
-    now, wall = engine.journal.now(), engine.seams.clock.wall_ms()
+    now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
     records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
         r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
@@ -124,3 +124,45 @@ async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGEN
         engine.leases.give_back(claimed.row)
     engine.leases.let_go(run)
     return claimed.fresh
+
+
+# How far the processes of a journal have looked through one ledger stream, together.
+#
+# The mark is a losable note: losing it means to look again at what was looked at before, which changes nothing.
+
+
+class Cursor:
+    """The place of one process in a stream. It moves the shared mark only past what it has dealt with."""
+
+    def __init__(self, journal: Journal, stream: str) -> None:
+        self._journal = journal
+        self._stream = stream
+        self._hint: Final = f"cursor/{stream}"
+        self._passed = 0
+        self._shared: bytes | None = None
+        self._known = False
+
+    async def news(self) -> list[Entry]:
+        """What came since anybody dealt with this stream."""
+        if not self._known:
+            await self._read_mark()
+        if not await self._journal.entries(self._stream, self._passed):
+            return []
+        await self._read_mark()  # another process may have dealt with it
+        return await self._journal.entries(self._stream, self._passed)
+
+    async def passed(self, entry: int) -> None:
+        """Everything up to this entry is dealt with."""
+        if entry <= self._passed:
+            return
+        self._passed, body = entry, str(entry).encode()
+        if await self._journal.put_hint(self._hint, body, self._shared):
+            self._shared = body
+        else:
+            await self._read_mark()
+
+    async def _read_mark(self) -> None:
+        self._shared = await self._journal.hint(self._hint)
+        self._known = True
+        if self._shared is not None:
+            self._passed = max(self._passed, int(self._shared))

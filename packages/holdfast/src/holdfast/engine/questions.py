@@ -12,15 +12,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.arriving import in_between
-from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance
-from holdfast.engine.interrupting import interruption_at, interrupts
-from holdfast.engine.leaving import cut_off_again, limit_over
-from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Ending, Pause
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.detached_calls import expired_limit, replay_timeout
+from holdfast.engine.messages import between_attempts, interruption_at, is_interrupted
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ring
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Post
@@ -34,7 +32,7 @@ ANSWER: Final = "answer"
 _FIRST: Final = "first"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AnswerTerms(msgspec.Struct, frozen=True):
     """How long an answer is waited for, and what stands in for one that does not come. Without `ms` a setting says."""
 
     ms: int | None = None
@@ -43,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 @sealing
 async def ask(
-    scope: Scope, question: Question, wanted: Wanted, step: str | None = None, handoff: Handoff | None = None
+    scope: Scope, question: Question, wanted: AnswerTerms, step: str | None = None, handoff: Handoff | None = None
 ) -> Answered:
     """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came.
 
@@ -54,8 +52,8 @@ async def ask(
         await refuse(scope)
     name = scope.step("ask" if handoff is None else "hand_off", step)
     if name not in instance.history.answers:
-        if (limit := limit_over(scope)) is not None:
-            await cut_off_again(scope, name, limit)
+        if (limit := expired_limit(scope)) is not None:
+            await replay_timeout(scope, name, limit)
         if instance.history.transactions:
             await may_begin(scope, name)
         _put(
@@ -64,7 +62,7 @@ async def ask(
             r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff),
             wanted,
         )
-        while not await _answered(instance, name) and not interrupts(scope, name):
+        while not await _answered(instance, name) and not is_interrupted(scope, name):
             await _pause(scope, name)
     _same(instance, name, question)
     await instance.take_turn(scope, name)
@@ -86,7 +84,7 @@ def question_stream(run: str, step: str) -> str:
     return stream("question", run, step)
 
 
-def _put(instance: Instance, name: str, asked: r.QuestionAsked, wanted: Wanted) -> None:
+def _put(instance: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTerms) -> None:
     if name in instance.history.questions:
         instance.begun.discard(name)
         return
@@ -95,19 +93,19 @@ def _put(instance: Instance, name: str, asked: r.QuestionAsked, wanted: Wanted) 
     instance.ride(replace(asked, until=by, **stamp))
 
 
-def _same(instance: Instance, name: str, question: Question) -> None:
+def _same(instance: ActiveRun, name: str, question: Question) -> None:
     """What comes back as another question is no silent replay."""
     asked = instance.history.questions.get(name)
     if asked is None or asked.question != question:
         instance.diverge(f"{name} asks something else than when it was recorded")
 
 
-async def _answered(instance: Instance, name: str) -> bool:
+async def _answered(instance: ActiveRun, name: str) -> bool:
     """Record the answer, or what the deadline says, if there is either."""
     journal, asked = instance.engine.journal, instance.history.questions[name]
     entries = await journal.entries(question_stream(instance.run, name))
     first = next(iter(entries), None)
-    if first is None and asked.until and instance.engine.seams.clock.wall_ms() >= asked.until:
+    if first is None and asked.until and instance.engine.environment.clock.wall_ms() >= asked.until:
         # The question is on record first: a process that was paused would end the question of the next owner otherwise.
         await instance.settle_writes()
         first = await journal.post(answer_post(instance.run, name, _late(asked)))
@@ -127,9 +125,9 @@ async def _answered(instance: Instance, name: str) -> bool:
     return True
 
 
-async def _end(instance: Instance, answer: Answered) -> None:
+async def _end(instance: ActiveRun, answer: Answered) -> None:
     """Somebody took the run over: nothing goes back to its code."""
-    async with instance.taking_orders, in_between(instance):
+    async with instance.taking_orders, between_attempts(instance):
         if instance.history.cancelled is None:
             taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **instance.stamp())
             await instance.append(taken)
@@ -145,10 +143,10 @@ async def _pause(scope: Scope, name: str) -> None:
     """Wait in this process until the next look at the ledger; the run may be suspended meanwhile."""
     instance, engine = scope.instance, scope.instance.engine
     asked = instance.history.questions[name]
-    left = asked.until - engine.seams.clock.wall_ms() if asked.until else engine.settings.poll_ms
+    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.poll_ms
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     slice_ms = max(0, min(left, engine.settings.poll_ms))
-    handle = asyncio.get_running_loop().call_later(slice_ms / 1000, ring, future)
+    handle = asyncio.get_running_loop().call_later(slice_ms / 1000, wake, future)
     kind = "question" if asked.handoff is None else "handoff"
     verb = "asks" if asked.handoff is None else "is handed over"
     command = answer_with(instance.run, kind, name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.engine import LOG, Engine
-from holdfast.engine.runner import Conclusion
 from holdfast.errors import HoldfastError
 from holdfast.model.system import is_system
+
+if TYPE_CHECKING:
+    from holdfast.engine.run_driver import Conclusion
 
 AT_ONCE: Final = 20
 """Runs that are at work at once. One that waits, for a retry for example, holds no place."""
@@ -54,7 +56,7 @@ class Recovery:
                 await self._place_free()
                 await self._engine.house.round(_TASK, self._fill)
             left = pause - (self._engine.journal.now().ms - begun)
-            await self._engine.seams.clock.sleep(max(0, left) / 1000)
+            await self._engine.environment.clock.sleep(max(0, left) / 1000)
 
     async def look(self) -> list[asyncio.Task[None]]:
         """Do the errands and start to drive what is due, as far as there are places; the tasks that were started."""
@@ -86,7 +88,7 @@ class Recovery:
     async def _place_free(self) -> None:
         """Return when a run has ended, and after a moment in any case."""
         waits = [asyncio.ensure_future(self._freed.wait())]
-        waits.append(asyncio.ensure_future(self._engine.seams.clock.sleep(_LOOK_AGAIN_S)))  # type: ignore[arg-type]  # one gives a bool
+        waits.append(asyncio.ensure_future(self._engine.environment.clock.sleep(_LOOK_AGAIN_S)))  # type: ignore[arg-type]  # one gives a bool
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -98,7 +100,7 @@ class Recovery:
         try:
             conclusion = await self._drive(run)
             LOG.info("run %s was recovered: %s %s", run, conclusion.status, conclusion.reason)
-            again = conclusion.due is not None and conclusion.due <= engine.seams.clock.wall_ms()
+            again = conclusion.due is not None and conclusion.due <= engine.environment.clock.wall_ms()
         except HoldfastError as error:
             again = True
             LOG.warning("run %s could not be recovered: %s", run, error)

@@ -21,7 +21,7 @@ from holdfast.model.secret import REVEALED
 from holdfast.model.transaction import base_of, named
 
 if TYPE_CHECKING:
-    from holdfast.engine.instance import Instance
+    from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.timers import TimeLimit
 
 _AGAIN: Final = "~"
@@ -45,7 +45,7 @@ class Scope:
         "started", "sure", "task", "waiting", "working",
     )  # fmt: skip
 
-    def __init__(self, instance: Instance, path: str = "", parent: Scope | None = None) -> None:
+    def __init__(self, instance: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
         self.instance = instance
         self.path = path
         self.parent = parent

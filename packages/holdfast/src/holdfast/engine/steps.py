@@ -7,36 +7,55 @@ itself in the record, so that a resumed run takes the same way as the first pass
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
 
-from holdfast.engine.about import NOTHING_SAID, About, with_about
-from holdfast.engine.boundary import sealing
-from holdfast.engine.closing import resume_closing, start_flight
+from holdfast.engine.detached_calls import (
+    detach,
+    expired_limit,
+    record_before_detaching,
+    replay_detachment,
+    replay_timeout,
+)
 from holdfast.engine.executor import drive
-from holdfast.engine.flight import Flight, flight_of, kept, news_for
-from holdfast.engine.instance import Instance
-from holdfast.engine.leaving import cut_off_again, keep_for_replay, leave, left_again, limit_over
-from holdfast.engine.members import parts_met
-from holdfast.engine.pendings import thing_of
-from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Pause
+from holdfast.engine.messages import has_undelivered_message
+from holdfast.engine.operation_driver import OperationDriver, driver_of, snapshot_arguments
+from holdfast.engine.pending import thing_of
+from holdfast.engine.saga import parts_met, resume_closing, start_driver
 from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.tooling import ToolCode, words_of
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
 from holdfast.errors import HoldfastError, MustHold, ParameterMismatch, UnknownTool, Unreadable
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.questions import Authority
-from holdfast.model.run_history import PENDING, Delivery
+from holdfast.model.run_history import PENDING
 from holdfast.model.transaction import around
 
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.engine import AgentCode
+    from holdfast.model.questions import Authority
+    from holdfast.model.run_history import Delivery
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+
+class CallMetadata(msgspec.Struct, frozen=True, gc=False):
+    """How sure its chooser is (0 to 1), what touched its arguments, and why it is sent again if anything is pending."""
+
+    confidence: float | None = None
+    taint: str = ""
+    again: str = ""
+
+
+NO_METADATA: Final = CallMetadata()
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call of a tool as agent code (or a model) makes it."""
 
     tool: ToolCode
@@ -45,10 +64,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     model: bool = False
     hold: bool = False  # keep it for the commit of the outermost transaction around it
     at_once: bool = False  # irreversible inside a transaction, and deliberately not held
-    about: About = NOTHING_SAID
+    about: CallMetadata = NO_METADATA
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class DeliveredOperation(msgspec.Struct, frozen=True, gc=False):
     """What the caller of an operation is told: the operation, and `outcome` or `unknown`.
 
     The operation is the one on record now. `attempts` counts those it had where it is told before its outcome, and
@@ -70,7 +89,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
         return self.operation.attempts if self.how == "outcome" else ()
 
 
-async def operate(scope: Scope, call: Call) -> Told:
+async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
     """Perform a write, or tell what the record says about it."""
     instance, tool = scope.instance, call.tool
     if instance.closed:
@@ -88,16 +107,16 @@ async def operate(scope: Scope, call: Call) -> Told:
             _hand_over(instance, step, call)
     else:
         await _operate_now(scope, step, call, written)
-    return _told_at_once(instance, step) or await _told(scope, step, tool)
+    return _deliver_at_once(instance, step) or await _await_delivery(scope, step, tool)
 
 
 @sealing
-async def _operate_now(scope: Scope, step: str, call: Call, written: Forms) -> None:
+async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
     """The record has nothing of this step: perform it."""
     instance, tool = scope.instance, call.tool
     _not_a_read(instance, step)
-    if (limit := limit_over(scope)) is not None:
-        await cut_off_again(scope, step, limit)
+    if (limit := expired_limit(scope)) is not None:
+        await replay_timeout(scope, step, limit)
     if instance.history.transactions:
         await may_begin(scope, step)
         _hold_or_not(instance, step, call)
@@ -107,19 +126,22 @@ async def _operate_now(scope: Scope, step: str, call: Call, written: Forms) -> N
         await _clear(scope)
     draft = _draft(scope, step, call, written)
     await _perform(
-        scope, Flight(instance, step, tool, draft, arguments=kept(call.arguments, executable=written.executable))
+        scope,
+        OperationDriver(
+            instance, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
+        ),
     )
 
 
-def _hand_over(instance: Instance, step: str, call: Call) -> None:
+def _hand_over(instance: ActiveRun, step: str, call: ToolCall) -> None:
     """Code came back to an open operation with its arguments: what the record cannot give, the code can."""
     flight = instance.flights.get(step)
     if flight is not None and flight.arguments is None:
-        flight.arguments = kept(call.arguments, executable=flight.operation.intent.executable)
+        flight.arguments = snapshot_arguments(call.arguments, executable=flight.operation.intent.executable)
         instance.wake(step)
 
 
-async def _perform(scope: Scope, flight: Flight) -> None:
+async def _perform(scope: Scope, flight: OperationDriver) -> None:
     """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
     flight.scope = scope
     scope.host.working += 1
@@ -129,9 +151,9 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     except asyncio.CancelledError:
         flight.scope = None
         if flight.instance.sealed is None:
-            await keep_for_replay(flight)
-        start_flight(flight.instance, flight)
-        leave(flight.instance, flight.step)
+            await record_before_detaching(flight)
+        start_driver(flight.instance, flight)
+        detach(flight.instance, flight.step)
         raise
     except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
         raise flight.instance.fail(error) from error
@@ -145,10 +167,10 @@ async def _perform(scope: Scope, flight: Flight) -> None:
     flight.instance.check()
     if operation.phase not in FINAL and operation.phase != "held":
         flight.scope = None
-        start_flight(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
+        start_driver(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
 
 
-def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationState:
+def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> OperationState:
     """The operation as it would be recorded. Raises `UnknownTool` for a tool that recovery could not find again."""
     instance = scope.instance
     tool, secret = call.tool, instance.engine.identity.secret
@@ -174,8 +196,8 @@ def _draft(scope: Scope, step: str, call: Call, written: Forms) -> OperationStat
         title=tool.title_of(written.stored),
         hold=_holder_of(instance, step) if call.hold else "",
     )
-    if call.about is not NOTHING_SAID or instance.engine.judge is not None:
-        intent = with_about(scope, intent, call.about)
+    if call.about is not NO_METADATA or instance.engine.judge is not None:
+        intent = with_metadata(scope, intent, call.about)
     return OperationState(step, intent, "planned", tool.digest)
 
 
@@ -187,12 +209,12 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
     )
 
 
-def _holder_of(instance: Instance, step: str) -> str:
+def _holder_of(instance: ActiveRun, step: str) -> str:
     """The outermost transaction around `step`: its commit lets held effects leave."""
     return next((one.name for one in around(step, instance.history.transactions) if not one.over), "")
 
 
-def _hold_or_not(instance: Instance, step: str, call: Call) -> None:
+def _hold_or_not(instance: ActiveRun, step: str, call: ToolCall) -> None:
     """An irreversible effect inside a transaction is held, or sent at once on purpose. Raises `MustHold`."""
     name = call.tool.name
     inside = _holder_of(instance, step)
@@ -206,7 +228,7 @@ def _hold_or_not(instance: Instance, step: str, call: Call) -> None:
         )
 
 
-def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:
+def _same(instance: ActiveRun, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:
     """A step that comes back with other arguments is never a silent replay."""
     if recorded.tool == tool.name and _same_arguments(instance, recorded.arguments, recorded.digest, written):
         return
@@ -218,7 +240,7 @@ def _same(instance: Instance, step: str, recorded: r.Intent, tool: ToolCode, wri
     )
 
 
-def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written: Forms) -> bool:
+def _same_arguments(instance: ActiveRun, arguments: r.Raw, recorded: str, written: Forms) -> bool:
     """Equal stored forms are equal values; anything else is compared by its keyed digest.
 
     An exported run keeps no keyed digest: there the stored forms decide alone.
@@ -228,7 +250,7 @@ def _same_arguments(instance: Instance, arguments: r.Raw, recorded: str, written
     return digest(instance.engine.identity.secret, written.identity) == recorded
 
 
-def _not_a_read(instance: Instance, step: str) -> None:
+def _not_a_read(instance: ActiveRun, step: str) -> None:
     if step in instance.history.answers:
         instance.diverge(f"{step} is recorded as a read, and is a write now")
 
@@ -239,19 +261,19 @@ async def _clear(scope: Scope) -> None:
     Where a message has to be heard first nothing will be sent, and there is nothing to wait for.
     """
     instance = scope.instance
-    while (blocker := instance.blocker()) is not None and not news_for(scope):
+    while (blocker := instance.blocker()) is not None and not has_undelivered_message(scope):
         await instance.wait(scope, instance.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 
-def recover(instance: Instance) -> None:
+def recover(instance: ActiveRun) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in instance.history.open_operations():
         if operation.phase != "held":  # that is for the end of its transaction
-            start_flight(instance, flight_of(instance, operation.step))
+            start_driver(instance, driver_of(instance, operation.step))
     resume_closing(instance)
 
 
-def _told_at_once(instance: Instance, step: str) -> Told | None:
+def _deliver_at_once(instance: ActiveRun, step: str) -> DeliveredOperation | None:
     """What the code is told where nothing has to be waited for or thought about: an outcome, in its turn."""
     history = instance.history
     delivery = history.deliveries.get(step)
@@ -259,57 +281,57 @@ def _told_at_once(instance: Instance, step: str) -> Told | None:
         return None
     if history.transactions or step in instance.drivers:
         return None
-    return _hear(instance, step, instance.take(step))
+    return _deliver(instance, step, instance.take(step))
 
 
 @sealing
-async def _told(scope: Scope, step: str, tool: ToolCode) -> Told:
+async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredOperation:
     """Wait for what the code is to be told about `step`, in its turn."""
     instance = scope.instance
     try:
         while True:
             gone = instance.history.called_off(step)
-            if step in instance.history.deliveries and _is_told(instance, step, called_off=gone is not None):
+            if step in instance.history.deliveries and _is_deliverable(instance, step, called_off=gone is not None):
                 break
             if gone is not None:
                 raise await aborted(scope, gone)
             operation = instance.history.operations.get(step)
             if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
-                await _tell_unknown(instance, step)
+                await _deliver_unknown(instance, step)
                 break
             watchers = instance.watchers.setdefault(step, [])
             await instance.wait(scope, watchers, Pause("operation", step))
         delivery = await instance.take_turn(scope, step)
     except asyncio.CancelledError:
-        leave(instance, step)
+        detach(instance, step)
         raise
     if delivery.told == "left":
-        await left_again(scope, step)
-    return _hear(instance, step, delivery)
+        await replay_detachment(scope, step)
+    return _deliver(instance, step, delivery)
 
 
-def _hear(instance: Instance, step: str, delivery: Delivery) -> Told:
+def _deliver(instance: ActiveRun, step: str, delivery: Delivery) -> DeliveredOperation:
     """Hand over what was delivered, and let go of the step."""
     operation = instance.history.operations[step]
     parts = part_names(instance, step) if instance.history.partial else ()
     instance.forget(step)
-    return Told(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
+    return DeliveredOperation(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
 
 
-def part_names(instance: Instance, step: str) -> tuple[str, ...]:
+def part_names(instance: ActiveRun, step: str) -> tuple[str, ...]:
     """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
     history = instance.history
     return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].reused))
 
 
-def _is_told(instance: Instance, step: str, *, called_off: bool) -> bool:
+def _is_deliverable(instance: ActiveRun, step: str, *, called_off: bool) -> bool:
     """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
     history = instance.history
     early = step in history.promised or history.deliveries[step].told in {PENDING, "left"}
     return step not in instance.drivers or early or called_off
 
 
-async def _tell_unknown(instance: Instance, step: str) -> None:
+async def _deliver_unknown(instance: ActiveRun, step: str) -> None:
     if step not in instance.history.told_unknown:
         await instance.append(r.Delivered(step=step, told="unknown", **instance.stamp()))
 
@@ -317,7 +339,7 @@ async def _tell_unknown(instance: Instance, step: str) -> None:
 # --- reads ---------------------------------------------------------------------------------------------
 
 
-async def read(scope: Scope, call: Call) -> r.ReadRecorded:
+async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     instance, tool = scope.instance, call.tool
     if instance.closed:
@@ -330,8 +352,8 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
     if recorded is None:
         if step in instance.history.operations:
             instance.diverge(f"{step} is recorded as a write, and is a read now")
-        if (limit := limit_over(scope)) is not None:
-            await cut_off_again(scope, step, limit)
+        if (limit := expired_limit(scope)) is not None:
+            await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
     await instance.take_turn(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
@@ -343,13 +365,18 @@ async def read(scope: Scope, call: Call) -> r.ReadRecorded:
 
 
 @sealing
-async def _read_now(scope: Scope, step: str, call: Call, written: Forms) -> r.ReadRecorded:
+async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     instance, tool = scope.instance, call.tool
     if instance.history.transactions:
         await may_begin(scope, step)
     draft = _draft(scope, step, call, written)
-    flight = Flight(
-        instance, step, tool, draft, journaled=False, arguments=kept(call.arguments, executable=written.executable)
+    flight = OperationDriver(
+        instance,
+        step,
+        tool,
+        draft,
+        journaled=False,
+        arguments=snapshot_arguments(call.arguments, executable=written.executable),
     )
     flight.scope = scope
     scope.host.working += 1
@@ -386,10 +413,99 @@ def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
     return tuple(fact for attempt in attempts if attempt.end is not None for fact in attempt.end.facts)
 
 
-def _other_read(instance: Instance, step: str, tool: ToolCode, written: Forms) -> NoReturn:
+def _other_read(instance: ActiveRun, step: str, tool: ToolCode, written: Forms) -> NoReturn:
     recorded = instance.history.answers.get(step)
     was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
     instance.diverge(
         f"{step} came back as another read",
         f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}",
     )
+
+
+# Journaled values: the time, chance, identifiers, and which side of a code change a run is on.
+
+
+T = TypeVar("T", int, float, str, dict[str, Any])
+
+
+@sealing
+async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
+    """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
+    if scope.instance.closed:
+        await refuse(scope)
+    return await value_at(scope, scope.step(what, step), what, fresh)
+
+
+async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | Awaitable[T]]) -> T:
+    """As `value`, for the step of that name."""
+    instance = scope.instance
+    recorded = instance.history.answers.get(name)
+    if recorded is None:
+        if instance.history.transactions:
+            await may_begin(scope, name)
+        made = fresh()
+        stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
+        recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
+        instance.ride(recorded)
+    await instance.take_turn(scope, name)
+    instance.forget(name)
+    if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
+        instance.diverge(f"{name} came back as {what}")
+    answer: T = msgspec.json.decode(recorded.value)
+    return answer
+
+
+async def version(scope: Scope, change: str, newest: int) -> int:
+    """0 where the record already goes on past this point without a marker: the old code passed here."""
+    instance = scope.instance
+    name = f"{scope.path}version:{change}#{scope.counts.get(f'{scope.path}version:{change}', 0) + 1}"
+    if name not in instance.history.answers and instance.replaying():
+        scope.counts[f"{scope.path}version:{change}"] = scope.counts.get(f"{scope.path}version:{change}", 0) + 1
+        return 0
+    return await value(scope, f"version:{change}", lambda: newest)
+
+
+# Handing a run over to another agent: a step that holds all steps which that agent takes.
+#
+# The run, its operations, what it waits for and its deadline stay what they are. What the other agent may do is less
+# than, or as much as, what the code could that hands over.
+
+
+class HandoffInput(msgspec.Struct, frozen=True):
+    """What goes to the other agent: its input, as it is stored, with the keyed digest of it, and why it is asked."""
+
+    stored: bytes
+    digest: str
+    why: str
+
+
+@sealing
+async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authority: Authority) -> Scope:
+    """The part of this branch in which that agent goes on. A replay hands the same over to the same agent."""
+    instance = scope.instance
+    if instance.closed:
+        await refuse(scope)
+    step = scope.step(f"hand_off:{agent.name}")
+    recorded = instance.history.answers.get(step)
+    if recorded is None:
+        if instance.history.transactions:
+            await may_begin(scope, step)
+        recorded = r.HandedOff(
+            step=step, agent=agent.name, why=given.why, given=r.Raw(given.stored), digest=given.digest,
+            version=agent.version, **instance.stamp(),
+        )  # fmt: skip
+        instance.ride(recorded)
+    await instance.take_turn(scope, step)
+    instance.forget(step)
+    if not isinstance(recorded, r.HandedOff) or (recorded.agent, recorded.digest) != (agent.name, given.digest):
+        instance.diverge(f"{step} hands over another input than when it was recorded")
+    return scope.handed(step, authority)
+
+
+# What a caller says about one call besides its arguments, for whoever judges it.
+
+
+def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:
+    """The intent with it. Where nobody says how sure the call is, the decision before it in its branch does."""
+    sure = scope.host.sure if about.confidence is None else about.confidence
+    return msgspec.structs.replace(intent, confidence=sure, taint=about.taint, again=about.again)

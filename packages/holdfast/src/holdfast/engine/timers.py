@@ -7,16 +7,15 @@ import contextlib
 import shlex
 from collections.abc import AsyncGenerator
 
-from holdfast.engine.boundary import sealing
-from holdfast.engine.instance import Instance
-from holdfast.engine.interrupting import interruption_at, interrupts
-from holdfast.engine.leaving import cut_off_again, limit_over
-from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Pause
+from holdfast.engine.active_run.delivery import wake_all
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.detached_calls import expired_limit, replay_timeout
+from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.scopes import Scope
-from holdfast.engine.tooling import ring
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
-from holdfast.engine.turns import release
 from holdfast.model import records as r
 from holdfast.model.ids import stream
 
@@ -41,12 +40,12 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     if instance.closed:
         await refuse(scope)
     if name not in instance.history.answers:
-        if (limit := limit_over(scope)) is not None:
-            await cut_off_again(scope, name, limit)
+        if (limit := expired_limit(scope)) is not None:
+            await replay_timeout(scope, name, limit)
         if instance.history.transactions:
             await may_begin(scope, name)
         await _set_timer(instance, name, ms, event)
-        while not await _rings(instance, name, event) and not interrupts(scope, name):
+        while not await _rings(instance, name, event) and not is_interrupted(scope, name):
             timer = instance.history.timers[name]
             await _pause(scope, name, timer, event)
     await instance.take_turn(scope, name)
@@ -57,7 +56,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     return answer if isinstance(answer, r.EventReceived) else None
 
 
-async def _set_timer(instance: Instance, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
+async def _set_timer(instance: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
     if name in instance.history.timers:
         instance.begun.discard(name)
         return
@@ -67,7 +66,7 @@ async def _set_timer(instance: Instance, name: str, ms: int | None, event: tuple
     instance.ride(r.TimerSet(step=name, until=until, event=what, key=key, **stamp))
 
 
-async def _rings(instance: Instance, name: str, event: tuple[str, str] | None) -> bool:
+async def _rings(instance: ActiveRun, name: str, event: tuple[str, str] | None) -> bool:
     """Record the event that came, or the end of the time, if there is either."""
     if event is not None:
         for entry in await instance.engine.journal.entries(event_stream(instance.run, *event)):
@@ -79,7 +78,7 @@ async def _rings(instance: Instance, name: str, event: tuple[str, str] | None) -
                 await instance.append(received)
                 return True
     until = instance.history.timers[name].until
-    if until and instance.engine.seams.clock.wall_ms() >= until:
+    if until and instance.engine.environment.clock.wall_ms() >= until:
         await instance.append(r.TimerFired(step=name, **instance.stamp()))
         return True
     return False
@@ -89,10 +88,10 @@ async def _pause(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, s
     """Wait in this process until the timer or the next look at the ledger; the run may be suspended meanwhile."""
     instance, engine = scope.instance, scope.instance.engine
     loop = asyncio.get_running_loop()
-    left = timer.until - engine.seams.clock.wall_ms() if timer.until else engine.settings.slice_ms
+    left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
     slice_ms = min(left, engine.settings.poll_ms if event is not None else engine.settings.slice_ms)
     future: asyncio.Future[None] = loop.create_future()
-    handle = loop.call_later(max(0, slice_ms) / 1000, ring, future)
+    handle = loop.call_later(max(0, slice_ms) / 1000, wake, future)
     asks = f"run {instance.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {instance.run} sleeps"
     if event is not None:
         asks += f" ({signal_command(instance.run, *event)})"
@@ -145,7 +144,7 @@ class TimeLimit:
         finally:
             self._scope.host.limits.remove(self)
             instance.limits.pop(name, None)
-            release(self.outlived)
+            wake_all(self.outlived)
 
     @property
     def fired(self) -> bool:
@@ -160,6 +159,6 @@ class TimeLimit:
     def _seconds(self) -> float:
         """What is left of the time; on the way to a recorded end, the body is only ended where it was."""
         engine = self._scope.instance.engine
-        left = self._scope.instance.history.timers[self._name].until - engine.seams.clock.wall_ms()
+        left = self._scope.instance.history.timers[self._name].until - engine.environment.clock.wall_ms()
         least = engine.settings.patience_ms if self.fired else 0
         return max(left, least) / 1000

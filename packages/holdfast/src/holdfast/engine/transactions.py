@@ -6,15 +6,13 @@ body is only replayed, and where its records end, it is told the same as before.
 
 from __future__ import annotations
 
-from holdfast.engine.boundary import sealing
-from holdfast.engine.closing import call_off, start_closing
-from holdfast.engine.ends import describe
-from holdfast.engine.instance import Instance
-from holdfast.engine.interrupting import before_commit
-from holdfast.engine.members import Members
-from holdfast.engine.refusing import refuse
-from holdfast.engine.rest import Pause
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.exceptions.call_end import describe
+from holdfast.engine.messages import interruption_before_commit
+from holdfast.engine.saga import Members, call_off, start_closing
 from holdfast.engine.scopes import Scope
+from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.suspension import Pause
 from holdfast.errors import TransactionAborted
 from holdfast.model import records as r
 from holdfast.model.records.transaction import Pivot
@@ -54,7 +52,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
         raise await aborted(section, gone) from error
     state = history.transactions[name]
     if error is None and history.messages is not None:
-        error = await before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
+        error = await interruption_before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
     if state.phase == "open":
         await _close(section, name, error)
     elif error is not None and not state.backward:
@@ -90,7 +88,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
     if isinstance(close(state, Members(instance, name).now()), Finish):
         await instance.append(r.TransactionCommitted(transaction=name, **instance.stamp()))
         return
-    instance.engine.seams.crash.reached("before_closing")
+    instance.engine.environment.crash.reached("before_closing")
     instance.ride(r.TransactionCommitting(transaction=name, **instance.stamp()))  # what leaves now waits for it
     start_closing(instance, name)
 
@@ -121,7 +119,7 @@ async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
     return _error(instance, instance.history.exits[key])
 
 
-def _error(instance: Instance, state: Transaction) -> TransactionAborted:
+def _error(instance: ActiveRun, state: Transaction) -> TransactionAborted:
     return TransactionAborted(
         f"the transaction {instance.run}/{state.name} was called off: {state.reason}",
         run=instance.run,

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.halting import stopped_change, unreadable_change
 from holdfast.engine.housekeeping import HEALTH, troubles_in
+from holdfast.engine.suspension import stopped_change, unreadable_change
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
 from holdfast.inspect.reader import JournalReader, Waiting
@@ -125,7 +125,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
             busy.append(run)
             continue
         try:
-            wanted = await _wanted(looking, claimed.row, engine.seams.clock.wall_ms())
+            wanted = await _wanted(looking, claimed.row, engine.environment.clock.wall_ms())
             log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
             await log.append((), wanted)
         finally:

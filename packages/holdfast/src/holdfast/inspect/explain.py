@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.breaker import State as Breaker
+from holdfast.engine.breaker import BreakerState as Breaker
 from holdfast.engine.breaker import wait_ms
-from holdfast.engine.flight import key_of
+from holdfast.engine.operation_driver import key_of
 from holdfast.inspect.contracts import DEFAULT_CONTRACT, repeat_words
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text

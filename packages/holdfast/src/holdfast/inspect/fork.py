@@ -58,7 +58,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         entry=0,
         run=parent,
         note=f"of {parent} before {step}: its first {len(prefix)} records, up to {prefix[-1][0].hash.hex()[:16]}",
-        at=engine.seams.clock.wall_ms(),
+        at=engine.environment.clock.wall_ms(),
         up=engine.journal.now().ms,
     )
     reason = f"forked from {parent} before {step}: holdfast resume {new}"

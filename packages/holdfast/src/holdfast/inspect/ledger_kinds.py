@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from holdfast.engine.awaiting import DELIVERIES, Arrival, Delivering, Owner
+from holdfast.engine.breaker import ToolPause
+from holdfast.engine.claims import ClaimNote
 from holdfast.engine.commands import Command
-from holdfast.engine.elsewhere import Note as Effect
-from holdfast.engine.pauses import ToolPause
-from holdfast.engine.pending_ways import Way
-from holdfast.engine.pendings import Note as Pending
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, AwaitingOperation
+from holdfast.engine.pending import PendingNote, PendingParameters
 from holdfast.errors import Unreadable
 from holdfast.interfaces.access_log import Access
 from holdfast.interfaces.extensions import extensions
@@ -36,12 +35,12 @@ from holdfast.people.assignments import Handing
 
 KINDS: Final[Mapping[str, Any]] = {
     "access": Access,
-    "arrived": Arrival,
-    "awaited": Owner,
-    "claim": Effect,
+    "arrived": ArrivedAnswer,
+    "awaited": AwaitingOperation,
+    "claim": ClaimNote,
     CONTRADICTED.rstrip("/"): (Opened, Command),
     "conversation": Spoken,
-    DELIVERIES: Delivering,
+    DELIVERIES: AnswerNotice,
     "door": str,
     ENDPOINTS: Note,
     "event": Any,
@@ -50,11 +49,11 @@ KINDS: Final[Mapping[str, Any]] = {
     "journal": dict[str, str],
     "lessons": Heeded,
     "memory": Remembered,
-    "once": Effect,
+    "once": ClaimNote,
     OUTBOX: Notice,
     "pause": ToolPause,
-    "pending": Pending,
-    WAYS.rstrip("/"): Way,
+    "pending": PendingNote,
+    WAYS.rstrip("/"): PendingParameters,
     "policies": Policy,
     "question": Answered,
     REFUSED: SetAside,

@@ -219,7 +219,7 @@ class JournalReader:
 
     async def pauses(self) -> dict[str, str]:
         """Tools that are paused, and why."""
-        from holdfast.engine.pauses import paused_tools  # noqa: PLC0415 - as above
+        from holdfast.engine.breaker import paused_tools  # noqa: PLC0415 - as above
 
         return await paused_tools(self.journal)
 

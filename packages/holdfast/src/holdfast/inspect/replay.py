@@ -18,12 +18,12 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
-from holdfast.engine.refusing import UNKNOWN_PLACE, waiting_place
-from holdfast.engine.rest import Ending
-from holdfast.engine.runner import Conclusion, drive_run
-from holdfast.engine.seams import Seams, system_seams
+from holdfast.engine.environment import Environment, system_environment
+from holdfast.engine.run_driver import Conclusion, drive_run
+from holdfast.engine.sealing import UNKNOWN_PLACE, waiting_place
 from holdfast.engine.settings import Settings
-from holdfast.engine.tooling import Code
+from holdfast.engine.suspension import Ending
+from holdfast.engine.tool_protocol import Code
 from holdfast.errors import AmbiguousStep, ReplayDiverged
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import stored
@@ -207,7 +207,7 @@ class _Stopped:
 
     def __init__(self, wall_ms: int) -> None:
         self._wall_ms = wall_ms
-        self._system = system_seams().clock
+        self._system = system_environment().clock
 
     def wall_ms(self) -> int:
         return self._wall_ms
@@ -216,9 +216,9 @@ class _Stopped:
         await self._system.sleep(seconds)
 
 
-def _seams(copy: _Copy) -> Seams:
-    system = system_seams()
-    return Seams(_Stopped(copy.moment), system.rng, system.threads, copy)
+def _seams(copy: _Copy) -> Environment:
+    system = system_environment()
+    return Environment(_Stopped(copy.moment), system.rng, system.threads, copy)
 
 
 def _disarm(tools: Iterable[Tool[Any, Any]]) -> list[tuple[Tool[Any, Any], dict[str, Code]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.flight import key_of
+from holdfast.engine.operation_driver import key_of
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Entry, timeline

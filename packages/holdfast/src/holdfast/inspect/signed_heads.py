@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.seams import Rng
+from holdfast.engine.environment import Rng
 from holdfast.errors import JournalDistrusted, UsageError
 from holdfast.interfaces.signing_keys import SigningKeys, first_keys, load_keys
 from holdfast.journal.bodies import written
@@ -126,13 +126,13 @@ class HeadPosts:
 
     async def post(self) -> None:
         """Post the head of this span of time, if an endpoint asks for heads. Raises `HoldfastError`."""
-        engine, now = self._engine, self._engine.seams.clock.wall_ms()
+        engine, now = self._engine, self._engine.environment.clock.wall_ms()
         turn = now // engine.settings.heads_every_ms
         wanted = any(one.open and "journal.head" in one.kinds for one in engine.outbox.endpoints.values())
         if turn == self._done or not wanted or engine.identity.trust == "distrustful":
             return
         path: object = getattr(engine.journal, "path", None)
-        keys = own_head_keys(path, engine.seams.rng) if isinstance(path, Path) else head_keys(None)
+        keys = own_head_keys(path, engine.environment.rng) if isinstance(path, Path) else head_keys(None)
         head = await signed_head(engine.journal, engine.identity, now, keys)
         notice = Notice("journal.head", "", "", now, turn=turn, head=head)
         await engine.journal.post(Post(OUTBOX, f"head/{turn}", written(notice)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.agent.agent import Agent
     from holdfast.agent.tool import Tool
     from holdfast.engine.engine import Engine
-    from holdfast.engine.seams import Rng
+    from holdfast.engine.environment import Rng
     from holdfast.journal.port import Journal
 
 CONSOLE: Final = "holdfast-console"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.engine.active_run.run import Stamp
 from holdfast.engine.commands import Command, command_stream, refused_unread
 from holdfast.engine.engine import Engine
-from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import Unreadable
 from holdfast.journal.bodies import read, set_aside
@@ -20,7 +20,7 @@ from holdfast.model.run_history import RunHistory
 
 async def end_planted(engine: Engine, row: RunRow, history: RunHistory, log: RunLog) -> None:
     """Record every order that came, and end the run with the first one that is about its operation."""
-    stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
+    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
     bodies: list[bytes] = []
     for entry in await engine.journal.entries(command_stream(row.run), history.entry_seen):
         try:

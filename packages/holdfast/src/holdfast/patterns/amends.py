@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from email.message import EmailMessage
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
-from holdfast.engine.current import current_operation
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Rejected
 from holdfast.model.view import Operation
 

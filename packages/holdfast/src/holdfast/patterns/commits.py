@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.engine.current import current_operation
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import NotSent, Rejected
 from holdfast.model.view import Operation
 

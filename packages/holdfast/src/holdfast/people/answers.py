@@ -343,7 +343,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
     if operation.forgotten and contract.key.ttl is not None:
         return "nobody knows when it was sent first"
     here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
-    left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.seams.clock.wall_ms()))
+    left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.environment.clock.wall_ms()))
     return "" if left_ms > 0 else "the system may have forgotten it"
 
 
@@ -356,7 +356,7 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
             f"{now.item} is in no transaction that could be called off",
             next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
         )
-    words = Collected(service.engine.seams.clock.wall_ms())
+    words = Collected(service.engine.environment.clock.wall_ms())
     draft = Service(service.engine, words, via=service.via, shown=now.digest, proven_ms=service.proven_ms)
     if not inside[-1].backward:
         why = given.evidence or f"{operation.step} is compensated"
@@ -379,7 +379,7 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
         case Delegate():
             one = Handing("delegate", by, given.to, given.queue, note=given.why)
         case Snooze():
-            if given.until_ms <= service.engine.seams.clock.wall_ms():
+            if given.until_ms <= service.engine.environment.clock.wall_ms():
                 raise UsageError("that time is over", next_step="let it rest until a moment that is still to come")
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case Escalate():
@@ -412,7 +412,7 @@ async def answer_all(
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
-    words = Collected(service.engine.seams.clock.wall_ms())
+    words = Collected(service.engine.environment.clock.wall_ms())
     draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
     for one in answers:
         try:

@@ -11,9 +11,9 @@ from holdfast.control.applying import Applied, Collected
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
 from holdfast.control.undo import ENDED, contract_of, preview
-from holdfast.engine.awaiting import DELIVERIES, Delivering
+from holdfast.engine.claims import reuse_stream
 from holdfast.engine.commands import Command, command_post
-from holdfast.engine.elsewhere import reuse_stream
+from holdfast.engine.deferred import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import moment
@@ -105,7 +105,7 @@ async def review_contradiction(
     is nothing that compensates.
     """
     history, state = await service.operation(operation)
-    words = Collected(service.engine.seams.clock.wall_ms())
+    words = Collected(service.engine.environment.clock.wall_ms())
     if word == "compensate":
         draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
         await _compensate(draft, history, state, by=by, why=evidence)
@@ -115,7 +115,7 @@ async def review_contradiction(
         Post(contradiction_stream(history.run, state.step), f"{ANSWERED}{shown}", body),
         command_post(history.run, body, f"contradicted/{state.step}/{shown}"),
         # A process that dies before the run has the answer leaves it to the next one that looks.
-        Post(DELIVERIES, "", written(Delivering("", "", history.run))),
+        Post(DELIVERIES, "", written(AnswerNotice("", "", history.run))),
         *words.posts,
     ]
     try:

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.conditions import ConditionError, checked, holds
+from holdfast.engine.approvals import permission_usage, standing_permissions, use_post
 from holdfast.engine.engine import Engine
-from holdfast.engine.standing import given, spent_of, use_post
-from holdfast.engine.tooling import ToolCode
+from holdfast.engine.tool_protocol import ToolCode
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import written
@@ -35,12 +35,12 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
 
     The same one again, unused and from the same person within ten minutes, is a repeat of the command: see `_repeated`.
     """
-    now_ms = engine.seams.clock.wall_ms()
+    now_ms = engine.environment.clock.wall_ms()
     _check(engine, wanted, now_ms)
     for one in await list_standing(JournalReader(engine.journal, engine.identity), now_ms, wanted.tool):
         if _repeated(one, wanted):
             return one.standing
-    named = msgspec.structs.replace(wanted, id=f"s-{engine.seams.rng.token()[:8]}")
+    named = msgspec.structs.replace(wanted, id=f"s-{engine.environment.rng.token()[:8]}")
     entry = await engine.journal.post(Post(GIVEN, named.id, written(named)))
     return named if entry.fresh else await add_standing(engine, wanted)
 
@@ -94,10 +94,10 @@ def _parsed(condition: str) -> None:
 async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> list[Listed]:
     """Every permission that was ever given (for `tool`, where one is named), the oldest first."""
     found: list[Listed] = []
-    for standing in await given(looking.journal):
+    for standing in await standing_permissions(looking.journal):
         if tool and standing.tool != tool:
             continue
-        spent = await spent_of(looking.journal, standing.id)
+        spent = await permission_usage(looking.journal, standing.id)
         found.append(Listed(standing, spent, why_not(standing, spent, 0, now_ms)))
     return found
 
@@ -107,12 +107,12 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
 
     The end takes the next number of its uses, so nothing is sent on it after this returned.
     """
-    known = {one.id: one for one in await given(engine.journal)}
+    known = {one.id: one for one in await standing_permissions(engine.journal)}
     if permission not in known:
         names = ", ".join(known) or "none"
         raise UsageError(f"there is no standing permission {permission}", known=f"there are: {names}")
     for _ in range(_TRIES):
-        spent = await spent_of(engine.journal, permission)
+        spent = await permission_usage(engine.journal, permission)
         if spent.revoked_by and same_person(spent.revoked_by, by):
             return spent  # given again, as after a crash
         if spent.revoked_by:

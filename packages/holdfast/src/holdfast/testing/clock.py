@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Generator
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from holdfast.engine.seams import DaemonThreads, NoCrash, Seams, Threads
+from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, Threads
 from holdfast.journal.sqlite.here import JournalClock
 
 T = TypeVar("T")
@@ -146,9 +146,9 @@ class HeldThreads:
         return future
 
 
-def virtual_seams(loop: VirtualLoop, seed: int = 1, *, threads: Threads | None = None) -> Seams:
-    """Seams over a virtual loop: its time, seeded chance, real threads that hold the clock, no crash."""
-    return Seams(VirtualClock(loop), SeededRng(seed), threads or HeldThreads(loop), NoCrash())
+def simulated_environment(loop: VirtualLoop, seed: int = 1, *, threads: Threads | None = None) -> Environment:
+    """Environment over a virtual loop: its time, seeded chance, real threads that hold the clock, no crash."""
+    return Environment(VirtualClock(loop), SeededRng(seed), threads or HeldThreads(loop), NoCrash())
 
 
 def ticks_ms(loop: asyncio.AbstractEventLoop) -> int:

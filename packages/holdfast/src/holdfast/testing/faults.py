@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, cast
 import msgspec
 
 from holdfast.agent.tool import Tool
-from holdfast.engine.current import CurrentOperation, current_operation
+from holdfast.engine.current_operation import CurrentOperation, current_operation
 
 AnyTool = Tool[Any, Any]
 Kind = Literal[

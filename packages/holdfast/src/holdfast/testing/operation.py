@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from holdfast.engine.current import AT, CurrentOperation
+from holdfast.engine.current_operation import AT, CurrentOperation
 from holdfast.model.secret import RESOLVER, resolver_from
 
 LONG_MS = 60_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from holdfast.engine.current import CurrentOperation
+    from holdfast.engine.current_operation import CurrentOperation
     from holdfast.testing.world import World
 
 

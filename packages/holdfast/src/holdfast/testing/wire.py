@@ -14,8 +14,8 @@ import msgspec
 from holdfast.agent.agent import Agent
 from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
-from holdfast.engine.current import AT, CurrentOperation
-from holdfast.engine.tooling import Code
+from holdfast.engine.current_operation import AT, CurrentOperation
+from holdfast.engine.tool_protocol import Code
 from holdfast.model.outcome import DidNotHappen
 from holdfast.testing.faults import AnyTool, Request, Wire, send
 

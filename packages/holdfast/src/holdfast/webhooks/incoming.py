@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.control.input_checks import decode_json
 from holdfast.control.service import Service
-from holdfast.engine.awaiting import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import HoldfastError, NotAllowed, UsageError
 from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.model.records import NOTHING, Raw
@@ -133,7 +133,7 @@ class Hooks:
         if not hook.key:
             return 400, "this is no answer: it has no key"
         tools = tuple(sorted(set(sender.tools)))
-        arrival = Arrival(
+        arrival = ArrivedAnswer(
             headers["webhook-id"], hook.status, hook.result, hook.why, source=f"webhook {sender.name}",
             sender=sender.name, tools=tools,
         )  # fmt: skip
@@ -156,7 +156,7 @@ class Hooks:
         address = str((scope.get("client") or ("",))[0])
         LOG.warning("%s (key %r); nothing was settled", why, key[:200])
         refused = Access("deliver", allowed=False, about=key[:200], why=why, address=address)
-        await self._access.note_hourly(refused, self._service.engine.seams.clock.wall_ms())
+        await self._access.note_hourly(refused, self._service.engine.environment.clock.wall_ms())
         return 403, f"sender {sender.name} is not bound to this {what}; nothing was settled"
 
     def _signer(self, body: bytes, headers: dict[str, str]) -> Sender | None:

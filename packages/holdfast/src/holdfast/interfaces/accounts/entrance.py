@@ -60,7 +60,7 @@ class Entrance:
     @property
     def now_ms(self) -> int:
         """The wall clock."""
-        return self._engine.seams.clock.wall_ms()
+        return self._engine.environment.clock.wall_ms()
 
     # --- coming in -------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Entrance:
         await self._limits.give_back(name or NAMELESS, address, now_ms)
         if old:
             await self.sessions.end(old)
-        secret = await self.sessions.begin(account, "password", now_ms, self._engine.seams.rng)
+        secret = await self.sessions.begin(account, "password", now_ms, self._engine.environment.rng)
         return await self._begun(secret, address)
 
     async def count(self, name: str, address: str) -> None:
@@ -101,7 +101,7 @@ class Entrance:
             raise SignInRefused("no account here is yours", next_step="ask an admin, who finds you in the record")
         if old:
             await self.sessions.end(old)
-        secret = await self.sessions.begin(account, "oidc", self.now_ms, self._engine.seams.rng)
+        secret = await self.sessions.begin(account, "oidc", self.now_ms, self._engine.environment.rng)
         return await self._begun(secret, address)
 
     async def sign_out(self, secret: str, principal: Principal) -> None:
@@ -116,7 +116,7 @@ class Entrance:
         It is good for as long as this process lives and nobody has an account: from then on people say who they are.
         Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
         """
-        secret = self._engine.seams.rng.token() + self._engine.seams.rng.token()
+        secret = self._engine.environment.rng.token() + self._engine.environment.rng.token()
         session = hashlib.sha256(secret.encode()).hexdigest()
         self._admitted[session] = msgspec.structs.replace(principal, session=session[:12])
         await self.log.note(msgspec.structs.replace(_access(principal, "sign in", ""), address=address))
@@ -178,7 +178,7 @@ class Entrance:
         self._waiting += 1
         try:
             async with self._comparing:
-                return await self._engine.seams.threads.call(lambda: self._passwords.fits(kept, password))
+                return await self._engine.environment.threads.call(lambda: self._passwords.fits(kept, password))
         finally:
             self._waiting -= 1
 

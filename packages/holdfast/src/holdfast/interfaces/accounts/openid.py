@@ -96,7 +96,7 @@ class OpenId:
 
     async def leave(self, origin: str, wanted: str) -> Leaving:
         """Send a browser to the provider. Raises `SignInRefused` where the provider cannot be asked."""
-        rng = self._engine.seams.rng
+        rng = self._engine.environment.rng
         state, nonce, verifier = (rng.token() + rng.token() for _ in range(3))
         ends_ms = self._entrance.now_ms + AWAY_MS
         away = _Away(state, nonce, verifier, local_path(wanted), origin, ends_ms)

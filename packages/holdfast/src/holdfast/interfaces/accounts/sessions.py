@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.engine.seams import Rng
+from holdfast.engine.environment import Rng
 from holdfast.interfaces.access_log import Via
 from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.roles import Principal

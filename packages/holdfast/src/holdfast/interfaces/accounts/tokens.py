@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.engine.seams import Rng
+from holdfast.engine.environment import Rng
 from holdfast.errors import Unreadable, UsageError
 from holdfast.interfaces.accounts.book import Account, Accounts
 from holdfast.interfaces.accounts.roles import Grant, Principal

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.active_run.run import Stamp
 from holdfast.engine.engine import Engine
-from holdfast.engine.instance import Stamp
 from holdfast.engine.loading import load
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, Waiting, waits_of
@@ -56,7 +56,7 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
     """
     if not cases:
         raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
-    looking, now_ms = JournalReader(engine.journal, engine.identity), engine.seams.clock.wall_ms()
+    looking, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
     asked, planted, old, models = 0, 0, list[RunRow](), dict[str, Model]()
     async for row in looking.every_run():
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
@@ -67,7 +67,7 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
         elif not is_system(row.agent):
             asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
     _checked(cases, models)
-    wanted = max(0, int(rate * asked + engine.seams.rng.uniform(0, 1)) - planted)
+    wanted = max(0, int(rate * asked + engine.environment.rng.uniform(0, 1)) - planted)
     items = [await plant_one(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
     return Planted(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
 
@@ -118,7 +118,7 @@ def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
     found: list[Case] = []
     for _ in range(count):
         left = left or list(cases)
-        found.append(left.pop(min(len(left) - 1, int(engine.seams.rng.uniform(0, len(left))))))
+        found.append(left.pop(min(len(left) - 1, int(engine.environment.rng.uniform(0, len(left))))))
     return found
 
 
@@ -127,7 +127,7 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
     question = _question(case, model, operation_id(run, step))
-    stamp = Stamp(at=engine.seams.clock.wall_ms(), up=engine.journal.now().ms)
+    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
     until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
     records = _records(engine, case, model, question, (run, until), stamp)
     title = _title(engine, case, model)
@@ -200,7 +200,7 @@ def _question(case: Case, model: Model, item: str) -> str:
 async def _free_name(engine: Engine, like: str) -> str:
     """A name like that of another run: its last number is another one, or it gets one."""
     for _ in range(100):
-        number = str(int(engine.seams.rng.uniform(100, 100_000)))
+        number = str(int(engine.environment.rng.uniform(100, 100_000)))
         name = re.sub(r"\d+(?!.*\d)", number, like) if re.search(r"\d", like) else f"{like}-{number}"
         if not await engine.journal.runs(run=name):
             return name
@@ -215,7 +215,7 @@ async def withdraw(engine: Engine, run: str) -> str:
     try:
         history = await load(engine, run)
         log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
-        now = engine.seams.clock.wall_ms(), engine.journal.now().ms
+        now = engine.environment.clock.wall_ms(), engine.journal.now().ms
         bodies = [encode(record) for record in ending(history, None, "", *now)]
         await log.append(bodies, RunChange("completed", release=True))
     finally:

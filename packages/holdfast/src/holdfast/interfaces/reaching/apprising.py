@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.current import current_operation
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, NotSent
 from holdfast.interfaces.reaching.channel import Outside, checked_name, hidden, revealed
 from holdfast.interfaces.reaching.mail import plain_text

@@ -20,7 +20,7 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from holdfast.engine.current import current_operation
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, NotSent, Rejected, UsageError
 from holdfast.interfaces.reaching.channel import Outside, checked_name, hidden, revealed
 from holdfast.interfaces.reaching.words import BROKEN_UP, Letter, Line, harmless, title, when

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.control.service import Service
-from holdfast.engine.cursor import Cursor
-from holdfast.engine.outbox import begin_asleep
+from holdfast.engine.outbox import Cursor, begin_asleep
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.sending import Message, Sender
 from holdfast.journal.bodies import readable, written
@@ -61,11 +60,11 @@ class Planner:
     async def waiting(self) -> list[Waiting]:
         """What people are asked now, as far as channels want to know it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
-        found = await placed(self._service.looking, now_ms=self._service.engine.seams.clock.wall_ms())
+        found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
 
     async def _plan(self, channel: Channel, waiting: list[Waiting]) -> None:
-        now_ms = self._service.engine.seams.clock.wall_ms()
+        now_ms = self._service.engine.environment.clock.wall_ms()
         told = await self._refresh(channel.name)
         for sent in planned(channel.only, channel.pace, told, waiting, now_ms):
             if not await self.post(channel.name, sent):

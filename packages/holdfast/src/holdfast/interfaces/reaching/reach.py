@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.control.service import Service
 from holdfast.engine.engine import Engine
-from holdfast.engine.seams import Rng
+from holdfast.engine.environment import Rng
 from holdfast.errors import UsageError
 from holdfast.interfaces.reaching.channel import Channel
 from holdfast.interfaces.reaching.planning import Planner

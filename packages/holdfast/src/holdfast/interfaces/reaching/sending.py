@@ -16,8 +16,8 @@ import msgspec
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
 from holdfast.agent.tool import Tool, tool
-from holdfast.engine import values
-from holdfast.engine.current import current_operation
+from holdfast.engine import steps
+from holdfast.engine.current_operation import current_operation
 from holdfast.errors import HoldfastError, NotSent, Rejected
 from holdfast.inspect.reader import JournalReader
 from holdfast.interfaces.reaching.channel import Channel, Outside
@@ -88,7 +88,7 @@ class Sender:
             raise NotSent(f"the channel {name} is not known here", retry_after=3600)
         if not current.observed:
             raise Rejected("answered before it could be sent", code=ANSWERED)
-        now_ms, notice = engine.seams.clock.wall_ms(), run_of(name, number)
+        now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
 
         def link(line: Line) -> str:
             if not self.web.base_url:
@@ -106,10 +106,10 @@ class Sender:
 
         async def fresh() -> str:
             sent = await self._sent(message.channel, message.number)
-            letter = await compose(self._looking(), sent, engine.seams.clock.wall_ms())
+            letter = await compose(self._looking(), sent, engine.environment.clock.wall_ms())
             return "" if letter is None else msgspec.json.encode(letter).decode()
 
-        letter = await values.value(scope, "letter", fresh)
+        letter = await steps.value(scope, "letter", fresh)
         if not letter:
             return "quiet: everything in it was answered"
         notice = cast("Tool[[int, str], str]", engine.tools[TOOL + message.channel])  # made by `tool_for`
@@ -119,7 +119,7 @@ class Sender:
         if outcome.code in {ANSWERED, STALE}:
             return "quiet: everything in it was answered before it could be sent"
         if outcome.status == "unknown":
-            await values.value(scope, "missed", lambda: self._missed(message, outcome.reason))
+            await steps.value(scope, "missed", lambda: self._missed(message, outcome.reason))
             return f"unknown: {outcome.reason}"
         raise NotReached(f"{message.channel} was not reached: {outcome.reason}")
 
@@ -127,7 +127,7 @@ class Sender:
         """Nobody can tell whether it arrived: what is still asked is told once more later, and says so."""
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)
-        missed = Missed(engine.seams.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
+        missed = Missed(engine.environment.clock.wall_ms(), tuple(about.identity for about in sent.abouts))
         await engine.journal.post(Post(missed_stream(message.channel), str(message.number), written(missed)))
         return why
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.engine.seams import Rng
+from holdfast.engine.environment import Rng
 from holdfast.errors import SignInRefused
 from holdfast.interfaces.accounts.entrance import Entrance
 from holdfast.interfaces.accounts.roles import Principal, typed

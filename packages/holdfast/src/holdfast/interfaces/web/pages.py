@@ -233,7 +233,7 @@ class Pages:
         }  # fmt: skip
         render = functools.partial(self._templates.page, name, shared | values, status)
         async with self._drawing:
-            drawn = self._desk.service.engine.seams.threads.call(render)
+            drawn = self._desk.service.engine.environment.threads.call(render)
             try:
                 return await asyncio.wait_for(asyncio.shield(drawn), DRAWN_S)
             except TimeoutError:

@@ -87,7 +87,7 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
         link = (
             None
             if accounts
-            else Link(entrance, by, service.engine.seams.rng, lambda path: tell(site.origins[0] + path))
+            else Link(entrance, by, service.engine.environment.rng, lambda path: tell(site.origins[0] + path))
         )
         app = web(service, entrance, site, proxy=proxy, link=link, elsewhere=elsewhere)
         if link is None:

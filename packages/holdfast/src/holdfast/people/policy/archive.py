@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.agent.judging import Judge
 from holdfast.agent.policy_files import read_yaml
-from holdfast.engine.keeping import POLICIES, policy_stream, version_of_stream
+from holdfast.engine.rulings import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.bodies import read

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
-from holdfast.engine.seams import Threads
-from holdfast.engine.tooling import Code
+from holdfast.engine.environment import Threads
+from holdfast.engine.tool_protocol import Code
 from holdfast.testing.faults import ON_READS, WORDS, AnyTool, Effect, Fault, Kind, Request, half_of
 from holdfast.testing.trial.lives import Passing
 from holdfast.testing.wire import Lag, Underway

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
-from holdfast.engine.seams import DaemonThreads, Seams
+from holdfast.engine.environment import DaemonThreads, Environment
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.inspect.reader import waits_of
 from holdfast.journal import host
@@ -76,12 +76,12 @@ def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tu
     journal = LifeJournal(passing, f"trial-{line}-{seed}-{arm}")
     fate = Deaths(journal, deaths)
     chance = random.Random(f"{seed}/{line}/{arm}")  # noqa: S311 - as above
-    seams = Seams(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
-    mischief = Mischief(chance, wanted.kinds if arm == "faults" else (), passing, seams.threads)
+    environment = Environment(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
+    mischief = Mischief(chance, wanted.kinds if arm == "faults" else (), passing, environment.threads)
     _prepare(wanted)
     run = _run_id(wanted.agent, given, line)
     with between(tools_of(wanted.agent), mischief):
-        ended = _live(_Life(wanted.agent, given, run, mischief.underway), journal, seams, fate)
+        ended = _live(_Life(wanted.agent, given, run, mischief.underway), journal, environment, fate)
     reason = _judge(wanted.check, given, run, ended, mischief.effects)
     repeat = Repeat(
         line, run, seed, arm, not reason, ended.status, reason, [*mischief.done, *fate.places],
@@ -97,7 +97,7 @@ class _Life(msgspec.Struct, frozen=True):
     underway: Underway
 
 
-def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ended:
+def _live(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> Ended:
     """Live until the run ends, beginning again after each death and after each long wait."""
     passing, ended = journal.passing, Ended("suspended", "it never ended")
     for _ in range(_LIVES):
@@ -107,7 +107,7 @@ def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ende
             runner.get_loop().set_exception_handler(_say_nothing)
             try:
                 life.underway.resume(runner.get_loop())
-                ended = runner.run(_one_life(life, journal, seams, fate))
+                ended = runner.run(_one_life(life, journal, environment, fate))
             except TimeIsUp as error:
                 return Ended("stopped", str(error))
         if ended.status not in ("died", "waits"):
@@ -115,11 +115,11 @@ def _live(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ende
     return Ended("suspended", f"it waits again and again: {ended.reason}")
 
 
-async def _one_life(life: _Life, journal: LifeJournal, seams: Seams, fate: Deaths) -> Ended:
+async def _one_life(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> Ended:
     """Drive the run until it ends, waits or dies."""
     loop = asyncio.get_running_loop()
     fate.died = loop.create_future()
-    app = Holdfast(journal, agents=[life.agent], seams=seams, worker=host.this_process, recover=False)
+    app = Holdfast(journal, agents=[life.agent], environment=environment, worker=host.this_process, recover=False)
     await app.open()
     worker = app.engine.worker.id
     driving = loop.create_task(_drive(app, life))
@@ -144,7 +144,7 @@ async def _drive(app: Holdfast, life: _Life) -> Ended:
         reason = row.reason or error.message
         if row.due_ms is None or any(wait.kind == "person" for wait in waits_of(row)):
             return Ended("suspended", reason)
-        return Ended("waits", reason, wait_s=max(0, row.due_ms - app.engine.seams.clock.wall_ms()) / 1000)
+        return Ended("waits", reason, wait_s=max(0, row.due_ms - app.engine.environment.clock.wall_ms()) / 1000)
     except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
         return Ended("stopped", f"{type(error).__name__}: {error}")
 

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.tool import Tool
-from holdfast.engine.tooling import Code
+from holdfast.engine.tool_protocol import Code
 from holdfast.testing.faults import Effect, Fault, Request
 from holdfast.testing.wire import Lag, Underway, awaited, between, tools_of
 from holdfast.testing.world.loop import ACTOR, SimLoop

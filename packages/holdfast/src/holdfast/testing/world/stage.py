@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
-from holdfast.engine.seams import Seams
+from holdfast.engine.environment import Environment
 from holdfast.engine.settings import Settings
 from holdfast.errors import (
     HoldfastError,
@@ -226,9 +226,13 @@ class Stage:
     async def _live(self) -> None:
         assert self._actor is not None, "it lives in an actor"
         task = self._task
-        seams = Seams(self, SeededRng(self._chance.getrandbits(32)), InlineThreads(), self)
+        environment = Environment(self, SeededRng(self._chance.getrandbits(32)), InlineThreads(), self)
         app = Holdfast(
-            self._home.disk(self._actor), agents=[task.agent], settings=UNHURRIED, seams=seams, worker=_worker
+            self._home.disk(self._actor),
+            agents=[task.agent],
+            settings=UNHURRIED,
+            environment=environment,
+            worker=_worker,
         )
         async with app:
             await self._ask(lambda: app.run(task.agent, task.given, run_id=self._run))

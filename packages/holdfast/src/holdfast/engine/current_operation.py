@@ -1,0 +1,204 @@
+"""`current_operation()`: what a tool can learn about the operation it performs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.engine.exceptions.call_end import clean
+from holdfast.errors import ArgumentError, OutsideRun, SendByPassed
+from holdfast.model import records as r
+from holdfast.model.ids import marker, operation_id
+from holdfast.model.outcome import PARTS_AT_MOST
+from holdfast.policies import milliseconds
+
+DAY: Final = timedelta(days=1)
+INFINITE: Final = float("inf")
+
+
+class CurrentOperation:
+    """The operation that the running tool performs.
+
+    Reading `key` or `marker` is noticed: a keyed tool that never looks at its key was not deduped,
+    and is treated as a plain write from then on.
+    """
+
+    __slots__ = (
+        "_key",
+        "_left_ms",
+        "attempt",
+        "cost",
+        "expected",
+        "key_read",
+        "observed",
+        "run",
+        "said",
+        "sends",
+        "step",
+        "tool",
+    )
+
+    def __init__(
+        self, run: str, step: str, tool: str, attempt: int, left_ms: Callable[[], int], key: Callable[[], str]
+    ) -> None:
+        self.run = run
+        self.step = step
+        self.tool = tool
+        self.attempt = attempt
+        self.observed: Any = None
+        self.expected: Any = None
+        self.key_read = False
+        self.sends = 0
+        self.cost = 0.0
+        self.said: CallReport | None = None
+        self._key = key
+        self._left_ms = left_ms
+
+    @property
+    def id(self) -> str:
+        """The operation's full name."""
+        return operation_id(self.run, self.step)
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for every attempt of this operation, and for no other one."""
+        self.key_read = True
+        return self._key()
+
+    @property
+    def marker(self) -> str:
+        """The key in a form that can be planted in the effect and found again by `verify`."""
+        self.key_read = True
+        return marker(self._key())
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the send-by deadline of this attempt; negative once it has passed."""
+        return self._left_ms() / 1000
+
+    def spend(self, cost: float) -> None:
+        """Say what this attempt has cost so far, in the unit of the tool's `Budget`.
+
+        It is recorded with the attempt's end and counts over all attempts, across crashes. Raises
+        `ArgumentError` for less than nothing and for what is no finite number.
+        """
+        if not isinstance(cost, (int, float)) or not 0 <= cost < INFINITE or self.cost + cost == INFINITE:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+            raise ArgumentError(
+                f"{self.id} cannot spend {cost!r}",
+                parameter="cost",
+                next_step="give a cost as a finite number of zero or more",
+            )
+        self.cost += cost
+
+    def report(self, fact: str, value: Any) -> None:
+        """Say what else this call found or changed: `report("stock of A-1", 3)`.
+
+        It is recorded with the call's end, however that ended, and the run's `facts` know it from then on, with this
+        tool and operation as its source. The newest value of a name counts. It never raises, as the effect may be
+        done already: a value without a JSON form is kept as its text.
+        """
+        self.said = self.said or CallReport()
+        self.said.report(fact, value)
+
+    def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None,
+        about: str | tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Say that a part of this effect is accepted, and that its end comes later: 3 mails are sent, 2 are queued.
+
+        Return what is done; the rest is awaited under `key` (left empty, it is made of the operation's own key and
+        the item) as a deferred outcome is: by `holdfast deliver`, by a webhook, by `verify`, which is asked at the
+        deadline (and `every` so often before it) and names in `Happened(missing=...)` what is not there, and at last
+        by a person. While it is pending, a further call of the tool about the same thing is not sent: `about` names the
+        parameters that say what it is about, or that thing itself; left empty, what the tool declares does. It never
+        raises, as the effect may be done already.
+        """
+        self.said = self.said or CallReport()
+        self.said.await_item(item, within, key, every, about)
+
+    def check_send(self) -> None:
+        """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.
+
+        A process that was paused may wake up hours later in the middle of a tool; by then another
+        attempt may have been made. Inner retries of a client library count as sends.
+        """
+        left = self._left_ms()
+        self.sends += 1
+        if left <= 0:
+            raise SendByPassed(
+                f"{self.id}, attempt {self.attempt}: the send-by deadline passed {-left / 1000:.1f} s ago",
+                next_step="nothing to do: the runtime decides what happens to the operation",
+            )
+
+
+AT: Final[ContextVar[CurrentOperation | None]] = ContextVar("holdfast_operation", default=None)
+
+
+def current_operation() -> CurrentOperation:
+    """The operation that this tool performs now. Raises `OutsideRun` elsewhere."""
+    operation = AT.get()
+    if operation is None:
+        raise OutsideRun(
+            "current_operation() was called where no tool is being performed",
+            next_step="call it inside a @tool function; in a unit test use holdfast.testing.operation(key=...)",
+        )
+    return operation
+
+
+# What a call says besides its result: facts of the world, and parts of its effect whose end comes later.
+
+
+DAY_MS = 86_400_000
+
+
+class CallReport:
+    """What one call has said so far. Total: nothing that a tool says after its effect may make that doubtful."""
+
+    __slots__ = ("_facts", "_items")
+
+    def __init__(self) -> None:
+        self._facts: dict[str, r.Raw] = {}
+        self._items: dict[str, r.PendingItem] = {}
+
+    def report(self, fact: str, value: Any) -> None:
+        """Keep a fact; the newest value of a name counts."""
+        self._facts[clean(fact)] = _stored(value)
+
+    def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None, about: object = ()) -> None:
+        """Keep a part whose end comes later; said again, the newest word counts."""
+        name = clean(item) or "the rest"
+        if name in self._items or len(self._items) < PARTS_AT_MOST:
+            self._items[name] = r.PendingItem(
+                name, clean(key), _milliseconds_of(within, DAY_MS), _milliseconds_of(every, 0), _named(about)
+            )
+
+    @property
+    def facts(self) -> tuple[r.Reported, ...]:
+        """The facts as they are recorded."""
+        return tuple(r.Reported(name, value) for name, value in self._facts.items())
+
+    def added_to(self, end: r.End) -> r.End:
+        """The end of the call with what it said. Only what returned has parts that are still to come."""
+        items = tuple(self._items.values()) if end.kind == "returned" else ()
+        return msgspec.structs.replace(end, facts=self.facts, pending=items)
+
+
+def _milliseconds_of(span: object, otherwise: int) -> int:
+    """A duration as milliseconds; `otherwise` for what is none."""
+    return max(0, milliseconds(span)) if isinstance(span, timedelta) else otherwise
+
+
+def _named(about: object) -> tuple[str, ...]:
+    """What a part is about: names of parameters, or one text that is the thing itself."""
+    parts = cast("tuple[object, ...]", about) if isinstance(about, (tuple, list)) else (about,)
+    return tuple(name for name in (clean(part) for part in parts if isinstance(part, str)) if name)
+
+
+def _stored(value: Any) -> r.Raw:
+    try:
+        return r.Raw(msgspec.json.encode(value, enc_hook=str))
+    except Exception:  # noqa: BLE001 - writing it out runs code of somebody else's making; the effect is done all the same
+        return r.Raw(msgspec.json.encode(clean(value)))

@@ -1,0 +1,309 @@
+"""Deferred outcomes: what was accepted and is answered later, by whoever brings the answer.
+
+The answer comes under a key. Two ledger streams meet there: `arrived/KEY` keeps everything that came, and
+`awaited/KEY` names the one operation that waits for it. Whoever is second finds what the first has left, so an
+answer may come before our own response, in any order, and as often as its sender likes. Each one that says how
+it ended becomes one order to the run, as a report about the attempt; what it proves is decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.exceptions.call_end import clean
+from holdfast.engine.operation_driver import OperationDriver, driver_of
+from holdfast.engine.pending import PendingNote, part_note, pending_post, pending_thing
+from holdfast.errors import Deferred, LeaseLost, LedgerTaken
+from holdfast.journal.bodies import read, read_taken, readable, written
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id, split_operation_id, stream
+from holdfast.model.run_history import PENDING
+from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.invoke import CallResult
+    from holdfast.model.operation import OperationState
+
+
+_AWAITING: Final = "owner"
+DELIVERIES: Final = "deliveries"
+"""The ledger stream in which every delivery is announced; whoever looks round finishes what was cut short."""
+
+
+class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message about something awaited.
+
+    `id` is its sender's name for it: the same id is the same message, however often it comes. `pending` says
+    that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the webhook sender
+    whose secret signed the message, and `tools` the only tools whose operations it may settle; empty: all.
+    """
+
+    id: str
+    status: Literal["succeeded", "failed", "pending"] = "succeeded"
+    result: r.Raw = r.NOTHING
+    why: str = ""
+    code: str = ""
+    source: str = ""
+    sender: str = ""
+    tools: tuple[str, ...] = ()
+
+    @property
+    def entry(self) -> str:
+        """The ledger key of the message. One sender can neither take an id of another nor block it.
+
+        The tools are part of it: a message that came under a wrong binding counts when it comes under the right one.
+        """
+        return f"{self.sender}:{','.join(self.tools)}/{self.id}" if self.sender else self.id
+
+    def refusal(self, owner: AwaitingOperation) -> str:
+        """Why the message must not settle the operation of `owner`; empty where it may."""
+        if not self.tools or owner.tool in self.tools:
+            return ""
+        return f"sender {self.sender} is bound to {', '.join(self.tools)}, and {owner.operation} calls {owner.tool}"
+
+
+class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
+
+    With a `run` it is a report that lies among the orders of that run, which may have ended.
+    """
+
+    key: str
+    id: str
+    run: str = ""
+
+
+class AwaitingOperation(msgspec.Struct, frozen=True):
+    """The operation and the attempt that wait under a key, and the tool that the operation calls."""
+
+    operation: str
+    number: int
+    tool: str = ""
+
+
+def arrived_stream(key: str) -> str:
+    """The ledger stream of everything that came under this key."""
+    return stream("arrived", key)
+
+
+def awaited_stream(key: str) -> str:
+    """The ledger stream that names who waits for this key."""
+    return stream("awaited", key)
+
+
+async def defer(flight: OperationDriver, number: int, said: Deferred, answer: CallResult) -> None:
+    """Record that the answer comes later, and under which key. One key stands for one operation only."""
+    instance, stamp = flight.instance, flight.instance.stamp()
+    key = clean(said.key) or flight.key
+    record = r.OperationDeferred(
+        step=flight.step,
+        number=number,
+        until=stamp["at"] + milliseconds(said.within),
+        evidence=clean(said.message),
+        key=key,
+        key_read=answer.key_read,
+        cost=answer.cost,
+        every_ms=0 if said.every is None else milliseconds(said.every),
+        facts=() if answer.said is None else answer.said.facts,
+        **stamp,
+    )
+    about = await pending_thing(flight)
+    record = replace(record, thing=about)
+    note = PendingNote(flight.id, "pending", record.evidence, until=record.until)
+    noted = pending_post(flight.operation.intent.tool, about, note, number)
+    owner = AwaitingOperation(flight.id, number, flight.operation.intent.tool)
+    crash = instance.engine.environment.crash
+    crash.reached("before_outcome")
+    try:
+        await flight.note(record, posts=(Post(awaited_stream(key), _AWAITING, written(owner)), *noted))
+    except LedgerTaken as taken:
+        await flight.note(_without_the_key(record, flight.id, taken), posts=noted)
+    except LeaseLost:
+        end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}", key_read=answer.key_read)
+        await instance.engine.file_late(
+            instance.run, r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
+        )
+        raise
+    crash.reached("after_outcome")
+    told = flight.step in instance.history.told_unknown  # of an earlier attempt, which nothing has come of
+    if flight.operation.intent.origin == "model" and not told:  # it goes on, and the answer finds its own way
+        await instance.append(r.Delivered(step=flight.step, told=PENDING, detail=record.evidence, **instance.stamp()))
+    if not answer.key_read:
+        instance.engine.report_unread_key(flight.operation.intent.tool)
+
+
+def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerTaken) -> r.OperationDeferred:
+    """The record where the key is taken: by an earlier attempt of ours it serves us still, else it proves nothing."""
+    holder = read_taken(taken, AwaitingOperation).operation
+    if holder == operation:
+        return record
+    return replace(record, key="", evidence=f"{record.evidence} (an answer under {record.key} belongs to {holder})")
+
+
+async def collect_answers(flight: OperationDriver) -> None:
+    """Turn what came for an operation that awaits its answer into orders, and apply them."""
+    operation, instance = flight.operation, flight.instance
+    key = operation.answer_key if operation.phase == "awaiting" else ""
+    if key and await forward(instance.engine.journal, key):
+        from holdfast.engine.commands import take_commands  # noqa: PLC0415 - commands needs this
+
+        await take_commands(instance)
+
+
+async def owner_of(journal: Journal, key: str) -> AwaitingOperation | None:
+    """The operation that waits for `key`; None while none does."""
+    owners = await journal.entries(awaited_stream(key))
+    return read(owners[0], AwaitingOperation) if owners else None
+
+
+async def forward(journal: Journal, key: str) -> str:
+    """Order the run that waits for `key` to look at everything final that came for it, each message once.
+
+    The operation that waits; empty where nothing came, or where nobody waits yet: what came is kept.
+    """
+    arrived = await journal.entries(arrived_stream(key))
+    owner = await owner_of(journal, key) if arrived else None
+    if owner is None:
+        return ""
+    for entry, arrival in await readable(journal, arrived, ArrivedAnswer):
+        if (order := _answer_command(owner, key, entry, arrival)) is not None:
+            await journal.post(order)
+    return owner.operation
+
+
+def _answer_command(owner: AwaitingOperation, key: str, entry: Entry, arrival: ArrivedAnswer) -> Post | None:
+    """What a message means for the operation that waits: how its attempt ended, if it says so."""
+    if arrival.status == "pending":
+        return None
+    run, step = split_operation_id(owner.operation)
+    why = arrival.why or f"the answer {arrival.id} came"
+    end = r.End("returned" if arrival.status == "succeeded" else "rejected", why, arrival.code, arrival.result)
+    if arrival.sender:
+        end = replace(end, source=arrival.source)
+    report = r.LateReport(step=step, number=owner.number, end=end)
+    refused = arrival.refusal(owner)  # a message that came early is checked here: its operation was not known then
+    command = Command("late", arrival.source, f"{arrival.id} under {key}", None if refused else report, refused=refused)
+    return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", written(command))
+
+
+def how_to_answer(flight: OperationDriver) -> str:
+    """What is awaited, for a person."""
+    operation = flight.operation
+    said = operation.attempts[-1].end
+    told = f"{flight.id}: {said.why}" if said is not None else flight.id
+    return f"{told} (holdfast deliver {operation.answer_key})" if operation.answer_key else told
+
+
+# Partial success: an effect that is done, and parts of it whose end comes later.
+#
+# Each part is an operation of its own that serves the whole, begun in the commit that settles the whole: its attempt
+# is the one that was made, and from its first moment it awaits its answer as a deferred outcome does. It is never sent.
+
+
+def partial_items(flight: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
+    """The parts that a success leaves for later: what the call that proves it said, and what a reading is missing.
+
+    What only a reading names is looked for as long as a reading goes on. A part has no parts of its own.
+    """
+    if operation.intent.completes:
+        return ()
+    said, contract = proof.pending if proof is not None else (), flight.contract()
+    declared = contract.pending
+    if declared is not None and declared.item and all(item.name != declared.item for item in said):
+        said = (*said, r.PendingItem(declared.item, "", milliseconds(declared.within)))
+    if not operation.missing:
+        return said
+    known = {item.name for item in said}
+    named = [clean(name) for name in operation.missing]
+    return (
+        *said,
+        *(
+            r.PendingItem(name, "", contract.verify_deadline_ms, contract.verify_every_ms)
+            for name in dict.fromkeys(named)
+            if name not in known
+        ),
+    )
+
+
+async def record_with_parts(
+    flight: OperationDriver,
+    records: tuple[r.OperationRecord, ...],
+    posts: tuple[Post, ...],
+    items: tuple[r.PendingItem, ...],
+) -> None:
+    """Record the outcome and every part in one commit, and drive the parts from then on.
+
+    A key that another operation waits for already is not taken: that part is left to its deadline.
+    """
+    free = _with_keys(flight, items)
+    things = {item.about: await pending_thing(flight, item.about) for item in free}
+    while True:
+        begun, keys = _part_records(flight, free, things)
+        try:
+            await flight.note(*records, *begun, posts=(*posts, *keys))
+        except LedgerTaken as taken:
+            if taken.stream not in {awaited_stream(item.key) for item in free}:
+                raise
+            free = [
+                msgspec.structs.replace(item, key="") if awaited_stream(item.key) == taken.stream else item
+                for item in free
+            ]
+        else:
+            break
+    _drive_parts(flight.instance, [record.step for record in begun if isinstance(record, r.OperationDeferred)])
+
+
+def _with_keys(flight: OperationDriver, items: tuple[r.PendingItem, ...]) -> list[r.PendingItem]:
+    """The items with a key each; of two that name the same one, the first has it."""
+    seen: set[str] = set()
+    named: list[r.PendingItem] = []
+    for item in items:
+        own = f"{flight.key}.{item.name}"
+        key = item.key if item.key and item.key not in seen else own
+        seen.add(key)
+        named.append(msgspec.structs.replace(item, key=key))
+    return named
+
+
+def _part_records(
+    flight: OperationDriver, items: list[r.PendingItem], things: Mapping[tuple[str, ...], str]
+) -> tuple[list[r.OperationRecord], list[Post]]:
+    """What makes each part an operation that awaits its answer, and the ledger entries under which that comes."""
+    whole, instance = flight.operation.intent, flight.instance
+    records: list[r.OperationRecord] = []
+    posts: list[Post] = []
+    for place, item in enumerate(items, 1):
+        step, stamp = f"{flight.step}/part#{place}", instance.stamp()
+        intent = msgspec.structs.replace(
+            whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
+            compensates="", confirms="", thing="", again="", completes=flight.step, item=item.name,
+            title="",
+        )  # fmt: skip
+        until = stamp["at"] + item.within_ms
+        records.append(r.AttemptStarted(step=step, token=instance.lease.token, intent=intent, **stamp))
+        records.append(
+            r.OperationDeferred(
+                step=step, number=1, until=until, evidence=item.name, key=item.key, every_ms=item.every_ms,
+                thing=things[item.about], **stamp,
+            )
+        )  # fmt: skip
+        posts.extend(pending_post(whole.tool, things[item.about], part_note(flight, step, item.name, until), 1))
+        if item.key:
+            owner = AwaitingOperation(operation_id(instance.run, step), 1, intent.tool)
+            posts.append(Post(awaited_stream(item.key), "owner", written(owner)))
+    return records, posts
+
+
+def _drive_parts(instance: ActiveRun, steps: list[str]) -> None:
+    """Look after each part in a task of its own."""
+    from holdfast.engine.saga import start_driver  # noqa: PLC0415 - it stands on the executor, which needs this
+
+    for step in steps:
+        start_driver(instance, driver_of(instance, step))

@@ -1,0 +1,165 @@
+"""Where time, chance, threads and death come from. Nothing else in the product reaches them.
+
+A test or a simulator passes its own; the product uses the ones here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """The wall clock, for people and for what expires. Durations come from the journal's clock."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as this machine believes."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause this task."""
+        ...
+
+
+class Rng(Protocol):
+    """Chance and identifiers."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between `low` and `high`."""
+        ...
+
+    def token(self) -> str:
+        """A new identifier, 128 bits in hexadecimal."""
+        ...
+
+
+class Threads(Protocol):
+    """Where synchronous tools run."""
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` in a thread of its own, with this context. The future never abandons it."""
+        ...
+
+
+class CrashPoints(Protocol):
+    """Named places where a process may die. Does nothing in the product."""
+
+    def reached(self, point: str) -> None:
+        """Called at each of `POINTS` and `TRANSACTION_POINTS`."""
+        ...
+
+
+POINTS = (
+    "before_intent",
+    "after_intent",
+    "before_send",
+    "after_send",
+    "before_outcome",
+    "after_outcome",
+    "before_verify",
+    "after_verify",
+    "before_claim",
+    "after_claim",
+    "before_end",
+    "after_end",
+)
+TRANSACTION_POINTS = ("before_closing", "after_closing")
+"""Around each record that moves a transaction towards its end."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause this task."""
+        await asyncio.sleep(seconds)
+
+
+class SystemRng:
+    """The operating system's randomness for identifiers, a fast generator for jitter."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between `low` and `high`."""
+        return random.uniform(low, high)  # noqa: S311  # jitter is no secret
+
+    def token(self) -> str:
+        """128 random bits."""
+        return secrets.token_hex(16)
+
+
+class DaemonThreads:
+    """One daemon thread per call: a tool that never returns must not keep the process from ending."""
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` in a new thread that sees the caller's context variables."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def report(outcome: Callable[[], None]) -> None:
+            if not future.done():
+                outcome()
+
+        def body() -> None:
+            try:
+                result = context.run(function)
+            except BaseException as error:  # noqa: BLE001  # whatever ends a tool is the end of its call
+                wrapped = RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
+                _tell(loop, report, lambda: future.set_exception(wrapped))
+            else:
+                _tell(loop, report, lambda: future.set_result(result))
+
+        thread = _THREADS[future] = threading.Thread(target=body, name="holdfast-tool", daemon=True)
+        thread.start()
+        return future
+
+
+_THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], threading.Thread]] = WeakKeyDictionary()
+
+
+def thread_of(call: asyncio.Future[Any]) -> threading.Thread | None:
+    """The thread in which a call runs, if it has one."""
+    return _THREADS.get(call)
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop, report: Callable[[Callable[[], None]], None], what: Callable[[], None]
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(report, what)
+
+
+class NoCrash:
+    """The product never dies on purpose."""
+
+    def reached(self, point: str) -> None:
+        """Do nothing."""
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """All environment together."""
+
+    clock: Clock
+    rng: Rng
+    threads: Threads
+    crash: CrashPoints
+
+
+def system_environment() -> Environment:
+    """The environment of the real world."""
+    return Environment(SystemClock(), SystemRng(), DaemonThreads(), NoCrash())

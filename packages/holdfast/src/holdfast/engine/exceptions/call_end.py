@@ -1,0 +1,159 @@
+"""How a call ended: from a return value or an exception to an `End`.
+
+The tool's own words count first, then its classifier (`@tool(classify=)`), the answers it declared as refusals, the
+classifiers of installed distributions (entry points of the group `holdfast.exceptions`), and the table of well-known
+exceptions, where only failures before the first byte was written are not-sent. Anything unknown is ambiguous: on a
+write, guessing is how effects are repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import math
+import reprlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from holdfast.engine.exceptions.classify import classify
+from holdfast.engine.exceptions.http import retry_after, status_code
+from holdfast.engine.tool_protocol import Classifier, Codec, can_classify
+from holdfast.errors import LONGEST_WAIT_S, Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
+from holdfast.model.contract import Contract
+from holdfast.model.records import End, Raw
+
+LOG: Final = logging.getLogger("holdfast")
+RESULT_LIMIT: Final = 16 * 1024 * 1024
+CLASSIFIERS: Final = "holdfast.exceptions"
+"""The group of entry points by which an installed distribution classifies the exceptions of a client library."""
+
+
+def end_of_value(codec: Codec, value: Any) -> End:
+    """The end of a call that returned. A result that cannot make the round trip is lost, not the effect."""
+    try:
+        stored, _ = codec.round_trip(value)
+    except Exception as error:  # noqa: BLE001 - results run code of their own; the effect is done all the same
+        return End("returned", why=clean(f"the result could not be stored: {_text(error)}"), lost=True)
+    if len(stored) > RESULT_LIMIT:
+        why = f"the result has {len(stored)} bytes; the limit is {RESULT_LIMIT}: store it elsewhere, return where it is"
+        return End("returned", why=why, lost=True)
+    return End("returned", result=Raw(stored))
+
+
+def end_of_error(contract: Contract, error: BaseException, sends: int = 0, classifier: Classifier | None = None) -> End:
+    """The end of a call that raised, after it said `sends` times that it was about to send."""
+    why = describe(error)
+    if isinstance(error, SendByPassed) and sends > 1:
+        return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
+    if (said := _said(error, why)) is not None:
+        return said
+    if sends > 1 or isinstance(error, asyncio.CancelledError):
+        return End("ambiguous", why=why)  # whatever the last answer was, an earlier send may have landed
+    return (
+        (_classified(classifier, error, why) if classifier is not None else None)
+        or _declared(contract, error, why)
+        or next((end for one in installed_classifiers() if (end := _classified(one, error, why)) is not None), None)
+        or End(classify(error).kind, why=why)
+    )
+
+
+def _said(error: BaseException, why: str) -> End | None:
+    """The end that one of our own exceptions states."""
+    match error:
+        case NotSent():
+            return End("not_sent", why=why, retry_after_ms=_ms(error.retry_after))
+        case Rejected():
+            return End("rejected", why=clean(error.message), code=clean(error.code))
+        case KeyInProgress():
+            return End("key_in_progress", why=why, retry_after_ms=_ms(error.retry_after))
+        case Ambiguous():
+            return End("ambiguous", why=why)
+        case _:
+            return None
+
+
+def _classified(classifier: Callable[[Exception], object], error: BaseException, why: str) -> End | None:
+    """The end that a classifier states; None where it does not know the exception. One that fails proves nothing."""
+    if not isinstance(error, Exception):
+        return None
+    try:
+        known = classifier(error)
+    except Exception as failure:  # noqa: BLE001 - code of the user's: whatever it is, it says nothing about the call
+        return End("ambiguous", why=clean(f"{why}; classify raised {describe(failure)}"))
+    if known is None:
+        return None
+    if isinstance(known, HoldfastError) and (end := _said(known, clean(f"{known.message} ({why})"))) is not None:
+        return end
+    returned = f"{why}; classify returned {reprlib.repr(known)}, which says nothing about a call"
+    return End("ambiguous", why=clean(returned))
+
+
+@cache
+def installed_classifiers() -> tuple[Classifier, ...]:
+    """The classifiers of installed distributions, by name; read when the first exception asks for them.
+
+    One that cannot be loaded is named in the log: its exceptions are ambiguous, which is safe.
+    """
+    found: list[Classifier] = []
+    for point in sorted(importlib.metadata.entry_points(group=CLASSIFIERS), key=lambda one: one.name):
+        try:
+            loaded = point.load()
+            if not can_classify(loaded):
+                raise TypeError(f"{reprlib.repr(loaded)} is not a function of one exception")  # noqa: TRY301 - logged below
+            found.append(loaded)
+        except Exception as error:  # noqa: BLE001 - code of somebody else's must not change what is known of a call
+            LOG.warning("the entry point %s of %s cannot be used: %s", point.name, CLASSIFIERS, describe(error))
+    return tuple(found)
+
+
+def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
+    """What the tool declared about this answer, if it is one."""
+    status = status_code(error)
+    if status is None:
+        return None
+    if contract.key is not None and status in contract.key.in_progress_statuses:
+        return End("key_in_progress", why=why, code=str(status), retry_after_ms=_ms(retry_after(error)))
+    for answer in contract.rejections:
+        if answer.status == status:
+            wait = _ms(retry_after(error)) if answer.means == "not_sent" else None
+            return End(answer.means, why=why, code=str(status), retry_after_ms=wait)
+    return None
+
+
+def describe(error: BaseException) -> str:
+    """One line for records and people: the kind of error and its text, cut to a readable length."""
+    text = clean(_text(error))
+    name = type(error).__name__
+    return clean(f"{name}: {text}" if text else name)
+
+
+def clean(text: object) -> str:
+    """Text of somebody else's making, fit for a record: no NUL, no lone surrogates, no more than 500 characters.
+
+    Total: what should be text and is not (a number as the code of a refusal) is written as text. A record of
+    what a call said must not fail on how it was said.
+    """
+    kept = storable(text if isinstance(text, str) else _text(text))
+    return kept if len(kept) <= 500 else kept[:497] + "..."
+
+
+def storable(text: str) -> str:
+    """The text without what a record cannot hold: NUL and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _text(value: object) -> str:
+    """The value as text; writing it out runs code of somebody else's making, which may fail."""
+    try:
+        return str(value)
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it says nothing about the call
+        return f"({type(value).__name__} has no text: {type(failure).__name__})"
+
+
+def _ms(seconds: object) -> int | None:
+    """Seconds as milliseconds, at most a year; None where that is no length of time."""
+    if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+        return None
+    return int(min(max(0.0, seconds), LONGEST_WAIT_S) * 1000)

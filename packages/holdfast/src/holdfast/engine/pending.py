@@ -1,0 +1,243 @@
+"""Pending effects in the ledger: a further call about the same thing meets them, in whatever run it is made.
+
+A tool that declares `pending=` takes its thing in the commit of its attempt, by compare-and-set, so of two calls at one
+moment the second waits for the first. Any other tool notes a thing in the commit that makes something pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import ArgumentError
+from holdfast.journal.bodies import read, readable, written
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.ids import operation_id, parts_of, split_operation_id
+from holdfast.model.outcome import Met
+from holdfast.model.pending import LITERAL, WAYS, literal, literals, names_of, thing, thing_stream, ways_stream
+
+if TYPE_CHECKING:
+    from holdfast.engine.operation_driver import OperationDriver
+    from holdfast.engine.tool_protocol import ToolCode
+    from holdfast.model.operation import OperationState
+
+
+BY_CLAIM: Final = ("claim()",)
+"""What stands for the names of parameters where a handler computes the business key."""
+
+
+class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ledger entry: an operation took the thing for its attempt, left something pending about it, or has ended.
+
+    `whole` is the operation that left it, where it is a part. It is released `until` that wall clock at the latest.
+    """
+
+    operation: str
+    state: Literal["taken", "pending", "over"]
+    item: str = ""
+    whole: str = ""
+    until: int = 0
+
+
+def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about: tuple[str, ...] = ()) -> str:
+    """The digest of what a call of this tool is about."""
+    names = parameters_of(tool, about)
+    if names == LITERAL:
+        return literal(secret, " ".join(about))
+    return _by(tool, names, arguments, secret)
+
+
+def parameters_of(tool: ToolCode, about: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The parameters by which a call of this tool says what it is about."""
+    contract = tool.contract
+    declared = contract.pending is not None and contract.pending.about
+    if not (about or declared or contract.claim) and tool.claims:
+        return BY_CLAIM
+    return names_of(contract, tool.parameters, about)
+
+
+def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], secret: bytes) -> str:
+    if names == BY_CLAIM:
+        return literal(secret, tool.business_key(arguments))
+    return thing(secret, names, arguments)
+
+
+# --- what a new call meets ---------------------------------------------------------------------------------
+
+
+async def find_pending(flight: OperationDriver) -> Elsewhere | None:
+    """What is pending about the thing of a new call, left by any other operation; None where nothing is."""
+    intent, tool, journal = flight.operation.intent, flight.tool, flight.instance.engine.journal
+    flight.things_taken = None
+    if tool is None or intent.serves or (intent.again and not intent.thing):
+        return None
+    found: Elsewhere | None = None
+    if intent.thing:
+        entries = await journal.entries(thing_stream(intent.tool, intent.thing))
+        flight.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
+        found = None if intent.again else await _still_pending(flight, entries)
+    if found is not None or intent.again:
+        return found
+    for about in _things(flight, tool):
+        if about != intent.thing:
+            found = await _still_pending(flight, await journal.entries(thing_stream(intent.tool, about)))
+        if found is not None:
+            break
+    return found
+
+
+def _things(flight: OperationDriver, tool: ToolCode) -> list[str]:
+    """Every thing that a call is about, by the ways in which things of its tool were named."""
+    engine = flight.instance.engine
+    secret, ways = engine.identity.secret, engine.pending_ways.of(tool.name)
+    if not ways:
+        return []
+    try:
+        arguments = flight.decoded()
+    except ArgumentError:
+        return []  # it cannot be sent from here either
+    found: list[str] = []
+    for names in ways:
+        if names == LITERAL:
+            found.extend(literal(secret, text) for text in literals(arguments))
+        elif names != BY_CLAIM or tool.claims:
+            found.append(_by(tool, names, arguments, secret))
+    return found
+
+
+async def _still_pending(flight: OperationDriver, entries: Iterable[Entry]) -> Elsewhere | None:
+    """The notes that are not over, as what a call meets. What was left by a run that was called off is released."""
+    open_notes: dict[str, tuple[PendingNote, int]] = {}
+    for entry in entries:
+        note = read(entry, PendingNote)
+        if note.state == "over":
+            open_notes.pop(note.operation, None)
+        else:
+            open_notes[note.operation] = note, entry.at_ms
+    now_ms, released = flight.instance.engine.environment.clock.wall_ms(), dict[str, bool]()
+    left: list[tuple[PendingNote, int]] = []
+    for note, since_ms in open_notes.values():
+        whole = note.whole or note.operation
+        if whole == flight.id or (note.until and note.until <= now_ms):
+            continue
+        run, _ = split_operation_id(whole)
+        if run not in released:
+            released[run] = await _called_off(flight, run)
+        if not released[run]:
+            left.append((note, since_ms))
+    if not left:
+        return None
+    first, since_ms = min(left, key=lambda one: (one[0].state == "taken", one[1]))
+    source = first.whole or first.operation
+    if first.state == "taken":
+        return Elsewhere("pending", "pending", source)
+    items = tuple(note.item for note, _ in left if note.whole == source)
+    said = "" if first.whole else first.item
+    return Elsewhere("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
+
+
+async def _called_off(flight: OperationDriver, run: str) -> bool:
+    """Whether a run was cancelled or undone: nothing of it is waited for any more."""
+    if run == flight.instance.run:
+        return False
+    for row in await flight.instance.engine.journal.runs(run=run):
+        return row.status == "undone" or (row.status == "stopped" and row.reason.startswith("cancelled"))
+    return False
+
+
+# --- what is written ---------------------------------------------------------------------------------------
+
+
+def taking_post(flight: OperationDriver) -> tuple[Post, ...]:
+    """The entry that takes the thing of a declared tool, in the commit of its first attempt."""
+    intent = flight.operation.intent
+    if not intent.thing:
+        return ()
+    taken = flight.things_taken
+    key = f"{flight.id}/taken" if intent.again or taken is None else f"after {taken}"
+    return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(flight.id, "taken"))),)
+
+
+async def pending_thing(flight: OperationDriver, about: tuple[str, ...] = ()) -> str:
+    """The thing about which something of this call is pending now; by which parameters it is named is durable first.
+
+    Empty where that cannot be told any more: what a tool says after its effect never makes the effect doubtful.
+    """
+    tool, engine = flight.tool, flight.instance.engine
+    if tool is None:
+        return ""
+    try:
+        found = thing_of(tool, flight.decoded(), engine.identity.secret, about)
+    except (ArgumentError, ValueError, TypeError):
+        return ""
+    await engine.pending_ways.add(engine.journal, tool.name, parameters_of(tool, about))
+    return found
+
+
+def pending_post(tool: str, about: str, note: PendingNote, number: int) -> tuple[Post, ...]:
+    """The entry that says that something is pending about a thing, since attempt `number` of its operation."""
+    return (Post(thing_stream(tool, about), f"{note.operation}/{number}/pending", written(note)),) if about else ()
+
+
+def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
+    """The entries that release what an operation took or left pending, in the commit of its outcome."""
+    intent = settled.intent
+    streams = dict.fromkeys(thing_stream(intent.tool, about) for about in (intent.thing, settled.thing) if about)
+    return tuple(Post(one, f"{operation}/over", written(PendingNote(operation, "over"))) for one in streams)
+
+
+def part_note(flight: OperationDriver, step: str, item: str, until: int) -> PendingNote:
+    """The note of a part that is pending."""
+    return PendingNote(operation_id(flight.instance.run, step), "pending", item, flight.id, until)
+
+
+# By which parameters things were ever named about which something is pending, for each tool of a journal.
+#
+# A call of a tool that is not among them, and declares nothing, looks for nothing in the ledger.
+
+
+class PendingParameters(msgspec.Struct, frozen=True):
+    """The parameters that named a thing."""
+
+    names: tuple[str, ...]
+
+
+class PendingIndex:
+    """The ways that are known here. They are only ever added. A process looks for new ones every `poll_ms`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[tuple[str, ...]]] = {}
+        self._seen = 0
+
+    def __contains__(self, tool: str) -> bool:
+        """Whether anything of this tool was ever pending."""
+        return tool in self._known
+
+    def of(self, tool: str) -> tuple[tuple[str, ...], ...]:
+        """The ways of one tool."""
+        return tuple(self._known.get(tool, ()))
+
+    async def refresh(self, journal: Journal) -> None:
+        """Read the ways that other processes have added.
+
+        All of them are read, since they are few and have an index; the ledger beyond a given entry may be long.
+        """
+        new = [entry for entry in await journal.entries(WAYS) if entry.id > self._seen]
+        for entry, way in await readable(journal, new, PendingParameters):
+            self._take(parts_of(entry.stream)[1], way.names)
+        self._seen = max([self._seen, *(entry.id for entry in new)])
+
+    async def add(self, journal: Journal, tool: str, names: tuple[str, ...]) -> None:
+        """Add a way, durable on return."""
+        if names not in self._known.get(tool, ()):
+            body = written(PendingParameters(names))
+            await journal.post(Post(ways_stream(tool), body.decode(), body))
+            self._take(tool, names)
+
+    def _take(self, tool: str, names: tuple[str, ...]) -> None:
+        ways = self._known.setdefault(tool, [])
+        if names not in ways:
+            ways.append(names)

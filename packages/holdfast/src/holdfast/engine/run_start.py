@@ -1,0 +1,169 @@
+"""Before a run is driven: its first records, whose it is, whether its input fits, and going on after a stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.engine.active_run.run import ActiveRun, Stamp
+from holdfast.engine.leases import unchanged_listing
+from holdfast.errors import JournalError, ParameterMismatch, UsageError
+from holdfast.journal.codec import encode
+from holdfast.journal.port import Claimed, RunChange
+from holdfast.model import records as r
+from holdfast.model.canonical.plain import plain_arguments
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import AgentCode, Engine
+    from holdfast.journal.log import RunLog
+    from holdfast.model.run_history import RunHistory
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
+
+    stored: bytes
+    digest: str
+    by: str = ""
+
+
+def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Record, ...]:
+    """The records of a new run: its start, and that this process has claimed it."""
+    now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
+    started = r.RunStarted(
+        agent=agent.name,
+        input=r.Raw(given.stored),
+        digest=given.digest,
+        version=agent.version,
+        by=given.by,
+        program=agent.program,
+        at=wall,
+        up=now.ms,
+    )
+    return started, r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms)
+
+
+def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
+    """The code that drives this run. Raises `ParameterMismatch` for another agent, `UsageError` where it is unknown."""
+    name = history.started.agent if history.started else agent.name if agent else ""
+    if agent is not None and history.started is not None and agent.name != name:
+        raise ParameterMismatch(
+            f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
+            next_step="give the run another id",
+        )  # fmt: skip
+    if agent is not None and history.started is not None:
+        _check_program(history, agent, history.started.program)
+    found = agent or engine.agents.get(name)
+    if found is None:
+        known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours are nobody's choice
+        raise UsageError(
+            f"the agent {name!r} of run {history.run} is not known to this app",
+            known=f"known agents: {', '.join(known) or 'none'}",
+            next_step="name the file or module that defines it",
+        )
+    return found
+
+
+def _check_program(history: RunHistory, agent: AgentCode, program: str) -> None:
+    """Raise `ParameterMismatch` for a run of another program: its steps are those of other code."""
+    if program and agent.program and agent.program != program:
+        raise ParameterMismatch(
+            f"run {history.run} belongs to the agent {agent.name} of the program {program}, not of {agent.program}",
+            run=history.run,
+            known="nothing was sent",
+            next_step="give the run another id; where the program was moved or renamed, declare its former name: "
+            f"@agent(program={program!r})",
+        )
+
+
+def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
+    """Raise `ParameterMismatch` where the run was begun with another input."""
+    if history.started is None or history.started.digest == digest:
+        return
+    recorded, now = _shown(history.started.input), _shown(stored)
+    if recorded == now:  # they differ in a type, or in what is not shown
+        recorded, now = bytes(history.started.input).decode(), stored.decode()
+    raise ParameterMismatch(
+        f"run {history.run} exists with another input",
+        run=history.run,
+        known=f"recorded: {recorded}; now: {now}. Nothing was sent",
+        next_step="a run id names one input: use another id, or the same input",
+    )
+
+
+def _shown(stored: bytes) -> str:
+    """An input as a person would write it."""
+    return msgspec.json.encode(plain_arguments(stored).get("input")).decode()
+
+
+async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by: str) -> None:
+    """The run goes on, and is listed so: whoever finds it abandoned takes it up. Its outcomes hold.
+
+    Raises `UsageError` where a person has taken it over.
+    """
+    if history.stopped is not None and history.stopped.reason == "handed_over":
+        raise UsageError(
+            f"run {history.run} is not ours any more: {history.stopped.error}", next_step=f"holdfast show {history.run}"
+        )
+    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+    reopened = r.RunReopened(by=by, **stamp)
+    await log.append([encode(reopened)], RunChange("running"))
+    history.add(reopened)
+
+
+async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Claimed) -> None:
+    """Nothing was driven: the lease goes back, and the listing stays as it was, or as a reopening has made it."""
+    change = unchanged_listing(claimed.row, engine.environment.clock.wall_ms())
+    if claimed.row.status == "stopped" and history.status == "running":
+        change = RunChange("running", release=True)
+    try:
+        await log.append((), change)
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+
+
+async def number_of_claim(instance: ActiveRun) -> int:
+    """How many processes have taken the run without any progress and may have died of it, this one included.
+
+    An earlier owner that is seen to live was paused or lost its lease, so it is not counted. Code that blocks each
+    process that takes it would go on for ever like this: once twice as many as may die got nowhere, all are counted.
+    """
+    engine = instance.engine
+    earlier = dict.fromkeys(claim.worker for claim in instance.history.fruitless if claim.worker != engine.worker.id)
+    if len(earlier) >= 2 * engine.settings.claims_allowed:
+        return len(earlier) + 1
+    return 1 + sum([not (await engine.journal.fate(worker)).seen_to_live for worker in earlier])
+
+
+async def admitted(instance: ActiveRun, number: int) -> bool:
+    """Wait until the run may be driven beside what else this process has in flight.
+
+    A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
+    """
+    engine = instance.engine
+    allowed = engine.settings.claims_allowed
+    if number > allowed:
+        return True  # none of its code is run any more
+    return await engine.company.enter(instance.run, chances=allowed - number + 1 if number > 1 else 0)
+
+
+async def record_claim(instance: ActiveRun, claimed: Claimed, number: int) -> None:
+    """Record the claim of a run that was begun before. It rides with the first thing that waits.
+
+    Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
+    the claim is durable before agent code runs, so that every further death is counted.
+    """
+    engine, history = instance.engine, instance.history
+    assert claimed.last is not None, "a run is stored together with its first records"
+    claim = r.Claimed(
+        worker=engine.worker.id,
+        token=instance.lease.token,
+        boot=engine.journal.now().boot,
+        number=number,
+        **instance.stamp(),
+    )
+    suspicious = history.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
+    instance.ride(claim)
+    if suspicious:
+        await instance.log.flush()

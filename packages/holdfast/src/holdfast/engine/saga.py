@@ -1,0 +1,380 @@
+"""Closing a transaction: performs what `model.closing.close` decides, from the records alone.
+
+Once a boundary is being committed or called off, the agent's code is not needed any more: live and after a
+crash the same task finishes it. It settles, compensates, confirms and releases; each of these is an operation
+of its own, driven like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, Self
+
+import msgspec
+
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.executor import drive
+from holdfast.engine.loading import load
+from holdfast.engine.operation_driver import OperationDriver, driver_of
+from holdfast.engine.scopes import SCOPE
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import ToolCode
+from holdfast.engine.verification import observe
+from holdfast.model import records as r
+from holdfast.model.decision.situation import Reading
+from holdfast.model.operation import OperationState
+from holdfast.model.run_history import RunHistory, Span, closing_boundaries, exit_of, members_of, reopened
+from holdfast.model.saga import (
+    CONFIRM,
+    UNDO,
+    Amend,
+    Backlog,
+    Closing,
+    Confirm,
+    Finish,
+    Member,
+    Release,
+    Reread,
+    Settle,
+    Stop,
+    TurnBack,
+    close,
+    serving,
+    standing,
+)
+from holdfast.model.transaction import Transaction, encloses
+
+_AGAIN: Final = "//"  # no step is named like that
+
+
+def start_driver(instance: ActiveRun, flight: OperationDriver) -> None:
+    """Drive an operation in a task of its own: after a crash, once its caller has left, or for a transaction."""
+
+    async def work() -> None:
+        try:
+            await drive(flight)
+        finally:
+            instance.flights.pop(flight.step, None)
+
+    instance.flights[flight.step] = flight
+    _start(instance, flight.step, work)
+
+
+def start_closing(instance: ActiveRun, transaction: str) -> None:
+    """Finish this boundary in a task of its own, unless one does already."""
+    key = exit_of(transaction)
+    if key in instance.drivers:
+        return
+
+    async def work() -> None:
+        try:
+            await _finish(instance, transaction)
+        finally:
+            instance.closing.pop(key, None)
+
+    instance.closing[key] = None
+    _start(instance, key, work)
+
+
+def _start(instance: ActiveRun, key: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Start a driver. Its caller may have left: what it cannot handle ends the run, with that error."""
+
+    async def body() -> None:
+        try:
+            await work()
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - nothing else receives it
+            instance.break_off(error)
+        finally:
+            instance.drivers.pop(key, None)
+            instance.settled(key)
+            instance.consider_rest()
+
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, None)  # a task that the runtime makes is no branch of agent code, and not cancelled with one
+    instance.drivers[key] = asyncio.get_running_loop().create_task(body(), context=context)
+
+
+def resume_closing(instance: ActiveRun) -> None:
+    """After a crash: go on with every boundary whose end was begun, or that is not the end any more."""
+    for boundary in closing_boundaries(instance.history):
+        start_closing(instance, boundary.name)
+    if instance.history.raised:
+        resume_reopened(instance)
+
+
+def resume_reopened(instance: ActiveRun) -> None:
+    """Something turned out otherwise after its transaction had been called off: that is closed once more."""
+    if _AGAIN in instance.drivers or not reopened(instance.history):
+        return
+
+    _start(instance, _AGAIN, partial(_reopen, instance))
+
+
+async def _reopen(instance: ActiveRun) -> None:
+    whole = await load(instance.engine, instance.run, whole=True)
+    for boundary in reopened(instance.history):
+        if instance.sealed is not None:
+            return  # the run may have ended meanwhile: nothing is recorded after its end
+        name, history, stamp = boundary.name, instance.history, instance.stamp()
+        history.recall(whole, partial(encloses, name))
+        late = tuple(step for step in sorted(history.raised) if encloses(name, step))
+        why = f"after it was called off, news came about {', '.join(late)}"
+        parked = r.TransactionParked(
+            transaction=name, why=why, stuck=late, undone=boundary.undone, still_standing=boundary.still_standing,
+            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
+        )  # fmt: skip
+        _note(instance, parked)
+        start_closing(instance, name)
+
+
+def call_off(instance: ActiveRun, transaction: str, reason: str) -> None:
+    """Record that this boundary is called off: from here on it is finished from its records.
+
+    It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
+    """
+    members = members_of(instance.history, transaction)
+    aborting = r.TransactionAborting(
+        transaction=transaction,
+        reason=reason,
+        participants=tuple(operation.step for operation in members),
+        **instance.stamp(),
+    )
+    _note(instance, aborting)
+    instance.wake()
+
+
+def _note(instance: ActiveRun, *records: r.Record) -> None:
+    """Record with the next thing that waits."""
+    instance.engine.environment.crash.reached("before_closing")
+    instance.ride(*records)
+
+
+async def _record(instance: ActiveRun, *records: r.Record) -> None:
+    """Record durably."""
+    crash = instance.engine.environment.crash
+    crash.reached("before_closing")
+    await instance.append(*records)
+    crash.reached("after_closing")
+
+
+async def _finish(instance: ActiveRun, transaction: str) -> None:
+    """Decide, perform, record; until the boundary is over or this instance stops driving."""
+    with Members(instance, transaction) as members:
+        while not instance.draining and instance.sealed is None:
+            boundary = instance.history.transactions[transaction]
+            if boundary.over:
+                return
+            await _perform(instance, boundary, close(boundary, members.now()), members)
+
+
+async def _perform(instance: ActiveRun, boundary: Transaction, move: Closing, members: Members) -> None:
+    match move:
+        case Settle():
+            _drive_held(instance, boundary, members.now())
+            await _rest(instance, boundary, Pause("operation", exit_of(boundary.name)))
+        case Amend(steps):
+            _serve(instance, boundary, steps, UNDO)
+        case Confirm(steps):
+            _serve(instance, boundary, steps, CONFIRM)
+        case Reread(steps):
+            for step in steps:
+                members.reading[step] = await _reread(instance, step)
+        case Release(step):
+            _note(instance, r.HoldReleased(step=step, **instance.stamp()))
+            instance.wake(step)  # one that its caller left has a driver, and a second one could send it again
+        case TurnBack(reason):
+            call_off(instance, boundary.name, reason)
+        case Stop():
+            await _park(instance, boundary, move, members)
+        case Finish():
+            await _end(instance, boundary, move)
+
+
+def _drive_held(instance: ActiveRun, boundary: Transaction, members: list[Member]) -> None:
+    """What was held has nobody who drives it: on the way back it is cancelled, and what left is looked after."""
+    for member in members:
+        operation = member.operation
+        idle = member.step not in instance.drivers and not operation.final
+        if idle and member.held and (boundary.backward or operation.released):
+            start_driver(instance, driver_of(instance, member.step))
+
+
+async def _rest(instance: ActiveRun, boundary: Transaction, pause: Pause) -> None:
+    slice_ms = instance.engine.settings.slice_ms
+    await instance.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
+
+
+def _serve(instance: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+    """Plan the operations that make amends for these steps (or confirm them), and drive them."""
+    history = instance.history
+    records: list[r.Record] = []
+    begun: list[str] = []
+    for step in steps:
+        forward = history.operations[step]
+        code = companion_tool(driver_of(instance, step), kind)
+        assert code is not None, step
+        name = serving(step, kind, boundary.tries if kind == UNDO else 1)
+        intent = msgspec.structs.replace(
+            forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
+            words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
+            title=code.title_of(bytes(forward.intent.arguments)),
+            compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "",
+        )  # fmt: skip
+        records.extend(instance.contract_record(code))
+        records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **instance.stamp()))
+        if kind == UNDO:
+            records.append(r.CompensationLinked(step=step, by=name, **instance.stamp()))
+        begun.append(name)
+    _note(instance, *records)
+    for name in begun:
+        start_driver(instance, driver_of(instance, name))
+
+
+async def _reread(instance: ActiveRun, step: str) -> Reading:
+    """Read again what a held effect relies on, before anything irreversible leaves."""
+    flight = driver_of(instance, step)
+    await observe(flight)
+    return flight.reading
+
+
+async def _park(instance: ActiveRun, boundary: Transaction, move: Stop, members: Members) -> None:
+    """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
+    if (boundary.why, boundary.stuck) != (move.why, move.stuck):
+        (undone, still), stamp = standing(members.every()), instance.stamp()
+        parked = r.TransactionParked(
+            transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,
+            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
+        )  # fmt: skip
+        await _record(instance, parked)
+        return
+    what = "partly committed" if not boundary.backward else "partly undone"
+    asks = f"{instance.run}/{boundary.name} is {what}: {move.why}"
+    pause = Pause(
+        "person", exit_of(boundary.name), None, asks, at=boundary.parked_at, until=boundary.asks_until, then="hold"
+    )
+    await _rest(instance, boundary, pause)
+
+
+async def _end(instance: ActiveRun, boundary: Transaction, move: Finish) -> None:
+    name, stamp = boundary.name, instance.stamp()
+    if boundary.backward:
+        await _record(
+            instance,
+            r.TransactionAborted(transaction=name, undone=move.undone, still_standing=move.still_standing, **stamp),
+        )
+    else:
+        await _record(instance, r.TransactionCommitted(transaction=name, **stamp))
+
+
+# The operations of a boundary, with everything that `model.closing.close` has to know about each.
+
+
+class Members:
+    """What belongs to a boundary that is being closed; `reading` is what reading preconditions again gave.
+
+    On the way back nothing joins it and nothing lapses: after every step only what has news is looked at.
+    """
+
+    def __init__(self, instance: ActiveRun, transaction: str) -> None:
+        self.reading: Final[dict[str, Reading]] = {}
+        self._instance = instance
+        self._transaction = transaction
+        self._backlog: Backlog | None = None
+        self._news: Final[set[str]] = set()
+
+    def __enter__(self) -> Self:
+        """Hear of what is recorded from here on."""
+        self._instance.changes[self._transaction] = self._news
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hear of nothing more."""
+        del self._instance.changes[self._transaction]
+
+    def every(self) -> list[Member]:
+        """Every member as it stands, in order of start."""
+        history = self._instance.history
+        return [self._member(operation) for operation in members_of(history, self._transaction)]
+
+    def now(self) -> list[Member]:
+        """Those on which the next decision rests, in order of start; every one on the way forward, and at the end."""
+        boundary = self._instance.history.transactions[self._transaction]
+        if not boundary.backward:
+            return self.every()
+        if self._backlog is None or not self._caught_up(self._backlog):
+            self._backlog = Backlog(boundary, self.every())
+        self._news.clear()
+        return self._backlog.front() or self.every()
+
+    def _caught_up(self, backlog: Backlog) -> bool:
+        """Whether the news since the last look is about members, which stand there now as they do in the records.
+
+        What a person said about the boundary itself is not about a member: the backlog is made again.
+        """
+        operations = self._instance.history.operations
+        for step in self._news:
+            about = operations.get(step)
+            while about is not None and about.intent.serves:
+                about = operations.get(about.intent.serves)
+            if about is None or (about.step not in backlog and encloses(self._transaction, about.step)):
+                return False
+            if about.step in backlog:
+                backlog.put(self._member(about))
+        return True
+
+    def _member(self, operation: OperationState) -> Member:
+        instance, step, operations = self._instance, operation.step, self._instance.history.operations
+        amends = operations.get(operation.compensated_by) if operation.compensated_by else None
+        confirmation = operations.get(serving(step, CONFIRM))
+        flight = driver_of(instance, step)
+        contract, span = flight.contract(), instance.history.spans.get(step, Span(0))
+        return Member(
+            operation,
+            contract,
+            begun=span.begun,
+            ended=span.ended,
+            amends=amends,
+            confirmation=confirmation,
+            amendable=companion_tool(flight, UNDO) is not None,
+            confirmable=companion_tool(flight, CONFIRM) is not None,
+            reading=self.reading.get(step, "unread"),
+            lapsed=_lapsed(instance, operation, contract.lapses_ms),
+            parts=parts_of(instance.history, step),
+            stray=step in instance.history.raised,
+        )
+
+
+def companion_tool(flight: OperationDriver, kind: str) -> ToolCode | None:
+    """The tool that makes amends for an operation, or confirms it: the recorded one, else what took its place."""
+    tools, declared = flight.instance.engine.tools, flight.tool.contract if flight.tool is not None else None
+    for contract in (flight.contract(), declared):
+        name = "" if contract is None else contract.amends if kind == UNDO else contract.confirms
+        if name in tools:
+            return tools[name]
+    return None
+
+
+def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
+    """The parts of an effect whose end came, or comes, later than that of the whole."""
+    if step not in history.partial:
+        return ()
+    return tuple(operation for operation in history.operations.values() if operation.intent.completes == step)
+
+
+def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationState, ...]:
+    """The parts of an effect, or of the one of this run that a repeat of it met, where it `reused` that."""
+    return parts_of(history, step) or parts_of(history, reused.removeprefix(f"{history.run}/"))
+
+
+def _lapsed(instance: ActiveRun, operation: OperationState, lapses_ms: int | None) -> bool:
+    """Whether a reservation's own time is over: it closes early by the error of the clocks."""
+    if lapses_ms is None:
+        return False
+    settings = instance.engine.settings
+    age = instance.engine.environment.clock.wall_ms() - operation.settled_at
+    return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)

@@ -1,0 +1,230 @@
+"""What the engine needs of a tool: its contract, its code, its handlers and its result codec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Mapping
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from holdfast.engine.environment import Environment
+from holdfast.model.canonical.encode import canonical, digest
+from holdfast.model.contract import Contract
+
+if TYPE_CHECKING:
+    from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
+
+_NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+Classifier: TypeAlias = Callable[[Exception], "NotSent | Rejected | Ambiguous | KeyInProgress | None"]
+"""Says what an exception of a client library proves about the call that raised it; None: it does not know it."""
+
+
+def can_classify(value: object) -> bool:
+    """True for what can be a classifier: a synchronous function, and not a class, which would give an instance."""
+    return callable(value) and not isinstance(value, type) and not inspect.iscoroutinefunction(value)
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A function and how to call it. `parameters` None: it takes every argument by name."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    timeout_ms: int = 30_000
+    parameters: frozenset[str] | None = None
+
+
+class Codec(Protocol):
+    """How results are stored and given back."""
+
+    def round_trip(self, value: Any, /) -> tuple[bytes, Any]:
+        """The stored form and what it decodes to. Raises `ValueError` where the trip fails."""
+        ...
+
+    def decode(self, stored: bytes, /) -> Any:
+        """The value of a stored form. Raises `ValueError`."""
+        ...
+
+    def misfit(self, stored: bytes, /) -> str:
+        """Why a stored form cannot be decoded, and what is expected; empty where it can."""
+        ...
+
+
+class ToolCode(Protocol):
+    """One tool, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in steps, records and commands."""
+        ...
+
+    @property
+    def contract(self) -> Contract:
+        """What is declared about it."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The digest of its contract."""
+        ...
+
+    @property
+    def body(self) -> Code:
+        """The function itself."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its results."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[str, Code]:
+        """Its handlers by name: verify, observe, expect, compensate, claim."""
+        ...
+
+    @property
+    def classifier(self) -> Classifier | None:
+        """What its exceptions prove, where the tool says so itself."""
+        ...
+
+    @property
+    def redact(self) -> frozenset[str]:
+        """Parameters whose values are never stored."""
+        ...
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Parameters whose values a condition may use."""
+        ...
+
+    def title_of(self, stored: bytes) -> str:
+        """One sentence about a call with these stored arguments; empty where it has none."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters, in order."""
+        ...
+
+    @property
+    def claims(self) -> bool:
+        """Whether it declares a business key."""
+        ...
+
+    def business_key(self, arguments: Mapping[str, Any]) -> str:
+        """The name of the one real-world effect that these arguments stand for."""
+        ...
+
+    def expected(self, arguments: Mapping[str, Any]) -> msgspec.Raw:
+        """The evidence that a success will leave, as JSON."""
+        ...
+
+    def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments needs a person's approval. Raises `ValueError` where that is open."""
+        ...
+
+    def restore(self, stored: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent, decoded by annotation."""
+        ...
+
+    def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
+        """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
+        ...
+
+
+def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:
+    """The digest of the arguments that make a call of a model a repeat; empty where its tool declares none."""
+    once = tool.contract.once
+    if once is None:
+        return ""
+    return digest(secret, canonical({name: arguments[name] for name in once.parameters if name in arguments}))
+
+
+class HandlerFailed(Exception):
+    """A handler ended in a way that must not be taken for the end of the task that called it."""
+
+
+def begin_call(
+    code: Code,
+    arguments: Mapping[str, Any],
+    first: tuple[Any, ...],
+    environment: Environment,
+    context: contextvars.Context | None = None,
+    over: asyncio.Future[None] | None = None,
+) -> asyncio.Future[Any]:
+    """Start a call and return its future; `over` is done when it ends. Synchronous code runs in a thread."""
+    context = context or contextvars.copy_context()
+    wanted = code.parameters
+    named = arguments if wanted is None else {name: arguments[name] for name in wanted if name in arguments}
+    if not code.is_async:
+        call: asyncio.Future[Any] = context.run(environment.threads.call, lambda: _called(code.function, first, named))
+        if over is not None:
+            call.add_done_callback(lambda _: wake(over))
+        return call
+    body = code.function(*first, **named) if over is None else _waking(over, code.function, first, named)
+    return asyncio.get_running_loop().create_task(body, context=context)
+
+
+def _called(function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """What a synchronous function gives. A body that was not run has no result: nothing of it may count as done."""
+    value = function(*first, **named)
+    if not isinstance(value, _NOT_RUN):
+        return value
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise TypeError("a plain function gave a coroutine that never ran: declare it with async def")
+    raise TypeError("a plain function gave a generator that never ran: return a list")
+
+
+async def _waking(
+    over: asyncio.Future[None], function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """Say from within that the call ends: who waits hears it one pass of the loop sooner than by a callback."""
+    try:
+        return await function(*first, **named)
+    finally:
+        wake(over)
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits, if nobody did yet."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def call_handler(
+    code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], environment: Environment
+) -> Any:
+    """Call a handler under its time limit. Raises `TimeoutError`, or whatever the handler raises.
+
+    What is no `Exception` comes as `HandlerFailed`: a handler that is cancelled from within, or that raises
+    `GeneratorExit`, says nothing about our own task.
+    """
+    call = begin_call(code, arguments, first, environment)
+    try:
+        done, _ = await asyncio.wait({call}, timeout=code.timeout_ms / 1000)
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+    if not done:
+        call.cancel()
+        call.add_done_callback(_ignore)
+        raise TimeoutError(f"no answer within {code.timeout_ms / 1000:g} s")
+    if call.cancelled():
+        raise HandlerFailed("it was cancelled from within")
+    error = call.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise HandlerFailed(f"it raised {type(error).__name__}") from error
+    return call.result()
+
+
+def _ignore(call: asyncio.Future[Any]) -> None:
+    """Fetch a late error, so that asyncio does not report it as forgotten."""
+    if not call.cancelled():
+        call.exception()
