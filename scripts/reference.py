@@ -136,7 +136,17 @@ policy = "policy.yaml"
 `policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged; `--policy FILE` and
 `HOLDFAST_POLICY` stand above it.
 
-A program names its journal itself: `Holdfast("desk.db", ...)`, or a `SqliteJournal` with settings of its own
+A program names its journal itself: `Holdfast("desk.db", ...)`. These addresses are understood everywhere:
+
+| address | journal |
+|---|---|
+| `desk.db`, `sqlite:///var/lib/desk.db` | an SQLite file, through Python's own SQLite library |
+| `sqlite+apsw:///var/lib/desk.db` | the same file, through the SQLite that `pip install 'holdfast[apsw]'` brings |
+| `memory:` | a journal that ends with its process; in programs only, and for trying things out |
+
+`holdfast.journal.open(address)` makes the journal without an app. One process opens a file through one of the two
+libraries: the second is refused, because two copies of SQLite in one process drop each other's locks. Different
+processes may differ. A `SqliteJournal` with settings of its own can be given in place of an address
 ([API](api.md#the-journal)). Secrets are read from the environment ([Secrets](../how-to/secrets.md))."""
 
 

@@ -64,7 +64,7 @@ class Pristine(NamedTuple):
             journal = ReadingJournal(self.file, untouched=True)
             identity = await journal.open()
             kept = Kept((KeptHead(1, self.head),)) if heads else Kept()
-            found = await check(JournalReader(journal, identity), self.file, kept)
+            found = await check(JournalReader(journal, identity), journal, kept)
             await journal.close()
             return found
 

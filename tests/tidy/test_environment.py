@@ -41,6 +41,7 @@ HOMES = (
     Home("journal/sqlite/", THREADS, "the writer and the riding commit: a blocked loop must not delay them"),
     Home("journal/sqlite/", STOPWATCH, "times commits to choose the cheapest path to the disk; decides no outcome"),
     Home("journal/sqlite/opening.py", {"os.urandom"}, "mints the namespace and the secret of a new journal"),
+    Home("journal/memory.py", {"os.urandom"}, "mints those of a journal at the address memory:"),
     Home("sync.py", THREADS, "the synchronous face: its loop lives in a thread of its own"),
     Home("cli/apps.py", THREADS, "loads programs that call asyncio.run where they are loaded"),
     Home("demo/", BANNED, "plays the world: services, faults and kills"),

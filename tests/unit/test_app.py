@@ -169,7 +169,7 @@ async def test_a_result_whose_annotation_changed_is_reported(lab: Lab):
 
 
 def test_journals_that_this_version_cannot_open_are_refused():
-    with pytest.raises(UsageError, match="give a path for SQLite"):
+    with pytest.raises(UsageError, match=r"give a path such as desk\.db, sqlite:///"):
         Holdfast("postgresql://localhost/desk", agents=[desk])
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.journal.sqlite.reference_page import render
 from holdfast.journal.sqlite.schema import shipped
+from scripts.sql_reference import render
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"
 
 
 def test_the_page_is_current() -> None:
-    command = "python -m holdfast.journal.sqlite.reference_page > docs/reference/sql.md"
+    command = "python -m scripts.sql_reference > docs/reference/sql.md"
     assert PAGE.read_text(encoding="utf-8") == render(), f"run: {command}"
 
 

@@ -1,8 +1,8 @@
 """`Holdfast`: the app. The only place that wires the floors together.
 
 `async with Holdfast("desk.db", agents=[...]) as desk` in async code, `with Holdfast(...) as desk` in
-scripts and notebooks. A bare path is a SQLite journal. The file is long because it is the one place that knows all
-floors.
+scripts and notebooks. The journal is given by its address, such as a path. The file is long because it is the one place
+that knows all floors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -22,7 +21,7 @@ from holdfast.agent.notifying import Notifier, Tools
 from holdfast.agent.policy_files import judge_of
 from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
-from holdfast.cli.config import journal_option, located, sqlite_path
+from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import Errands
 from holdfast.control.input_checks import check
@@ -45,6 +44,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.interfaces.extensions import Notifications, Reachable, notifications_of
+from holdfast.journal.backends import Address, address_of
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
@@ -126,7 +126,7 @@ class Holdfast:
 
     def __init__(
         self,
-        journal: str | os.PathLike[str] | Journal,
+        journal: str | os.PathLike[str] | Address | Journal,
         *,
         agents: Iterable[AnyAgent] = (),
         tools: Iterable[AnyTool] = (),
@@ -137,8 +137,11 @@ class Holdfast:
         recover: bool = True,
         reach: Reachable | None = None,
     ) -> None:
-        self._journal = _journal(journal)
-        self._file = _file(journal)
+        self._address: Address | None = None
+        if isinstance(journal, (str, os.PathLike, Address)):
+            self._address = address_of(journal)
+            journal = self._address.journal()
+        self._journal: Journal = journal
         self._seams = environment or system_environment()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
@@ -182,7 +185,7 @@ class Holdfast:
             raise
         self._engine = engine
         belongs_here(self)
-        if self._file is not None and engine.identity.trust == "trusted":
+        if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
         self._errands = Errands(Service(engine), notifier.agent, notify)
@@ -365,8 +368,8 @@ class Holdfast:
         try:
             return self._concluded(agent, conclusion)
         except HoldfastError as error:
-            if self._file is not None:
-                option = journal_option(self._file)
+            if self._address is not None:
+                option = journal_option(self._address)
                 error.message, error.next_step = located(error.message, option), located(error.next_step, option)
             raise
 
@@ -412,16 +415,3 @@ def _this_process(worker: str) -> Worker:
     from holdfast.journal.host import this_process  # noqa: PLC0415 - not needed before an app is opened
 
     return this_process(worker)
-
-
-def _file(journal: str | os.PathLike[str] | Journal) -> Path | None:
-    """The file of the journal, where one was named. Raises `UsageError` for an address that is not an SQLite file."""
-    return sqlite_path(os.fspath(journal)) if isinstance(journal, (str, os.PathLike)) else None
-
-
-def _journal(journal: str | os.PathLike[str] | Journal) -> Journal:
-    if not isinstance(journal, (str, os.PathLike)):
-        return journal
-    from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - only who uses SQLite pays for it
-
-    return SqliteJournal(sqlite_path(os.fspath(journal)))

@@ -12,7 +12,7 @@ from itsdangerous import URLSafeSerializer
 from holdfast.errors import UsageError
 from holdfast.interfaces.signing_keys import first_keys, keep_keys, load_keys
 from holdfast.people import Link, LinkRefused, SigningKeys, make_link, read_link, use_link
-from holdfast.people.links import beside, checked_unused
+from holdfast.people.links import checked_unused
 from tests.unit.engine.lab import Lab, virtual
 
 BASE = "https://desk.example.com"
@@ -103,7 +103,7 @@ def test_an_address_that_is_no_inbox_is_refused(base: str):
 
 
 def test_keys_are_made_once_and_are_for_their_owner_alone(tmp_path: Path):
-    path = beside(tmp_path / "desk.db")
+    path = tmp_path / "desk.db.linkkeys"
     assert load_keys(path) is None
     first = first_keys(path, fresh())
     assert first_keys(path, fresh()) == first == load_keys(path)

@@ -16,7 +16,7 @@ from holdfast.interfaces.web.linked import Links
 from holdfast.journal.port import Post
 from holdfast.people import Link, LinkRefused, SigningKeys
 from holdfast.people.asked import asked
-from holdfast.people.links import beside, checked_unused, make_link
+from holdfast.people.links import checked_unused, make_link
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.interfaces.web.stand import ORIGIN, Stand, standing
 
@@ -124,8 +124,8 @@ async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
     monkeypatch.delenv("HOLDFAST_LINK_KEY")
     async with standing(lab) as stand:
         journal = stand.app.engine.journal
-        journal.path = tmp_path / "desk.db"  # type: ignore[attr-defined]  # as one that is a file has it
-        keep_keys(beside(tmp_path / "desk.db"), LINK_KEYS)
+        journal.sidecar = lambda suffix: tmp_path / f"desk.db{suffix}"  # type: ignore[method-assign]  # as one in a file
+        keep_keys(tmp_path / "desk.db.linkkeys", LINK_KEYS)
         links = Links(Desk(stand.app.service, stand.entrance))
         path, link = await link_of(stand)
         assert links._read(path.rpartition("/")[2]) == link

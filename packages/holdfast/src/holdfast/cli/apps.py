@@ -23,7 +23,7 @@ from holdfast.agent.registry import gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.cli.common import Call
-from holdfast.cli.config import existing_journal, journal_path, policy_path, project_reach, project_targets
+from holdfast.cli.config import existing_journal, journal_address, policy_path, project_reach, project_targets
 from holdfast.cli.undriven import worker_of
 from holdfast.control.code_location import CodeLocation, loading, noted_code, noted_programs
 from holdfast.engine.settings import Settings
@@ -203,10 +203,10 @@ async def app_of(
 
     Raises `JournalDistrusted` before anything is driven, and `UsageError` for a policy that cannot be meant.
     """
-    path = journal_path(call.journal) if create else existing_journal(call.journal)
+    address = journal_address(call.journal) if create else existing_journal(call.journal)
     settings = Settings(private_webhooks=private_webhooks)
     rules = policy_path(call.policy)
-    async with Holdfast(path, agents=agents, policy=rules, settings=settings, recover=False, reach=reach) as app:
+    async with Holdfast(address, agents=agents, policy=rules, settings=settings, recover=False, reach=reach) as app:
         _check_trust(app)
         yield app
 
@@ -259,7 +259,7 @@ async def noted_agents(call: Call, program: str = "") -> list[AnyAgent]:
     Code that was moved away since is left out. Raises `UsageError` where two programs cannot share a worker, for their
     agents or tools have the same names.
     """
-    if not journal_path(call.journal).exists():
+    if not journal_address(call.journal).exists():
         return []
     async with call.looking() as looking:
         if looking.identity.trust == "distrustful":

@@ -9,18 +9,18 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from holdfast.cli.config import existing_journal, journal_path, named_by
+from holdfast.cli.config import existing_journal, journal_address, named_by
 from holdfast.cli.screen import Screen
 from holdfast.errors import HoldfastError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import safe
-from holdfast.journal.sqlite.reading import ReadingJournal
+from holdfast.journal.backends import Address
+from holdfast.journal.port import Reader
 
 if TYPE_CHECKING:
     from holdfast.control.service import Service
@@ -41,11 +41,14 @@ class Call:
 
     @asynccontextmanager
     async def looking(self, *, tells_doubts: bool = True) -> AsyncGenerator[JournalReader]:
-        """Open the journal to read it. It has to be there; where it cannot be written, or trusted, that is said.
+        """Open the journal to read it. It has to be there; where it cannot be written, or trusted, that is said."""
+        async with self.examining(tells_doubts=tells_doubts) as (looking, _):
+            yield looking
 
-        Nothing in it waits for anything, so that a command which only looks can do `without_waiting`.
-        """
-        journal = ReadingJournal(existing_journal(self.journal))
+    @asynccontextmanager
+    async def examining(self, *, tells_doubts: bool = True) -> AsyncGenerator[tuple[JournalReader, Reader]]:
+        """As `looking`, with the reader itself: for commands about the journal as a whole."""
+        journal = existing_journal(self.journal).reader()
         identity = await journal.open()
         for notice in identity.notices if journal.untouched else ():
             logging.getLogger("holdfast").warning(notice)
@@ -53,9 +56,18 @@ class Call:
             self._doubts_told = True
             self.screen.note(("This journal is not trusted", "yellow"), f": {identity.reason}. Next: holdfast doctor")
         try:
-            yield JournalReader(journal, identity)
+            yield JournalReader(journal, identity), journal
         finally:
             await journal.close()
+
+    def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run what only reads the journal. An event loop, which takes half of the time, only where its reads wait."""
+        try:
+            waits = existing_journal(self.journal).reads_wait
+        except BaseException:
+            coroutine.close()
+            raise
+        return wait_for(coroutine) if waits else without_waiting(coroutine)
 
     def serving(
         self,
@@ -65,8 +77,8 @@ class Call:
         private_webhooks: bool = False,
     ) -> AbstractAsyncContextManager[Service]:
         """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
-        path = journal_path(self.journal) if create else existing_journal(self.journal)
-        return service_over(path, tools, private_webhooks=private_webhooks)
+        address = journal_address(self.journal) if create else existing_journal(self.journal)
+        return service_over(address, tools, private_webhooks=private_webhooks)
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
@@ -113,7 +125,7 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what only looks to its end, without a loop: reading happens where it is asked for, and waits for nothing."""
+    """Run to its end what never suspends, without an event loop: the reads of a journal whose `reads_wait` is false."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -167,7 +179,9 @@ def _speak_plainly() -> None:
 
 
 @asynccontextmanager
-async def service_over(path: Path, tools: Mapping[str, ToolCode], *, private_webhooks: bool) -> AsyncGenerator[Service]:
+async def service_over(
+    address: Address, tools: Mapping[str, ToolCode], *, private_webhooks: bool
+) -> AsyncGenerator[Service]:
     """Open the journal for commands, in the name of the person who types them.
 
     The engine is imported here: a command that only reads starts without it.
@@ -177,10 +191,9 @@ async def service_over(path: Path, tools: Mapping[str, ToolCode], *, private_web
     from holdfast.engine.environment import system_environment  # noqa: PLC0415 - as above
     from holdfast.engine.settings import Settings  # noqa: PLC0415 - as above
     from holdfast.journal import host  # noqa: PLC0415 - as above
-    from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above
 
     settings = Settings(private_webhooks=private_webhooks)
-    engine = Engine(SqliteJournal(path), system_environment(), settings, tools, {}, host.this_process)
+    engine = Engine(address.journal(), system_environment(), settings, tools, {}, host.this_process)
     try:
         await engine.open()
         yield Service(engine, via="typed")

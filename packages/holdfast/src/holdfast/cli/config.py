@@ -1,4 +1,4 @@
-"""Which journal is meant, and how a printed command names it where it is printed.
+"""The journal that a command means, and how a printed command names it where it is printed.
 
 It is the one named by `--journal`, else by `HOLDFAST_JOURNAL`, else by pyproject.toml, else `./holdfast.db`, else the
 only journal in this directory.
@@ -14,48 +14,52 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
+from holdfast.journal.backends import Address, address_of, addresses_in
 
 DEFAULT: Final = "holdfast.db"
 TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
 """Directories, separated as in PATH, whose pyproject.toml is read whatever user owns it."""
-_APPLICATION: Final = slice(68, 72), b"HOLD"  # where an SQLite file says which program it belongs to, and what ours say
 _BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
 
 
-def journal_path(option: str | None) -> Path:
-    """The path of the journal. Raises `UsageError` for an address that is not an SQLite file."""
+def journal_address(option: str | None) -> Address:
+    """The address of the journal. Raises `UsageError` for one that no command can reach."""
+    address = _named(option)
+    if not address.lasting:
+        raise UsageError(
+            f"the journal {address} ends with the process that opens it, so no other command would find it",
+            next_step="name a file: --journal desk.db",
+        )
+    return address
+
+
+def _named(option: str | None) -> Address:
     if named := option or os.environ.get("HOLDFAST_JOURNAL"):
-        return sqlite_path(named)
+        return address_of(named)
     directory, settings = project_settings(Path.cwd())
-    if "journal" not in settings:
-        found = [] if Path(DEFAULT).exists() else journals_here()
-        return found[0] if len(found) == 1 else Path(DEFAULT)
-    return directory / sqlite_path(_text(settings["journal"], "journal", directory))
+    if "journal" in settings:
+        return address_of(_text(settings["journal"], "journal", directory)).below(directory)
+    default = address_of(DEFAULT)
+    found = [] if default.exists() else journals_here()
+    return found[0] if len(found) == 1 else default
 
 
-def journals_here() -> list[Path]:
+def journals_here() -> list[Address]:
     """The journals in the current directory, by name."""
-    return sorted(path for path in Path().glob("*.db") if _is_journal(path))
+    return addresses_in(Path())
 
 
-def _is_journal(path: Path) -> bool:
-    place, ours = _APPLICATION
+def journal_option(address: Address) -> str:
+    """The option by which a command typed in this directory finds the journal; empty where none is needed or helps."""
+    if not address.lasting:
+        return ""
     try:
-        with path.open("rb") as file:
-            return file.read(place.stop)[place] == ours
-    except OSError:
-        return False
-
-
-def journal_option(path: Path) -> str:
-    """The option by which a command typed in this directory finds the journal at `path`; empty where none is needed."""
-    try:
-        if journal_path(None).resolve() == path.resolve():
+        if journal_address(None).leads_to(address):
             return ""
     except UsageError:
         pass  # the project's settings cannot be read: name the journal
-    return named_by(shown_path(path))
+    return named_by(str(address))
 
 
 def named_by(address: str) -> str:
@@ -90,31 +94,18 @@ def policy_path(option: str | None) -> Path | None:
     return directory / _text(settings["policy"], "policy", directory) if "policy" in settings else None
 
 
-def existing_journal(option: str | None) -> Path:
-    """The path of a journal that is there. Reading never creates one. Raises `UsageError`."""
-    path = journal_path(option)
-    if not path.exists():
+def existing_journal(option: str | None) -> Address:
+    """The address of a journal that is there. Reading never creates one. Raises `UsageError`."""
+    address = journal_address(option)
+    if not address.exists():
         others = ", ".join(map(str, journals_here()))
         raise UsageError(
-            f"there is no journal at {path}",
+            f"there is no journal at {address.place}",
             known=f"journals in this directory: {others}" if others else "a command that reads never creates one",
             next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml"
             + ("" if others else "; `holdfast run` creates it"),
         )
-    return path
-
-
-def sqlite_path(text: str) -> Path:
-    """A path, or sqlite:///path. Raises `UsageError` for other addresses."""
-    if "://" in text and not text.startswith("sqlite://"):
-        raise UsageError(
-            f"{text!r} is no journal this version can open",
-            next_step="give a path for SQLite: desk.db, or sqlite:///var/lib/desk.db",
-        )
-    path = text.removeprefix("sqlite://")
-    if not path:
-        raise UsageError("the journal has no name", next_step="give a path: --journal desk.db")
-    return Path(path).expanduser()
+    return address
 
 
 def project_targets() -> list[str]:

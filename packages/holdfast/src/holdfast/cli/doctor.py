@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from holdfast.cli.common import Call, command
-from holdfast.cli.config import existing_journal
 from holdfast.cli.exit_status import DIVERGED, DONE
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.cli.undriven import Finder, commands_for
 from holdfast.engine.environment import SystemClock, SystemRng
 from holdfast.errors import UsageError
 from holdfast.inspect.doctor import Facts, Rebuilt, facts, rebuild, trust
-from holdfast.inspect.signed_heads import VARIABLE, head_keys, own_head_keys, read_heads, signed_head
+from holdfast.inspect.signed_heads import KEYS, VARIABLE, head_keys, own_head_keys, read_heads, signed_head
 from holdfast.inspect.text import count, safe
 from holdfast.inspect.verify import Kept, check
 from holdfast.model.heads import line_of
@@ -40,12 +39,11 @@ async def verify(call: Call, heads_file: Path | None) -> int:
     exit status is 4. A user who can write the journal can write its anchor too: only
     heads that were kept elsewhere show what such a user rewrote or cut off.
     """
-    path = existing_journal(call.journal)
-    async with call.looking(tells_doubts=False) as looking:
+    async with call.examining(tells_doubts=False) as (looking, reader):
         kept = Kept()
         if heads_file is not None:
-            kept = Kept(read_heads(heads_file, looking.identity.namespace), head_keys(path))
-        found = await check(looking, path, kept)
+            kept = Kept(read_heads(heads_file, looking.identity.namespace), head_keys(reader.sidecar(KEYS)))
+        found = await check(looking, reader, kept)
         doubt = looking.identity.reason
     status = DIVERGED if found.broken else DONE
     if call.screen.as_json:
@@ -80,10 +78,11 @@ async def heads(call: Call) -> None:
     else with one that is made next to the journal. `holdfast webhooks add NAME URL
     --on journal.head` lets a worker post them.
     """
-    path = existing_journal(call.journal)
     async with call.looking(tells_doubts=False) as looking:
         # Checked before a key is made: a journal that is not trusted gets no head, and nothing is written beside it.
-        keys = own_head_keys(path, SystemRng()) if looking.identity.trust != "distrustful" else ()
+        keys = (
+            own_head_keys(looking.journal.sidecar(KEYS), SystemRng()) if looking.identity.trust != "distrustful" else ()
+        )
         head = await signed_head(looking.journal, looking.identity, SystemClock().wall_ms(), keys)
     click.echo(line_of(head))
 
@@ -113,12 +112,12 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
                 done["trust"] = await trust(service.engine, by, newest=newest)
             if rebuilding:
                 done["rebuilt"] = await rebuild(service.engine)
-    async with call.looking(tells_doubts=False) as looking:
-        found = await facts(looking, existing_journal(call.journal))
+    async with call.examining(tells_doubts=False) as (looking, reader):
+        found = await facts(looking, reader)
         finder, rows = Finder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
         undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
     if call.screen.as_json:
-        call.screen.document({"journal": found, **done})
+        call.screen.document({"journal": found.document(), **done})
         return
     _show(call.screen, found)
     for next_step in undriven:
@@ -128,10 +127,10 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
 
 def _show(screen: Screen, found: Facts) -> None:
     runs = ", ".join(f"{number} {status}" for status, number in found.runs.items()) or "none"
-    good = found.trust == "trusted"
+    good, stored = found.trust == "trusted", found.storage
     rows = [
-        ("journal", f"{found.path} ({found.bytes // 1024} KiB)"),
-        ("stored", f"SQLite {found.sqlite}, {found.mode} mode"),
+        ("journal", stored.location + ("" if stored.bytes is None else f" ({stored.bytes // 1024} KiB)")),
+        ("stored", stored.engine),
         ("namespace", found.namespace),
         ("incarnation", found.incarnation),
         ("trust", found.trust + (f": {found.reason}" if found.reason else "")),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from holdfast.cli.common import Call, command, login_name, wait_for, without_waiting
+from holdfast.cli.common import Call, command, login_name, wait_for
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
@@ -60,7 +60,7 @@ def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> 
     elif said["item"]:
         wait_for(_one(call, str(said["item"])))
     else:
-        without_waiting(_all(call, wanted, limit))
+        call.read(_all(call, wanted, limit))
     return DONE
 
 

@@ -21,7 +21,7 @@ from holdfast.interfaces.signing_keys import keep_keys, load_keys
 from holdfast.journal.bodies import written
 from holdfast.journal.port import Post
 from holdfast.model.notices import Sent, run_of, stream_of
-from holdfast.people.links import beside
+from holdfast.people.links import KEYS
 
 _WORDS: Final = ("list", "test", "rotate")
 _COLOURS: Final = {"sent": "green", "on the way": "yellow", "quiet": "dim", "unknown": "red", "failed": "red"}
@@ -122,9 +122,9 @@ async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
 
 
 def _rotate(call: Call) -> None:
-    path = beside(existing_journal(call.journal))
-    keys, rng = load_keys(path), SystemRng()
-    if keys is None:
+    path, rng = existing_journal(call.journal).sidecar(KEYS), SystemRng()
+    keys = load_keys(path) if path is not None else None
+    if path is None or keys is None:
         raise UsageError(
             "there is no link key beside this journal", known="it is made when the first link is signed",
             next_step="a key that was given to Reach(link_key=...) is rotated where it is kept: the new one first",

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.demo.referee import Reported
 from holdfast.demo.schedule import REQUESTS, Service, Spot
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.journal.backends import open_journal
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 
@@ -37,7 +37,7 @@ class WithHoldfast:
         return ("holdfast.demo.worker", *options, "--lane", str(lane))
 
     async def report(self) -> Mapping[Spot, Reported]:
-        journal = SqliteJournal(self.journal)
+        journal = open_journal(self.journal)
         identity = await journal.open()
         try:
             return await self.read(JournalReader(journal, identity))

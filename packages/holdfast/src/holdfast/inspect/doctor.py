@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 
@@ -15,9 +13,7 @@ from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
 from holdfast.inspect.reader import JournalReader, Waiting
 from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, RunChange, RunRow, RunStatus
-from holdfast.journal.sqlite.ledger import all_entries
-from holdfast.journal.sqlite.reading import view_of
+from holdfast.journal.port import Claimed, Reader, RunChange, RunRow, RunStatus, Storage
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
 
@@ -25,10 +21,7 @@ from holdfast.model.run_history import RunHistory
 class Facts(msgspec.Struct, frozen=True):
     """A journal at a glance."""
 
-    path: str
-    bytes: int
-    mode: str
-    sqlite: str
+    storage: Storage
     namespace: str
     incarnation: str
     trust: str
@@ -43,6 +36,14 @@ class Facts(msgspec.Struct, frozen=True):
     paused_tools: dict[str, str]
     ledger_entries: int
 
+    def document(self) -> dict[str, object]:
+        """The facts as one JSON object, those of the back end first."""
+        rest: dict[str, object] = msgspec.to_builtins(self)
+        del rest["storage"]
+        stored = self.storage
+        size = {} if stored.bytes is None else {"bytes": stored.bytes}
+        return {"path": stored.location, **size, **stored.details, **rest}
+
 
 class Rebuilt(msgspec.Struct, frozen=True):
     """What became of the listing. `busy` runs are driven by a living process, whose own writes keep them right."""
@@ -52,9 +53,8 @@ class Rebuilt(msgspec.Struct, frozen=True):
     busy: list[str]
 
 
-async def facts(looking: JournalReader, path: Path) -> Facts:
+async def facts(looking: JournalReader, reader: Reader) -> Facts:
     """Examine an open journal."""
-    where, size = _on_disk(path)
     counts: Counter[str] = Counter()
     operations: list[str] = []
     unreadable: list[str] = []
@@ -68,21 +68,13 @@ async def facts(looking: JournalReader, path: Path) -> Facts:
                 continue
             operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
     abandoned = [row.run for row in await looking.journal.runs(wakeable=True)]
-    database = view_of(path).database
-    try:
-        ((mode,),) = database.rows("pragma journal_mode")
-        ((entries,),) = database.rows("select count(*) from ledger")
-        notes = database.rows("select name, cast(body as blob) from hint where name like 'health/%'")
-        set_aside = [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in(all_entries(database))]
-    finally:
-        database.close()
+    entries, set_aside = 0, list[str]()
+    async for entry in reader.ledger():
+        entries += 1
+        set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
     identity = looking.identity
-    assert isinstance(entries, int)
     return Facts(
-        path=where,
-        bytes=size,
-        mode=str(mode),
-        sqlite=sqlite3.sqlite_version,
+        storage=await reader.storage(),
         namespace=identity.namespace,
         incarnation=identity.incarnation,
         trust=identity.trust,
@@ -92,25 +84,21 @@ async def facts(looking: JournalReader, path: Path) -> Facts:
         open_operations=operations,
         unreadable=unreadable,
         refused_entries=set_aside,
-        housekeeping=await _failing(looking, [(str(name), body) for name, body in notes if isinstance(body, bytes)]),
+        housekeeping=await _failing(looking, await reader.hints(HEALTH)),
         abandoned=abandoned,
         paused_tools=await looking.pauses(),
         ledger_entries=entries,
     )
 
 
-async def _failing(looking: JournalReader, notes: list[tuple[str, bytes]]) -> list[str]:
+async def _failing(looking: JournalReader, notes: dict[str, bytes]) -> list[str]:
     """The house-keeping that fails in processes that may live."""
     found: list[str] = []
-    for name, body in notes:
+    for name, body in notes.items():
         worker = name.removeprefix(HEALTH)
         if (await looking.journal.fate(worker)).fate != "dead":
             found += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
     return found
-
-
-def _on_disk(path: Path) -> tuple[str, int]:
-    return str(path.absolute()), path.stat().st_size
 
 
 async def rebuild(engine: Engine) -> Rebuilt:

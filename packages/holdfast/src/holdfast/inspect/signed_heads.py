@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from holdfast.model.heads import SHORTEST_KEY, SignedHead, is_signed, sign
 from holdfast.model.webhooks import OUTBOX, Notice
 
 VARIABLE: Final = "HOLDFAST_HEAD_KEY"
+KEYS: Final = ".headkeys"
+"""The file beside a journal that keeps the keys which sign its heads, unless they are given."""
 
 
 class KeptHead(msgspec.Struct, frozen=True):
@@ -26,6 +29,12 @@ class KeptHead(msgspec.Struct, frozen=True):
 
     line: int
     signed: SignedHead
+
+    @property
+    def origin(self) -> str:
+        """Its name in a sentence."""
+        at = datetime.fromtimestamp(self.signed.at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"the head of {at}, line {self.line},"
 
 
 class _Posted(msgspec.Struct):
@@ -44,13 +53,8 @@ async def signed_head(journal: Journal, identity: Identity, at_ms: int, keys: Se
     return sign(head, keys[0]) if keys else head
 
 
-def beside(journal: Path) -> Path:
-    """The file of the keys that sign heads, unless they are given: next to the journal."""
-    return journal.with_name(journal.name + ".headkeys")
-
-
-def head_keys(journal: Path | None) -> tuple[str, ...]:
-    """The keys that sign heads, newest first: from HOLDFAST_HEAD_KEY, else from the file next to the journal.
+def head_keys(file: Path | None) -> tuple[str, ...]:
+    """The keys that sign heads, newest first: from HOLDFAST_HEAD_KEY, else from `file` if there is one.
 
     Raises `UsageError` for a key that is too short or a file that holds none.
     """
@@ -61,19 +65,19 @@ def head_keys(journal: Path | None) -> tuple[str, ...]:
                 f"a key in {VARIABLE} is too short", next_step=f"give at least {SHORTEST_KEY} random signs"
             )
         return keys
-    found = load_keys(beside(journal)) if journal is not None else None
+    found = load_keys(file) if file is not None else None
     return found.keys if found is not None else ()
 
 
-def own_head_keys(journal: Path, rng: Rng) -> tuple[str, ...]:
+def own_head_keys(file: Path | None, rng: Rng) -> tuple[str, ...]:
     """The same keys; where there are none, the first is made next to the journal. Raises `UsageError`."""
-    if keys := head_keys(journal):
+    if (keys := head_keys(file)) or file is None:
         return keys
     try:
-        made: SigningKeys = first_keys(beside(journal), rng.token() + rng.token())
+        made: SigningKeys = first_keys(file, rng.token() + rng.token())
     except OSError as error:
         raise UsageError(
-            f"the key that signs heads cannot be made at {beside(journal)}: {error.strerror}",
+            f"the key that signs heads cannot be made at {file}: {error.strerror}",
             next_step=f"give one in {VARIABLE}",
         ) from error
     return made.keys
@@ -131,8 +135,7 @@ class HeadPosts:
         wanted = any(one.open and "journal.head" in one.kinds for one in engine.outbox.endpoints.values())
         if turn == self._done or not wanted or engine.identity.trust == "distrustful":
             return
-        path: object = getattr(engine.journal, "path", None)
-        keys = own_head_keys(path, engine.environment.rng) if isinstance(path, Path) else head_keys(None)
+        keys = own_head_keys(engine.journal.sidecar(KEYS), engine.environment.rng)
         head = await signed_head(engine.journal, engine.identity, now, keys)
         notice = Notice("journal.head", "", "", now, turn=turn, head=head)
         await engine.journal.post(Post(OUTBOX, f"head/{turn}", written(notice)))

@@ -1,4 +1,4 @@
-"""The journal in memory: for tests and the simulator. No threads, no chance, no real time.
+"""The journal in memory: for tests, the simulator and the address `memory:`. No threads, no chance, no real time.
 
 Several workers of one process may share an instance. What rides becomes durable with the next
 append, or as soon as the given clock has moved on by `RIDE_MS`; `power_loss` drops what still rides.
@@ -7,14 +7,18 @@ A long file, since it is the whole port in one piece.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused, UsageError
+from holdfast.journal import host
 from holdfast.journal.port import (
     AgentKey,
     Beginning,
@@ -23,8 +27,10 @@ from holdfast.journal.port import (
     Entry,
     Identity,
     Instant,
+    Journal,
     Lease,
     Post,
+    Reader,
     Row,
     RunRow,
     RunStatus,
@@ -81,13 +87,13 @@ class MemoryJournal:
         wall: Callable[[], int] | None = None,
         *,
         namespace: str = "memory",
+        secret: bytes | None = None,
         trust: Trust = "trusted",
     ) -> None:
         self._now = now
         self._wall = wall or now
-        self.identity = Identity(
-            namespace=namespace, secret=sha256(namespace.encode()).digest(), incarnation="1", trust=trust
-        )
+        secret = sha256(namespace.encode()).digest() if secret is None else secret
+        self.identity = Identity(namespace=namespace, secret=secret, incarnation="1", trust=trust)
         self._runs: dict[str, _Run] = {}
         self._names: dict[int, str] = {}
         self._ledger: list[Entry] = []
@@ -321,6 +327,9 @@ class MemoryJournal:
         after()
         return fits
 
+    def sidecar(self, suffix: str) -> Path | None:  # noqa: ARG002 - there is no place for any
+        return None
+
     # --- inside --------------------------------------------------------------------------------------
 
     def _call(self, name: str, *, needs_open: bool = True) -> Callable[[], None]:
@@ -431,3 +440,46 @@ class MemoryJournal:
 def _digest(entry: Entry) -> bytes:
     """A hash over everything in an entry; in memory nothing chains it to its stream."""
     return ledger_hash(None, Post(entry.stream, entry.key, entry.body), entry.at_ms)
+
+
+class _InMemory:
+    """The back end of the address `memory:`: each opening makes a new journal, which ends with the process."""
+
+    lasting = False
+    reads_wait = False
+
+    def checked(self, place: str) -> str:
+        if place:
+            raise UsageError("a journal in memory has no name", next_step="give memory:")
+        return place
+
+    def journal(self, place: str) -> Journal:  # noqa: ARG002 - every back end is asked alike
+        # Of its own namespace: the keys that it sends must not meet those of an earlier process.
+        return MemoryJournal(host.uptime_ms, host.wall_ms, namespace=os.urandom(8).hex(), secret=os.urandom(32))
+
+    def reader(self, place: str) -> Reader:  # noqa: ARG002 - every back end is asked alike
+        raise UsageError(
+            "a journal in memory is known to the process that opened it alone",
+            next_step="name a file for a journal that commands can read: --journal desk.db",
+        )
+
+    def exists(self, place: str) -> bool:  # noqa: ARG002 - every back end is asked alike
+        return False
+
+    def same(self, place: str, other: str) -> bool:  # noqa: ARG002 - every back end is asked alike
+        return False
+
+    def below(self, place: str, directory: Path) -> str:  # noqa: ARG002 - every back end is asked alike
+        return place
+
+    def shown(self, place: str) -> str:
+        return place
+
+    def sidecar(self, place: str, suffix: str) -> Path | None:  # noqa: ARG002 - every back end is asked alike
+        return None
+
+    def found_in(self, directory: Path) -> list[str]:  # noqa: ARG002 - every back end is asked alike
+        return []
+
+
+IN_MEMORY: Final = _InMemory()

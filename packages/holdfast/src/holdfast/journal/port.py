@@ -7,7 +7,8 @@ records) and *hints* (losable). Every implementation passes `holdfast.testing.co
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -192,6 +193,38 @@ class Busy(msgspec.Struct, frozen=True):
     owner: Worker
 
 
+class KnownHead(msgspec.Struct, frozen=True):
+    """A head that was kept elsewhere. `origin` names it in a sentence, `remark` is put behind that name."""
+
+    head: Head
+    origin: str
+    remark: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A place where the journal is not what was written, and why."""
+
+    chain: str
+    record: int
+    why: str
+
+
+class LogCheck(msgspec.Struct, frozen=True):
+    """The result of `Reader.check`: the number of ledger streams, and every place that does not hold."""
+
+    streams: int
+    broken: tuple[Broken, ...] = ()
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """How a journal is stored, for a person. `details` are facts that only its back end has, by name."""
+
+    location: str
+    engine: str
+    bytes: int | None = None
+    details: dict[str, str] = {}
+
+
 class Journal(Protocol):
     """Append-only truth. All methods may raise `JournalUnavailable`; then nothing was written."""
 
@@ -310,4 +343,37 @@ class Journal(Protocol):
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         """Replace a hint if it still is `previous`; false when somebody else was faster."""
+        ...
+
+    def sidecar(self, suffix: str) -> Path | None:
+        """The file beside the journal for what must not be in it, such as a signing key. None: it has no place."""
+        ...
+
+
+class Reader(Journal, Protocol):
+    """A journal that was opened to be read, and what only an operator asks of it. Its writing methods raise.
+
+    `untouched`: it was taken as it is, and may lack what was written last; the notices of its identity say why.
+    """
+
+    @property
+    def untouched(self) -> bool: ...
+
+    async def storage(self) -> Storage:
+        """Where and how the journal is stored."""
+        ...
+
+    async def check(self, known: Sequence[KnownHead]) -> LogCheck:
+        """Compare the whole log with itself, with the back end's own memory of it, and with `known` heads.
+
+        The chains of single runs are not part of it. Tables that cannot be read are broken themselves.
+        """
+        ...
+
+    def ledger(self) -> AsyncIterator[Entry]:
+        """The whole ledger by id, read page by page."""
+        ...
+
+    async def hints(self, prefix: str) -> dict[str, bytes]:
+        """The hints whose names begin with `prefix`."""
         ...

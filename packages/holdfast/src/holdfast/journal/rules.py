@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ MAX_BODY = 64 << 20
 
 FOREVER_MS = 2**53 - 1
 """How long a worker that nobody knows has been silent; the largest integer that JSON carries exactly."""
+
+CHANGED: Final = "it was changed, removed or moved after it was written"
+"""Why a row breaks its chain, in a sentence."""
 
 
 def check_size(write: Write, row: Row) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -115,9 +114,8 @@ def checked_base(base_url: str) -> str:
 # --- where the keys are kept -------------------------------------------------------------------------------
 
 
-def beside(journal: Path) -> Path:
-    """Where the keys of a journal lie unless they are given: beside it, for its owner alone."""
-    return journal.with_name(journal.name + ".linkkeys")
+KEYS: Final = ".linkkeys"
+"""The file beside a journal that keeps its keys unless they are given; for the journal's owner alone."""
 
 
 def keys_of(journal: Journal) -> SigningKeys | None:
@@ -127,7 +125,7 @@ def keys_of(journal: Journal) -> SigningKeys | None:
     """
     if value := os.environ.get(VARIABLE, ""):
         return given_keys(value)
-    path = file_of(journal)
+    path = journal.sidecar(KEYS)
     return None if path is None else load_keys(path)
 
 
@@ -137,12 +135,6 @@ def given_keys(value: str) -> SigningKeys:
     if not keys or min(len(one) for one in keys) < SHORTEST:
         raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random signs")
     return SigningKeys(keys)
-
-
-def file_of(journal: Journal) -> Path | None:
-    """Where the keys of this journal lie; None where it is no file."""
-    path: object = getattr(journal, "path", None)
-    return beside(path) if isinstance(path, Path) else None
 
 
 def _signer(keys: SigningKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's

@@ -21,7 +21,7 @@ from holdfast.interfaces.signing_keys import SigningKeys, first_keys
 from holdfast.journal.port import Journal
 from holdfast.model.notices import TOOL
 from holdfast.model.secret import Secret, SecretUnavailableError, resolver_from
-from holdfast.people.links import checked_base, file_of, given_keys, keys_of
+from holdfast.people.links import KEYS, checked_base, given_keys, keys_of
 
 EVERY: Final = timedelta(seconds=10)
 
@@ -96,7 +96,7 @@ def link_keys(reach: Reach, journal: Journal, rng: Rng) -> SigningKeys:
             raise UsageError(f"the link key {key.name} is not set") from error
     if (found := keys_of(journal)) is not None:
         return found
-    path = file_of(journal)
+    path = journal.sidecar(KEYS)
     if path is None:
         raise UsageError(
             "a journal that is no file keeps no link key beside it", next_step="give one: Reach(link_key=Secret(...))"

@@ -1,7 +1,6 @@
-"""The same store through apsw, which brings a newer SQLite than most systems (extra `apsw`).
+"""The same store through apsw, which brings a newer SQLite than most systems: addresses `sqlite+apsw://...`.
 
-Do not open one file through apsw and through the standard library in one process: they are two copies of
-SQLite, and when one closes the file, the system drops the locks of the other.
+One process opens a file through one of the two libraries only: see `driver.OpenFile`.
 """
 
 # apsw's stubs speak of `Buffer`, which the library's Python has from 3.12 on only.
@@ -14,19 +13,23 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.journal.sqlite.driver import DatabaseFailure, Value, location
+from holdfast.journal.sqlite.driver import DatabaseFailure, OpenFile, Value, location
 
 
 class ApswDatabase:
     """One connection through apsw: `Parts(connect=ApswDatabase)`."""
 
-    def __init__(self, path: Path, read_only: bool) -> None:
+    def __init__(self, path: Path, read_only: bool, *, alone: bool = False) -> None:
+        self._file = OpenFile(path, "apsw")
         access = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         try:
             self._connection = apsw.Connection(
-                location(path, read_only=read_only), flags=access | apsw.SQLITE_OPEN_URI, statementcachesize=256
+                location(path, read_only=read_only, alone=alone),
+                flags=access | apsw.SQLITE_OPEN_URI,
+                statementcachesize=256,
             )
         except apsw.Error as error:
+            self._file.leave()
             raise _failure(error) from error
         self._execute = self._connection.execute
 
@@ -52,6 +55,7 @@ class ApswDatabase:
             self._connection.close()
         except apsw.Error as error:
             raise _failure(error) from error
+        self._file.leave()
 
 
 def _failure(error: apsw.Error | OverflowError | UnicodeError) -> DatabaseFailure:

@@ -14,6 +14,14 @@ def get(database: Database, name: str) -> bytes | None:
     return body
 
 
+def below(database: Database, prefix: str) -> dict[str, bytes]:
+    """The hints whose names begin with `prefix`."""
+    found = database.rows(
+        "select name, cast(body as blob) from hint where substr(name, 1, ?) = ?", (len(prefix), prefix)
+    )
+    return {str(name): body for name, body in found if isinstance(body, bytes)}
+
+
 def put(database: Database, name: str, body: bytes, previous: bytes | None) -> bool:
     """Replace the hint if it still is `previous`."""
     if previous is None:

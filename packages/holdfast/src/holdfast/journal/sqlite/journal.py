@@ -36,7 +36,7 @@ from holdfast.journal.rules import check_post
 from holdfast.journal.sqlite import anchor as anchor_file
 from holdfast.journal.sqlite import hints, ledger, runs
 from holdfast.journal.sqlite.committer import Committer
-from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group import GroupCommit
 from holdfast.journal.sqlite.here import JournalClock
@@ -180,6 +180,9 @@ class SqliteJournal:
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         return await self._running.run(lambda database: hints.put(database, name, body, previous))
+
+    def sidecar(self, suffix: str) -> Path:
+        return sidecar(self.path, suffix)
 
     def disown(self) -> None:
         """In a forked child: no use of it answers any more. The thread behind it and its loop are the parent's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from holdfast.errors import LedgerTaken
 from holdfast.journal.port import Entry, Post
@@ -78,16 +78,13 @@ def entries(database: Database, stream: str, after: int) -> list[Entry]:
     return [_entry(row, fresh=True) for row in found]
 
 
-def all_entries(database: Database) -> Iterator[Entry]:
-    """The whole ledger by id, read page by page."""
-    after = 0
-    while rows := database.rows(
+def page(database: Database, after: int) -> list[Entry]:
+    """The next entries of the whole ledger, by id."""
+    found = database.rows(
         f"select {_COLUMNS} from ledger where id > ? order by id limit {_PAGE}",  # noqa: S608 -- constants
         (after,),
-    ):
-        for row in rows:
-            yield _entry(row, fresh=True)
-        after = int(str(rows[-1][0]))
+    )
+    return [_entry(row, fresh=True) for row in found]
 
 
 def first_broken(database: Database, stream: str) -> int | None:

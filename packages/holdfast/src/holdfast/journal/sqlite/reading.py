@@ -1,19 +1,16 @@
-"""Looking at a journal, without an event loop and without a thread: nothing here waits for a commit.
+"""Reading a journal file, without an event loop and without a thread: nothing here waits for a commit.
 
-A file that can be written is opened as by everybody, which brings it up to date and heals what a crash left. One that
-cannot (on a read-only mount or a full disk, in a read-only directory, or read-only) is taken as it is: nothing is
-changed, created or locked for others. SQLite reads a file in WAL mode together with its log where it finds (or may
-make) the log's index. Where it does not, the file is read alone: it is whole as of its last checkpoint, and what was
-written after that is not seen. The identity's notices say which of the two it was.
+A file that can be written is opened as by a worker, which brings it up to date and heals what a crash left. One that
+cannot be written is taken as it is (see `driver.View`); the identity's notices say so.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -26,11 +23,14 @@ from holdfast.journal.port import (
     Entry,
     Identity,
     Instant,
+    KnownHead,
     Lease,
+    LogCheck,
     Post,
     Row,
     RunRow,
     RunStatus,
+    Storage,
     Trust,
     Waits,
     Which,
@@ -39,64 +39,23 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.sqlite import anchor, heads, hints, ledger, opening, runs, schema
-from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.checking import check_log
+from holdfast.journal.sqlite.driver import (
+    Database,
+    DatabaseFailure,
+    Library,
+    StandardDatabase,
+    View,
+    is_unwritable,
+    sidecar,
+    view_of,
+)
 from holdfast.journal.sqlite.failures import explain
 from holdfast.journal.sqlite.runs import Query, Roll
 from holdfast.journal.sqlite.store import Store
 from holdfast.model.heads import Head, first_head
 
 T = TypeVar("T")
-_COMPANIONS: Final = ("", "-lock", "-wal", "-shm", ".anchor")
-_HEADER: Final = 32  # bytes of a log's header; a log that was never written to has none
-
-
-class View(msgspec.Struct, frozen=True):
-    """A connection that only reads. `alone`: without the log; `stale`: and there is a log, which may hold more."""
-
-    database: Database
-    alone: bool = False
-    stale: bool = False
-
-
-def is_unwritable(path: Path) -> bool:
-    """Whether this process may not write the file, its directory, or a file that belongs to it."""
-    files = (path.with_name(path.name + suffix) for suffix in _COMPANIONS)
-    places = [path.absolute().parent, *(file for file in files if file.exists())]
-    return not all(os.access(place, os.W_OK) for place in places)
-
-
-def view_of(path: Path) -> View:
-    """Open the file for reading, with its log if that can be done. Lets `DatabaseFailure` pass."""
-    try:
-        return View(_probed(StandardDatabase(path, True)))
-    except DatabaseFailure:
-        if not is_unwritable(path):
-            raise
-    return View(_probed(StandardDatabase(path, True, alone=True)), alone=True, stale=_has_log(path))
-
-
-def _probed(database: Database) -> Database:
-    try:
-        database.rows("select 1 from sqlite_master limit 1")
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _has_log(path: Path) -> bool:
-    """Whether a log or a rollback journal lies beside the file that was ever written to."""
-    return any(_is_begun(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
-
-
-def _is_begun(log: Path) -> bool:
-    try:
-        with log.open("rb") as file:
-            return any(file.read(_HEADER))
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # it is there, and nobody can say what it holds
 
 
 class ReadingJournal:
@@ -105,10 +64,13 @@ class ReadingJournal:
     `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, untouched: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, untouched: bool = False, connect: Library = StandardDatabase
+    ) -> None:
         self.path = Path(path).absolute()
         self.untouched = untouched
-        self._settings = opening.Settings(self.path, anchor.beside(self.path))
+        self._connect = connect
+        self._settings = opening.Settings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
         self._here = self._settings.parts.here
         self._roll = Roll(self._here, lambda: self._identity.incarnation)
         self._store = Store(self._settings)
@@ -141,7 +103,7 @@ class ReadingJournal:
     def _take_as_it_is(self) -> Identity:
         opening.check_place(self._settings)
         try:
-            view = view_of(self.path)
+            view = view_of(self.path, self._connect)
             self._database = view.database
             return self._identify(view)
         except DatabaseFailure as failure:
@@ -210,6 +172,38 @@ class ReadingJournal:
 
     async def hint(self, name: str) -> bytes | None:
         return self._read(lambda database: hints.get(database, name))
+
+    # --- what operators ask ----------------------------------------------------------------------------------
+
+    async def storage(self) -> Storage:
+        ((mode,),) = self._read(lambda database: database.rows("pragma journal_mode"))
+        ((version,),) = self._read(lambda database: database.rows("select sqlite_version()"))
+        details = {"mode": str(mode), "sqlite": str(version)}
+        size = self.path.stat().st_size  # never opened: see `driver.OpenFile`
+        return Storage(str(self.path), f"SQLite {version!s}, {mode!s} mode", size, details)
+
+    async def check(self, known: Sequence[KnownHead]) -> LogCheck:
+        try:
+            view = view_of(self.path, self._connect)
+        except DatabaseFailure as failure:
+            raise explain(failure, self.path) from failure
+        return check_log(view, self.path, self._identity, known)
+
+    async def ledger(self) -> AsyncIterator[Entry]:
+        entries = self._page(0)
+        while entries:
+            for entry in entries:
+                yield entry
+            entries = self._page(entries[-1].id)
+
+    async def hints(self, prefix: str) -> dict[str, bytes]:
+        return self._read(lambda database: hints.below(database, prefix))
+
+    def sidecar(self, suffix: str) -> Path:
+        return sidecar(self.path, suffix)
+
+    def _page(self, after: int) -> list[Entry]:
+        return self._read(lambda database: ledger.page(database, after))
 
     def _read(self, query: Callable[[Database], T]) -> T:
         if self._database is None:

@@ -263,6 +263,9 @@ class Disk:
         await self._reach("put_hint", writing=True)
         return await self._world.store.put_hint(name, body, previous)
 
+    def sidecar(self, suffix: str) -> None:
+        """See `Journal.sidecar`: what lies beside this one is not simulated."""
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _alive(self) -> None:

@@ -190,6 +190,9 @@ class SqliteDisk:
         self._begin("put_hint", writing=True)
         return await self._journal.put_hint(name, body, previous)
 
+    def sidecar(self, suffix: str) -> None:
+        """See `Journal.sidecar`: what lies beside this one is not simulated."""
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _begin(self, call: str, *, writing: bool = False) -> None:
