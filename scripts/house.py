@@ -109,6 +109,8 @@ def keyed_write() -> frozenset[tuple[str, str]]:
     What only some of several writes meet is left out: a timer that came due, a lease that was renewed.
     """
     from holdfast import Holdfast, Key, Run, agent, current_operation, tool  # noqa: PLC0415 - only this measure runs it
+    from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above
+    from holdfast.journal.sqlite.opening import Parts  # noqa: PLC0415 - as above
 
     seen: set[tuple[str, str]] = set()
     writes: list[frozenset[tuple[str, str]]] = []
@@ -134,7 +136,9 @@ def keyed_write() -> frozenset[tuple[str, str]]:
 
     async def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
-            async with Holdfast(Path(directory) / "journal.db", agents=[desk], recover=False) as app:
+            # On the loop, where the profile sees it: a busy disk would leave some of it to the journal's thread.
+            journal = SqliteJournal(Path(directory) / "journal.db", parts=Parts(commits="loop"))
+            async with Holdfast(journal, agents=[desk], recover=False) as app:
                 await app.run(desk, 9, run_id="measured")
 
     asyncio.run(main())
@@ -179,8 +183,8 @@ MEASURES: Final = (
     Measure("files of them", 429, 300, lambda: len(sources())),
     Measure("files of the engine", 52, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),
     Measure("largest import cycle, in files", 30, 6, lambda: len(largest_cycle())),
-    Measure("functions that one keyed write passes through", 183, 80, lambda: len(keyed_write())),
-    Measure("files of these", 47, 16, lambda: len({file for file, _ in keyed_write()})),
+    Measure("functions that one keyed write passes through", 194, 80, lambda: len(keyed_write())),
+    Measure("files of these", 50, 16, lambda: len({file for file, _ in keyed_write()})),
     Measure("public class names that two classes share", 79, 0, lambda: len(shared_names())),
     Measure("docstrings that begin with What or Whether", 675, 0, roundabout_docstrings),
     Measure("lines that say whoever, nobody or somebody", 592, 30, subjectless_lines),
