@@ -197,10 +197,10 @@ def errors() -> str:
     sections = dict(_rules(inside.text))
     parts: list[str] = []
     seen: set[str] = set()
-    for node in inside.tree.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        passed = sorted(number for number in sections if number < node.lineno)
+    for listed in _listed(inside.tree):
+        node = definitions(str(listed.value), "holdfast.errors")[0]
+        assert isinstance(node, ast.ClassDef), node
+        passed = sorted(number for number in sections if number < listed.lineno)
         parts += [*(f"## {sections.pop(number).capitalize()}" for number in passed), _error(node)]
         seen.add(node.name)
     parts.append("## Elsewhere")
@@ -222,9 +222,16 @@ def errors() -> str:
     return page("Errors", about, *parts)
 
 
+def _listed(tree: ast.Module) -> list[ast.Constant]:
+    """The names in `__all__`, each with its line."""
+    [names] = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    assert isinstance(names, ast.List), names
+    return [name for name in names.elts if isinstance(name, ast.Constant)]
+
+
 def _rules(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := re.fullmatch(r"# -{3} (.+?) -+", line):
+        if found := re.fullmatch(r" *# -{3} (.+?) -+", line):
             yield number, found[1]
 
 

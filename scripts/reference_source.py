@@ -50,10 +50,17 @@ def module(name: str) -> Module:
 
 
 def definitions(name: str, inside: str) -> list[ast.stmt]:
-    """What defines `name` in a module: a class, functions (overloads included), or an assignment."""
-    found = [node for node in module(inside).tree.body if _defines(node, name)]
-    assert found, f"{inside} does not define {name}"
-    return found
+    """The definition of `name` in a module: a class, functions (overloads included), or an assignment.
+
+    Where the module only hands the name on, it is the definition in the module that it comes from.
+    """
+    body = module(inside).tree.body
+    if found := [node for node in body if _defines(node, name)]:
+        return found
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module and any(name == one.name for one in node.names):
+            return definitions(name, node.module)
+    raise AssertionError(f"{inside} does not define {name}")
 
 
 def _defines(node: ast.stmt, name: str) -> bool:

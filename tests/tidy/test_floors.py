@@ -1,6 +1,7 @@
 """Imports go downwards only; the domain is pure; only the wiring may see everything."""
 
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,21 @@ def test_the_domain_is_pure():
         if name.split(".")[0] not in PURE | {"holdfast"}
     ]
     assert not impure, "floor 0 has no clock, chance, I/O or async; leave it to the engine:\n" + "\n".join(impure)
+
+
+def test_no_module_of_the_domain_imports_itself_on_some_way():
+    """Imports for typing and inside functions count. `holdfast.errors` lists the errors for users: the domain is below it."""
+    domain = {module_name(path): path for path in SOURCES if FLOORS.get(part_of(path)) == 0}
+    inside = {
+        module: {home for _, name, _ in own_imports(path) for home in (name, name.rpartition(".")[0]) if home in domain}
+        for module, path in domain.items()
+    }
+    inside = {module: needs - {module, "holdfast.model"} for module, needs in inside.items()}
+    assert not [name for name, needs in inside.items() if "holdfast.errors" in needs], "import holdfast.model.errors"
+    try:
+        tuple(TopologicalSorter(inside).static_order())
+    except CycleError as error:
+        pytest.fail(f"a cycle of imports: {' -> '.join(error.args[1])}")
 
 
 def test_every_door_is_used():

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -25,11 +25,10 @@ from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanStepFailed
 from holdfast.model.canonical.encode import forms
 from holdfast.model.contract import Contract
-from holdfast.model.facts import Shaken
-from holdfast.model.outcome import Outcome
+from holdfast.model.errors import Shaken
+from holdfast.model.outcome import Outcome, told_by
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
 from holdfast.model.plan_checks import parse_planned
-from holdfast.model.reports import told_by
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 PRIMARY: Final = "primary"

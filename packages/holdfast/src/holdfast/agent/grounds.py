@@ -17,7 +17,8 @@ from holdfast.agent.decisions import shown
 from holdfast.engine import steps
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
-from holdfast.model.facts import Known, Shaken
+from holdfast.model.errors import Shaken
+from holdfast.model.facts import Known
 from holdfast.model.plan import Plan, PlanStep, facts_named
 
 Relied: TypeAlias = Mapping[str, Any] | tuple[str, ...]

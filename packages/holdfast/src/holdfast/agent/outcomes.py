@@ -12,8 +12,7 @@ from holdfast.engine.steps import DeliveredOperation, facts_of
 from holdfast.errors import ArgumentError
 from holdfast.model import records as r
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import RETURNED, Outcome, Receipt
-from holdfast.model.reports import LOST
+from holdfast.model.outcome import LOST, RETURNED, Outcome, Receipt
 from holdfast.model.run_history import PENDING
 
 if TYPE_CHECKING:

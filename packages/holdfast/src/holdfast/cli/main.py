@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from holdfast.errors import HoldfastError, UsageError
 from holdfast.interfaces.extensions import CONSOLE, extension, extensions
+from holdfast.model.errors import HoldfastError, UsageError
 
 # What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.
 # The console brings its commands by entry points; they are listed here so that `--help` is the same without it.

@@ -17,7 +17,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 from holdfast.model.plan import Plan
 from holdfast.model.transaction import encloses
 
@@ -72,14 +72,6 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     executed: tuple[str, ...] = ()
     underway: tuple[str, ...] = ()
-
-
-class Shaken(msgspec.Struct, frozen=True):
-    """What corrections did to a plan: the facts, and the steps that relied on them, never executed or standing."""
-
-    facts: tuple[str, ...]
-    dropped: tuple[str, ...] = ()
-    executed: tuple[str, ...] = ()
 
 
 def weigh(fact: str, guess: Guess | None, stakes: Stakes) -> Weighed:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from typing import Final
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 
 RUN_ID: Final = re.compile(r"[A-Za-z0-9._:@+=,~-]{1,200}")
 NAME_LIMIT: Final = 200

@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import msgspec
 
-from holdfast.errors import ArgumentError
 from holdfast.model.canonical.forms import Limits, argument_error, is_model
+from holdfast.model.errors import ArgumentError
 from holdfast.model.secret import Secret
 from holdfast.model.values import from_plain_strictly
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ArgumentError
 from holdfast.model.contract import Contract
+from holdfast.model.errors import ArgumentError
 from holdfast.model.ids import can_name
 from holdfast.model.parameters import offered, parameters_schema, parse_arguments, strict
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved

@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 
 Scalar: TypeAlias = str | int | float | bool
 Form = Literal["text", "whole", "number", "yes_no"]

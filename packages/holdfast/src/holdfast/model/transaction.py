@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import HoldfastError
+from holdfast.model.errors import HoldfastError
 from holdfast.model.records import transaction as r
 
 WHOLE_RUN: Final = ""

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.errors import HoldfastError
 from holdfast.model import records as r
+from holdfast.model.errors import HoldfastError
 from holdfast.model.operation import OTHERWISE, Attempt, Charged, OperationState, Wait
 from holdfast.model.outcome import DECLINED, Basis, Phase, Status
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.model.errors import UsageError
 from holdfast.model.ids import marker
 from holdfast.model.outcome import Status
 

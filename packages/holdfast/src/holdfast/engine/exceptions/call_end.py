@@ -20,8 +20,9 @@ from typing import Any, Final
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.tool_protocol import Classifier, Codec, can_classify
-from holdfast.errors import LONGEST_WAIT_S, Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
+from holdfast.errors import Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
+from holdfast.model.errors import LONGEST_WAIT_S
 from holdfast.model.records import End, Raw
 
 LOG: Final = logging.getLogger("holdfast")

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 import msgspec
 import rfc8785
 
-from holdfast.errors import ArgumentError
 from holdfast.model.canonical.decode import restore
 from holdfast.model.canonical.forms import REDACTED, SAFE_INTEGER, Limits, Plain, Walk, argument_error
+from holdfast.model.errors import ArgumentError
 from holdfast.model.secret import Secret
 
 __all__ = ["DEFAULT_LIMITS", "VERSION", "ArgumentError", "Forms", "Limits", "canonical", "digest", "forms",

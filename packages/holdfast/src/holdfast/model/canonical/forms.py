@@ -24,7 +24,7 @@ from uuid import UUID
 import msgspec
 import rfc8785
 
-from holdfast.errors import ArgumentError
+from holdfast.model.errors import ArgumentError
 from holdfast.model.secret import Secret
 
 

@@ -15,8 +15,7 @@ from holdfast.errors import (
     ResultLost,
     UsageError,
 )
-from holdfast.model.outcome import ASKED_BACK, DECLINED, EXPIRED, MISMATCH, Basis, Outcome
-from holdfast.model.reports import LOST, error_of
+from holdfast.model.outcome import ASKED_BACK, DECLINED, EXPIRED, LOST, MISMATCH, Basis, Outcome, error_of
 from holdfast.model.view import Operation
 
 

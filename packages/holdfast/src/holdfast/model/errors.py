@@ -1,0 +1,405 @@
+"""The errors of the package that carry no outcome. They import nothing, so that every module can raise them.
+
+The errors that carry an `Outcome` are beside it (`model/outcome.py`); `holdfast.errors` lists all of them for users.
+Errors that a tool raises to tell the runtime how its call ended (`NotSent`, `Ambiguous`, `KeyInProgress`, `Deferred`)
+come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+
+class HoldfastError(Exception):
+    """The root of all errors of this package.
+
+    `known` says what the journal proves, `next_step` what a person can do; both may be empty.
+    """
+
+    def __init__(self, message: str, *, known: str = "", next_step: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.known = known
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.known:
+            parts.append(f"Known: {self.known}")
+        if self.next_step:
+            parts.append(f"Next: {self.next_step}")
+        return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts)
+
+
+LONGEST_WAIT_S: Final = 366 * 86_400
+"""The longest time in seconds that a tool can name, a year; a longer one in the answer of a system counts as this."""
+
+
+def checked_wait(retry_after: float | None) -> float | None:
+    """A time in seconds that a tool names. Raises `ArgumentError` for what is no length of time."""
+    number = isinstance(retry_after, (int, float)) and not isinstance(retry_after, bool)
+    if retry_after is None or (number and 0 <= retry_after <= LONGEST_WAIT_S):
+        return retry_after
+    raise ArgumentError(
+        f"retry_after={retry_after!r} is no time to wait",
+        parameter="retry_after",
+        next_step=f"give seconds from 0 to {LONGEST_WAIT_S} (a year), or None",
+    )
+
+
+# --- how a call ended: raised by tools -------------------------------------------------------------
+
+
+class NotSent(HoldfastError):
+    """The tool's word that nothing landed: the request never reached the system, or was turned away whole.
+
+    `retry_after` is the time in seconds after which the system asks to be tried again, at most a year.
+    Raises `ArgumentError` for anything else.
+    """
+
+    def __init__(
+        self, message: str = "nothing was sent", *, retry_after: float | None = None, next_step: str = ""
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.retry_after = checked_wait(retry_after)
+
+
+class Ambiguous(HoldfastError):
+    """The tool's word that the effect may or may not have landed."""
+
+
+class KeyInProgress(Ambiguous):
+    """The system answers that another request with our idempotency key is still being worked on.
+
+    `retry_after` is the time in seconds after which the system asks to be asked again. The answer costs no attempt:
+    `Key(in_progress_patience=...)` limits how long it is waited for.
+    """
+
+    def __init__(
+        self, message: str = "the key is in progress", *, retry_after: float | None = None, next_step: str = ""
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.retry_after = retry_after
+
+
+LONGEST_ANSWER: Final = timedelta(days=36_525)
+"""The longest time for which an answer can be awaited."""
+
+
+class Deferred(HoldfastError):
+    """The system's word that it accepted, and that its answer comes later ("confirmation within 24 hours").
+
+    `within` is the deadline for the answer, counted from now. `key` is the name under which the answer will come
+    (a confirmation number, say); it must stand for this one effect. Left empty, it is the operation's own
+    idempotency key. `every` is how often `verify` looks for it meanwhile. Until the answer comes the operation is
+    pending and nothing is sent again; when the deadline passes it is verified, and else a person is asked. Time alone
+    never makes it `failed`.
+    """
+
+    def __init__(
+        self,
+        evidence: str = "accepted",
+        *,
+        within: timedelta = timedelta(days=1),
+        key: str = "",
+        every: timedelta | None = None,
+    ) -> None:
+        for name, span in (("within", within), ("every", every)):
+            if not isinstance(span, timedelta) and not (name == "every" and span is None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+                raise ArgumentError(f"{name}={span!r} is no duration", parameter=name, next_step="give a timedelta")
+            if span is not None and not timedelta(0) < span <= LONGEST_ANSWER:
+                raise ArgumentError(
+                    f"{name}={span}: an answer is awaited for longer than no time, and at most a century",
+                    parameter=name,
+                    next_step="give a timedelta between",
+                )
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise ArgumentError(f"key={key!r} is no text", parameter="key", next_step="give text, or nothing")
+        super().__init__(evidence)
+        self.within = within
+        self.key = key
+        self.every = every
+
+
+class ResultLost(HoldfastError):
+    """The effect is counted as done, but its result could not be stored and read back.
+
+    Raised live and on replay alike. The tool's return annotation decides how results are decoded.
+    """
+
+
+class SendByPassed(NotSent):
+    """`check_send()` was called after the attempt's send-by deadline: sending now could repeat the effect."""
+
+
+# --- bad input ---------------------------------------------------------------------------------------
+
+
+class UsageError(HoldfastError):
+    """The caller asked for something that cannot be done as asked; nothing was recorded or sent."""
+
+
+class ArgumentError(UsageError, ValueError):
+    """An argument has no canonical form. `parameter` is its path, such as `order.lines[3].price`."""
+
+    def __init__(self, message: str, *, parameter: str = "", next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.parameter = parameter
+
+
+class ContractError(UsageError):
+    """A tool or agent contradicts itself; found when it is declared."""
+
+
+class StaleFacts(UsageError):
+    """A decision demands facts that are missing, or older than it allows. `names` lists them."""
+
+    def __init__(self, message: str, *, names: tuple[str, ...], next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.names = names
+
+
+class OutsideRun(UsageError):
+    """A tool was called outside a run, so its effect could not be recorded."""
+
+
+class UnknownTool(UsageError):
+    """No tool of that name is known to this app."""
+
+
+class UnknownRun(UsageError):
+    """No run of that name is in this journal."""
+
+
+class NameClash(UsageError):
+    """Two tools or agents of one app share a name."""
+
+
+class MustHold(UsageError):
+    """An irreversible effect was awaited inside a transaction; it has to be held or explicitly not."""
+
+
+# --- runs --------------------------------------------------------------------------------------------
+
+
+class RunError(HoldfastError):
+    """Something about one run; `run` is its id."""
+
+    def __init__(self, message: str, *, run: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.run = run
+
+
+class RunSuspended(RunError):
+    """The run waits and holds no process. The message says for what and names the command that answers."""
+
+
+class RunStopped(RunError):
+    """The run stopped before its end; `reason` is error, diverged, quarantined, cancelled or handed_over."""
+
+    def __init__(self, message: str, *, run: str, reason: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, run=run, known=known, next_step=next_step)
+        self.reason = reason
+
+
+class Interrupted(RunError):
+    """A message came for the run, and what was about to be sent was not: its code hears it first.
+
+    `said` is the message, `by` whose it is, `facts` what was given with it: `run.facts` is corrected already. With
+    `stop` no new write of the run begins any more: each one raises this again.
+    """
+
+    def __init__(
+        self, said: str, *, run: str, by: str = "", facts: Mapping[str, object] | None = None, stop: bool = False
+    ) -> None:
+        super().__init__(f"{by or 'somebody'} told run {run}: {said}", run=run, known="nothing new was sent since")
+        self.said = said
+        self.by = by
+        self.facts = dict(facts or {})
+        self.stop = stop
+
+
+class RunBusy(RunError):
+    """Another process drives this run now."""
+
+
+class ParameterMismatch(RunError):
+    """The same run id, step or business key came back with other values. Nothing was sent."""
+
+
+class AmbiguousStep(RunError):
+    """Two branches of one scope call steps without names: their order would not be stable over replay."""
+
+
+class ReplayDiverged(RunError):
+    """The agent's code did not come back to what is recorded. Nothing was sent; `difference` shows where."""
+
+    def __init__(self, message: str, *, run: str, difference: str = "", next_step: str = "") -> None:
+        super().__init__(message, run=run, next_step=next_step)
+        self.difference = difference
+
+
+class ClaimUnproven(RunError):
+    """A run ended by claiming effects that no succeeded operation of it proves; `missing` lists them."""
+
+    def __init__(self, message: str, *, run: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message, run=run, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
+        self.missing = missing
+
+
+class TransactionAborted(RunError):
+    """A transaction was called off: `undone` names what was amended, `still_standing` what was not."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        run: str,
+        reason: str,
+        undone: tuple[str, ...] = (),
+        still_standing: tuple[str, ...] = (),
+        transaction: str = "",
+    ) -> None:
+        known = f"undone: {', '.join(undone) or 'nothing'}; still standing: {', '.join(still_standing) or 'nothing'}"
+        super().__init__(message, run=run, known=known)
+        self.transaction = transaction
+        self.reason = reason
+        self.undone = undone
+        self.still_standing = still_standing
+
+
+# --- plans -------------------------------------------------------------------------------------------
+
+
+class PlanRefused(UsageError):
+    """A plan cannot run as it is; `faults` lists everything that is wrong with it. Nothing was recorded or sent."""
+
+    def __init__(self, message: str, *, faults: tuple[str, ...]) -> None:
+        super().__init__(message, next_step="mend every fault and give the plan again")
+        self.faults = faults
+
+
+class PlanError(RunError):
+    """A plan came to an end before its last step. `plan` and `step` say where."""
+
+    def __init__(self, message: str, *, run: str, plan: str, step: str = "") -> None:
+        super().__init__(message, run=run)
+        self.plan = plan
+        self.step = step
+
+
+class PlanAborted(PlanError):
+    """A condition of the plan, or a person, called it off."""
+
+
+class PlanStepFailed(PlanError):
+    """A step and all its fallbacks are proven to have failed, or nobody knows whether one of its calls landed."""
+
+
+class Shaken(NamedTuple):
+    """What corrections did to a plan: the facts, and the steps that relied on them, never executed or standing."""
+
+    facts: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    executed: tuple[str, ...] = ()
+
+
+class NewPlanNeeded(PlanError):
+    """What a step relies on has changed, so the plan has to be made anew. `results` is what is known so far.
+
+    Where facts were corrected, `corrected` names them. Of the steps that relied on them `dropped` were never executed;
+    the effects of `executed` are there, and have to be compensated or reviewed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        run: str,
+        plan: str,
+        results: dict[str, object],
+        step: str = "",
+        shaken: Shaken | None = None,
+    ) -> None:
+        super().__init__(message, run=run, plan=plan, step=step)
+        self.results = results
+        self.corrected = shaken.facts if shaken is not None else ()
+        self.dropped = shaken.dropped if shaken is not None else ()
+        self.executed = shaken.executed if shaken is not None else ()
+
+
+# --- who may ------------------------------------------------------------------------------------------
+
+
+class NotAllowed(HoldfastError):
+    """Somebody may not do this: their role, or their part in it, forbids it. Nothing was done."""
+
+
+class SignInNeeded(NotAllowed):
+    """An approval requires a person who signed in, or who did so a short time ago. Nothing was done."""
+
+
+class SignInRefused(HoldfastError):
+    """A name, password, token or session was not accepted; the text never says which part of it was wrong.
+
+    `retry_after` is the time in seconds before which another try is not looked at; 0 where it may come at once.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.retry_after = retry_after
+
+
+# --- the journal -------------------------------------------------------------------------------------
+
+
+class JournalError(HoldfastError):
+    """The journal cannot be used as asked."""
+
+
+class JournalUnavailable(JournalError):
+    """The disk or database refused a write. Nothing was sent after it; what was acknowledged is safe."""
+
+
+class JournalLocked(JournalUnavailable):
+    """Another process held the journal's lock for longer than is waited. Nothing was written."""
+
+
+class JournalDistrusted(JournalError):
+    """The file looks copied, rolled back or restored: nothing is sent until an operator confirms."""
+
+
+class ChainBroken(JournalError):
+    """A record was changed, removed or reordered after it was written."""
+
+
+class Unreadable(JournalError):
+    """A stored record or ledger entry cannot be read by this version. What does not depend on it goes on."""
+
+
+class LeaseLost(JournalError):
+    """Another owner drives this run now; nothing was written."""
+
+
+class LedgerTaken(JournalError):
+    """A ledger entry that had to be new exists already; nothing was written. `body` is the entry that stands."""
+
+    def __init__(self, stream: str, key: str, body: bytes) -> None:
+        super().__init__(f"{stream} already has an entry {key!r}")
+        self.stream, self.key, self.body = stream, key, body
+
+
+class RecordRefused(JournalError):
+    """One record of a batch cannot be stored; the rest of the batch is not affected."""
+
+
+# --- signals that user code must not swallow -----------------------------------------------------------
+
+
+class Sealed(BaseException):
+    """A run instance is being torn down: nothing may be recorded or sent through it any more.
+
+    A `BaseException`, so that `except Exception` in agent code cannot swallow it.
+    """
