@@ -27,11 +27,11 @@ from holdfast.model.shadow import SHADOW
 from holdfast.model.waits import brief, is_whole
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf
-from holdfast.people.asked import SHORTEST, asked, split_item
-from holdfast.people.dossier import dossier
+from holdfast.people.asked import SHORTEST, Asked, asked, refreshed, split_item
+from holdfast.people.dossier import Dossier, dossier, read_dossier
 from holdfast.people.items import Wanted, items
 from holdfast.people.repeated_answers import answer_again, answer_all_again
-from holdfast.people.typed_answers import Typed, answer_in_words
+from holdfast.people.typed_answers import Typed, answer_in_words, says_yes
 
 _ENDS: Final = {"take_over", "abandon"}
 """The answers after which nothing of the run goes on."""
@@ -145,33 +145,39 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
     item, shown = seen
     tools = await _tools(call, item, meant)
     async with call.serving(tools) as service:
-        given = await _answer_of(service, item, value, meant)
-        if isinstance(given, a.Approve) and not shown:
-            shown = await _read(call, service, item, by)
+        about: Dossier | None = None
+        if shown or meant.by_option or not says_yes(value):
+            now = await asked(service.looking, item)
+        else:  # a yes without --shown is to what is shown here
+            about, now = await read_dossier(service, item)
+        given = _answer_of(now, value, meant)
+        if about is not None and isinstance(given, a.Approve):
+            shown = _read(call, about, by)
             if not shown:
                 call.screen.line("No answer was given.")
                 return
-        applied = await until_taken(service.engine, await answer_again(service, item, given, by=by, shown=shown))
-        note, next_step = await _after(service, item, given, applied.run)
+            now = await refreshed(service.looking, now)
+        applied = await until_taken(service.engine, await answer_again(service, now, given, by=by, shown=shown))
+        note, next_step = await _after(service, now, given, applied.run)
     _tell(call, Given(applied.run, item, _shown(given, value), by, next_step), applied, note)
 
 
-async def _after(service: Service, item: str, given: a.Answer, run: str) -> tuple[str, str]:
+async def _after(service: Service, now: Asked, given: a.Answer, run: str) -> tuple[str, str]:
     """A sentence about what follows, where there is one, and the next command."""
     word = str(type(given).__struct_config__.tag)
     if isinstance(given, a.Happened | a.DidNotHappen | a.Compensate):
-        now = await asked(service.looking, item)
+        now = await refreshed(service.looking, now)
         if now.contradicted and isinstance(now.subject, OperationState):
-            return about_contradicted(item, now.subject.phase, word)
+            return about_contradicted(now.item, now.subject.phase, word)
     return "", f"holdfast {'show' if word in _ENDS else 'resume'} {run}"
 
 
-async def _read(call: Call, service: Service, item: str, by: str) -> str:
+def _read(call: Call, about: Dossier, by: str) -> str:
     """The digest of what a person at the terminal has just read and agreed to; empty where they did not.
 
     Raises `UsageError` without a terminal: a command that was printed earlier may be about something else.
     """
-    about = await dossier(service, item)
+    item = about.item
     if about.open and not _at_terminal(call):
         raise UsageError(
             f"a yes to {item} has to say what was shown",
@@ -195,7 +201,7 @@ async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
     return await tools_at_hand(call, split_operation_id(item)[0])
 
 
-async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.Answer:
+def _answer_of(now: Asked, value: str, meant: Said) -> a.Answer:
     """What was meant: by an option, or by a word."""
     if meant.edit is not None:
         return a.Edit(any_object(meant.edit), meant.why)
@@ -203,9 +209,8 @@ async def _answer_of(service: Service, item: str, value: str, meant: Said) -> a.
         return a.StandIn(any_json(meant.stand_in), meant.why)
     if meant.ask is not None:
         return a.AskBack(meant.ask)
-    now = await asked(service.looking, item)
     result = r.NOTHING if meant.result is None else r.Raw(msgspec.json.encode(any_json(meant.result)))
-    return await answer_in_words(service, now, Typed(value, meant.why, meant.hours, meant.evidence, result))
+    return answer_in_words(now, Typed(value, meant.why, meant.hours, meant.evidence, result))
 
 
 def _shown(given: a.Answer, value: str) -> str | int | float | bool:
@@ -255,13 +260,14 @@ async def _several(
             return
         words: list[OneOf] = []
         for item in chosen:
-            about = await dossier(service, item)
+            about, now = await read_dossier(service, item)
             if not call.screen.as_json:
                 show_dossier(call.screen, about)
-            words.append(OneOf(item, await _answer_of(service, item, *meant), about.digest))
+            words.append(OneOf(item, _answer_of(now, *meant), about.digest, now))
         if not _agreed(call, words, sure=sure, shown=shown):
             call.screen.line("None was given.")
             return
+        words = [await _refreshed(service, one) for one in words]
         notes = {one.run: one.note for one in await answer_all_again(service, words, by=by) if one.alert}
     if call.screen.as_json:
         call.screen.document([_taken(one, notes) for one in words])
@@ -271,6 +277,12 @@ async def _several(
     for run, note in notes.items():
         call.screen.line((f"{run}: {note}", "yellow"))
     call.screen.next("holdfast worker")
+
+
+async def _refreshed(service: Service, one: OneOf) -> OneOf:
+    """The same answer, with what its run recorded while a person read."""
+    assert one.loaded is not None, one.item
+    return msgspec.structs.replace(one, loaded=await refreshed(service.looking, one.loaded))
 
 
 def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:

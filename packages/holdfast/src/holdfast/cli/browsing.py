@@ -22,7 +22,8 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import safe, short
 from holdfast.model.waits import Item as Kind
 from holdfast.people import answers as a
-from holdfast.people.dossier import Dossier, dossier
+from holdfast.people.asked import refreshed
+from holdfast.people.dossier import Dossier, read_dossier
 from holdfast.people.items import Item, Wanted, items
 
 PAGE: Final = 15
@@ -76,7 +77,7 @@ class _Browser:
 
     async def _open(self, item: str) -> str:
         """One item in full, and a key for each answer. What became of it, in a line."""
-        about = await dossier(self._service, item)
+        about, now = await read_dossier(self._service, item)
         click.clear()
         show_dossier(self._screen, about)
         keys = _KEYS_HALTED if a.is_halted(about.kind, item) else _KEYS[about.kind]
@@ -88,7 +89,8 @@ class _Browser:
                 given = _meant(about, key)
                 if given is None or not click.confirm(f"{_named(given)}, in the name of {self._by}?"):
                     return "Nothing was said."
-            applied = await a.answer(self._service, item, given, by=self._by, shown=about.digest)
+            now = await refreshed(self._service.looking, now)
+            applied = await a.answer(self._service, now, given, by=self._by, shown=about.digest)
         except click.Abort:
             return "Nothing was said."
         except HoldfastError as error:

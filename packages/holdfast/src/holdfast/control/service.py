@@ -25,7 +25,7 @@ from holdfast.control.approvals import (
 )
 from holdfast.control.input_checks import validated
 from holdfast.control.messages import checked_by, checked_hears, message_from, noted
-from holdfast.control.undo import checked_finished, checked_open, checked_parked
+from holdfast.control.undo import call_off_reason, checked_finished, checked_open, checked_parked
 from holdfast.engine.approvals import AnswerContext, came_late
 from holdfast.engine.breaker import ToolPause, pause_post
 from holdfast.engine.commands import (
@@ -40,7 +40,7 @@ from holdfast.engine.loading import load
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import NotAllowed, UsageError
-from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.reader import JournalReader, operation_in, question_in
 from holdfast.journal.bodies import read, written
 from holdfast.journal.port import Entry, Post, RunRow, RunStatus
 from holdfast.model import records as r
@@ -51,7 +51,7 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import TAKE_OVER, Answered, Scalar
 from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.transaction import WHOLE_RUN
-from holdfast.people.asked import asked_in, checked_named, checked_shown
+from holdfast.people.asked import Asked, asked_in, checked_named, checked_shown
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -68,17 +68,25 @@ class Service:
     """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
 
     `via` is how the names of those who give words here are known, and `proven_ms` when they gave a password; both are
-    kept with each word. A word about an item is
-    about what has the digest `shown`, where one is given: it is compared with the very state that the word is bound to.
+    kept with each word. `loaded` is an item as it was read for authorisation: commands about its run are checked
+    against that history and what was recorded since, so that the run is not read again.
     """
 
     def __init__(
-        self, engine: Engine, sink: Sink | None = None, *, via: str = "", shown: str = "", proven_ms: int = 0
+        self,
+        engine: Engine,
+        sink: Sink | None = None,
+        *,
+        via: str = "",
+        proven_ms: int = 0,
+        shown: str = "",
+        loaded: Asked | None = None,
     ) -> None:
         self._engine = engine
         self.proven_ms: Final = proven_ms
         self.via: Final = via
         self._shown: Final = shown
+        self._loaded: Final = loaded
         self._sink: Sink = sink or AtOnce(engine)
 
     @property
@@ -91,7 +99,16 @@ class Service:
         """The engine that gives the orders."""
         return self._engine
 
-    # --- looking -----------------------------------------------------------------------------------------
+    def about(self, loaded: Asked, shown: str) -> Service:
+        """The same use cases for an item that was loaded."""
+        return Service(self._engine, self._sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
+
+    def over(self, sink: Sink) -> Service:
+        """The same use cases with another sink."""
+        shown, loaded = self._shown, self._loaded
+        return Service(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
+
+    # --- reading -----------------------------------------------------------------------------------------
 
     @property
     def looking(self) -> JournalReader:
@@ -108,11 +125,16 @@ class Service:
 
     async def history(self, run: str) -> RunHistory:
         """Everything the records say about a run. Raises `UnknownRun`."""
+        if self._loaded is not None and self._loaded.run == run:
+            # What was recorded meanwhile is read, so that a command is checked against the state that it is bound to.
+            return await self.looking.catch_up(self._loaded.history)
         return await self.looking.history(run)
 
     async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
         """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
-        return await self.looking.operation(operation)
+        run, step = split_operation_id(operation)
+        history = await self.history(run)
+        return history, operation_in(history, step)
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -220,7 +242,7 @@ class Service:
             if came_late(asked, entry):
                 raise UsageError(f"the time for an answer about {name} was over", next_step=f"holdfast resume {run}")
             return applied
-        checked_asked(history, (await self.operation(name))[1])
+        checked_asked(history, (await self.looking.operation(name))[1])  # as it is now that the command is applied
         raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
@@ -274,7 +296,7 @@ class Service:
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
         """Call off a transaction that has not committed: what landed in it is compensated. Raises `UsageError`."""
         checked_open(await self.history(run), transaction)
-        record = r.TransactionAborting(transaction=transaction, reason=why or f"called off by {by}", by=by)
+        record = r.TransactionAborting(transaction=transaction, reason=call_off_reason(why, by), by=by)
         await self._post(run, Command("transaction", by, why, record), "")
         return await self._apply(run)
 
@@ -312,7 +334,7 @@ class Service:
         Text is read as the question's type. Raises `UsageError` where it does not answer, or comes second.
         """
         run, step = split_operation_id(question)
-        asked = await self.looking.question(question)
+        asked = question_in(await self.history(run), step)
         checked_by(by)
         answer = asked.question.read(value) if isinstance(value, str) else asked.question.checked(value)
         await self._first_answer(question, Answered(answer, by, via=self.via))
@@ -325,7 +347,7 @@ class Service:
         Raises `UsageError` where it was not handed over there, or somebody has answered already.
         """
         run, step = split_operation_id(item)
-        asked = await self.looking.question(item)
+        asked = question_in(await self.history(run), step)
         if asked.handoff is None:
             raise UsageError(f"{item} is a question", next_step=f"holdfast answer {item} VALUE --by NAME")
         await self._first_answer(item, Answered(None, checked_by(by), over=True, note=why, via=self.via))

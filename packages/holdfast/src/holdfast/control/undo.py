@@ -84,6 +84,11 @@ def checked_finished(history: RunHistory) -> bool:
     return True
 
 
+def call_off_reason(why: str, by: str) -> str:
+    """The recorded reason of a transaction that a person calls off."""
+    return why or f"called off by {by}"
+
+
 def checked_parked(history: RunHistory, transaction: str) -> Transaction:
     """The parked transaction of that name. Raises `UsageError` saying which there are."""
     found = _named(history, transaction)

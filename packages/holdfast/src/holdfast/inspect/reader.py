@@ -112,11 +112,10 @@ class JournalReader:
             raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
         return rows[0]
 
-    async def records(self, run: str) -> AsyncIterator[ReadRecord]:
-        """Every record of a run in order, with the row that holds it."""
+    async def records(self, run: str, after: int = 0) -> AsyncIterator[ReadRecord]:
+        """The records of a run in order, from number `after` + 1 on, each with the row that holds it."""
         from holdfast.journal.codec import decode  # noqa: PLC0415 - a list is read without the records behind it
 
-        after = 0
         while rows := await self.journal.read(run, after, PAGE):
             for row in rows:
                 yield row, decode(row.body)
@@ -150,37 +149,22 @@ class JournalReader:
             history.add(record)
         return history
 
+    async def catch_up(self, history: RunHistory) -> RunHistory:
+        """Add the records that were appended since this history was read; only these are read."""
+        async for _, record in self.records(history.run, after=history.records):
+            history.add(record)
+        return history
+
     async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
         """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
         run, step = split_operation_id(operation)
         history = await self.history(run)
-        if step not in history.operations:
-            known = ", ".join(history.operations) or "none"
-            raise UsageError(
-                f"run {run} has no operation {step}",
-                known=f"its operations: {known}",
-                next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
-            )
-        return history, history.operations[step]
+        return history, operation_in(history, step)
 
     async def question(self, name: str) -> r.QuestionAsked:
         """A question that a run asked, by RUN/STEP. Raises `UnknownRun` or `UsageError`."""
-        from holdfast.model.records import MessageHeard  # noqa: PLC0415 - as above
-
         run, step = split_operation_id(name)
-        history = await self.history(run)
-        if step not in history.questions:
-            open_ones = [one for one in history.questions if one not in history.answers]
-            raise UsageError(
-                f"run {run} asks no question {step}",
-                known=f"its open questions: {', '.join(open_ones) or 'none'}",
-                next_step=f"holdfast show {run}",
-            )
-        if history.status in {"completed", "stopped", "undone"}:
-            raise UsageError(f"run {run} is {history.status}: nobody waits for an answer")
-        if isinstance(history.answers.get(step), MessageHeard):
-            raise UsageError(f"{name} was called off: a message came for the run", next_step=f"holdfast show {run}")
-        return history.questions[step]
+        return question_in(await self.history(run), step)
 
     async def has_used(self, tool: str, *, runs: int = 200) -> bool:
         """Whether one of the first `runs` of the listing has used a tool of that name."""
@@ -222,6 +206,39 @@ class JournalReader:
         from holdfast.engine.breaker import paused_tools  # noqa: PLC0415 - as above
 
         return await paused_tools(self.journal)
+
+
+def operation_in(history: RunHistory, step: str) -> OperationState:
+    """The operation of that step. Raises `UsageError` with those that the run has."""
+    if step in history.operations:
+        return history.operations[step]
+    run = history.run
+    raise UsageError(
+        f"run {run} has no operation {step}",
+        known=f"its operations: {', '.join(history.operations) or 'none'}",
+        next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
+    )
+
+
+def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
+    """The question of that step, while an answer can reach it. Raises `UsageError`."""
+    from holdfast.model.records import MessageHeard  # noqa: PLC0415 - a list is read without the records behind it
+
+    run = history.run
+    if step not in history.questions:
+        open_ones = [one for one in history.questions if one not in history.answers]
+        raise UsageError(
+            f"run {run} asks no question {step}",
+            known=f"its open questions: {', '.join(open_ones) or 'none'}",
+            next_step=f"holdfast show {run}",
+        )
+    if history.status in {"completed", "stopped", "undone"}:
+        raise UsageError(
+            f"run {run} is {history.status} and no longer waits for an answer", next_step=f"holdfast show {run}"
+        )
+    if isinstance(history.answers.get(step), MessageHeard):
+        raise UsageError(f"{run}/{step} was withdrawn: a message arrived for the run", next_step=f"holdfast show {run}")
+    return history.questions[step]
 
 
 _WAITS: Final = msgspec.json.Decoder(list[Waiting])

@@ -205,17 +205,17 @@ def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], .
     return _FITS_HALTED if is_halted(kind, item) else _FITS[kind]
 
 
-async def answer(service: Service, item: str, given: Answer, *, by: str, shown: str = "") -> Applied:
-    """Give an answer to an item (RUN/STEP) in somebody's name. The first one is final, and every one is on record.
+async def answer(service: Service, item: str | Asked, given: Answer, *, by: str, shown: str = "") -> Applied:
+    """Give an answer to an item, loaded or by name (RUN/STEP). The first one is final, and every one is on record.
 
     `shown` is the digest of what that person was shown: where something else is asked by now, nothing is taken.
     Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
     """
-    now = await asked(service.looking, item)
+    now = await asked(service.looking, item) if isinstance(item, str) else item
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
-    service = Service(service.engine, service.sink, via=service.via, shown=shown, proven_ms=service.proven_ms)
+    service = service.about(now, shown)
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
@@ -280,7 +280,7 @@ async def _review(service: Service, now: Asked, given: Review, by: str) -> Appli
             word: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
             return await service.resolve(now.item, word, by=by, evidence=given.evidence)
         case RetrySameKey():
-            await _checked_key(service, now)
+            _checked_key(service, now)
             return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
         case Compensate():
             return await _compensate(service, now, given, by)
@@ -320,10 +320,11 @@ async def _review_transaction(service: Service, now: Asked, given: Review, by: s
             )
 
 
-async def _checked_key(service: Service, now: Asked) -> None:
+def _checked_key(service: Service, now: Asked) -> None:
     """Refuse to send again what no system would recognise. Raises `UsageError`."""
-    history, operation = await service.operation(now.item)
-    stored = history.contracts.get(operation.contract)
+    operation = now.subject
+    assert isinstance(operation, OperationState), now.item
+    stored = now.history.contracts.get(operation.contract)
     contract = None if stored is None else msgspec.json.decode(stored.clauses, type=Contract)
     if not (why := _not_recognised(service.engine, contract, operation)):
         return
@@ -349,17 +350,16 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
 
 async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:
     """Amends are made by the boundary around it, once it is known that there is an effect: both words, or none."""
-    history, operation = await service.operation(now.item)
-    inside = [one for one in around(operation.step, history.transactions) if not one.over]
+    inside = [one for one in around(now.step, now.history.transactions) if not one.over]
     if not inside:
         raise UsageError(
             f"{now.item} is in no transaction that could be called off",
             next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
         )
     words = Collected(service.engine.environment.clock.wall_ms())
-    draft = Service(service.engine, words, via=service.via, shown=now.digest, proven_ms=service.proven_ms)
+    draft = service.about(now, now.digest).over(words)
     if not inside[-1].backward:
-        why = given.evidence or f"{operation.step} is compensated"
+        why = given.evidence or f"{now.step} is compensated"
         await draft.call_off(now.run, inside[-1].name, by=by, why=why)
     await draft.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
     try:
@@ -395,11 +395,12 @@ def _stream_step(now: Asked) -> str:
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """One answer of several. `shown` is the digest of what was shown of its item."""
+    """One answer of several. `shown` is the digest of what was shown; `loaded` is the item if it was read already."""
 
     item: str
     answer: Answer
     shown: str = ""
+    loaded: Asked | None = None
 
 
 async def answer_all(
@@ -413,10 +414,10 @@ async def answer_all(
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
     words = Collected(service.engine.environment.clock.wall_ms())
-    draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
+    draft = service.over(words)
     for one in answers:
         try:
-            await answer(draft, one.item, one.answer, by=by, shown=one.shown)
+            await answer(draft, one.loaded or one.item, one.answer, by=by, shown=one.shown)
         except UsageError as error:
             known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
             raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error

@@ -27,8 +27,11 @@ ENDED = {"completed", "stopped", "undone"}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What one item is about. `tool` is empty where no tool is; `open` is false once it is answered.
+    """One inbox item with the run history it was read from. `open` is false once it is answered.
 
+    It is loaded once and carried through authorisation, the checks, and the command that answers it. The only other
+    load of the run is under its lease, where the command is applied.
+    `tool` is empty where no tool is concerned.
     `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are who
     started the run of an approval, and who edited its arguments: they cannot approve it.
     `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
@@ -43,6 +46,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: str
     open: bool
     subject: Subject
+    history: RunHistory
     proposers: tuple[str, ...] = ()
     queue: str = ""
     asked_ms: int = 0
@@ -67,9 +71,19 @@ def split_item(item: str) -> tuple[str, str]:
 
 
 async def asked(looking: JournalReader, item: str) -> Asked:
-    """What this item asks. Raises `UnknownRun`, or `UsageError` where nobody was ever asked that."""
-    run, step = split_item(item)
-    history = await looking.history(run)
+    """Load an item. Raises `UnknownRun`, or `UsageError` where the run never asked that."""
+    run, _ = split_item(item)
+    return await item_of(looking, item, await looking.history(run))
+
+
+async def refreshed(looking: JournalReader, now: Asked) -> Asked:
+    """The same item with the records that were appended since it was loaded; only these are read."""
+    return await item_of(looking, now.item, await looking.catch_up(now.history))
+
+
+async def item_of(looking: JournalReader, item: str, history: RunHistory) -> Asked:
+    """An item of a run whose history was read. Raises `UsageError` where the run never asked that."""
+    _, step = split_item(item)
     if item.startswith(SHADOW):
         return await _asked_afterwards(looking, history, step)
     return await as_answered(looking, asked_in(history, step))
@@ -82,7 +96,7 @@ async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: s
     if not entries or operation is None:
         raise UsageError(f"nobody is asked about {name}", next_step="holdfast inbox lists what waits for people")
     digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
-    return Asked(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation)
+    return Asked(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
 
 
 async def as_answered(looking: JournalReader, about: Asked) -> Asked:
@@ -112,7 +126,7 @@ def _about(history: RunHistory, step: str) -> Asked:
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
         queue = "" if question.handoff is None else question.handoff.queue
         name = operation_id(history.run, step)
-        return Asked(name, kind, history.run, step, "", digest, is_open, question, queue=queue)
+        return Asked(name, kind, history.run, step, "", digest, is_open, question, history, queue=queue)
     transaction = history.transactions.get(step)
     if transaction is None and not step and history.halted is not None:
         return _about_halted(history, history.halted)
@@ -121,14 +135,14 @@ def _about(history: RunHistory, step: str) -> Asked:
         raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
     digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
-    return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction)
+    return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction, history)
 
 
 def _about_halted(history: RunHistory, halted: r.RunStopped) -> Asked:
     """A run that cannot go on: open until somebody lets it go on, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
     digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
-    return Asked(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted)
+    return Asked(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted, history)
 
 
 def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
@@ -136,14 +150,15 @@ def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
         digest = _digest("contradicted", operation.phase, operation.contradicted)
         name, at = operation_id(history.run, operation.step), operation.contradicted_at
         return Asked(
-            name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, asked_ms=at
-        )
+            name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, history,
+            asked_ms=at,
+        )  # fmt: skip
     approval = bool(operation.asks) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)
     return Asked(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation,
+        operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation, history,
         queue=operation.asks_queue if approval else "", asked_ms=operation.asked_at,
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ async def review_contradiction(
     history, state = await service.operation(operation)
     words = Collected(service.engine.environment.clock.wall_ms())
     if word == "compensate":
-        draft = Service(service.engine, words, via=service.via, proven_ms=service.proven_ms)
+        draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)
     note = note_of(state.step, word, evidence)
     body = written(Command("review", checked_by(by), note, via=service.via))

@@ -25,12 +25,12 @@ from holdfast.model.names import remarks
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import Scalar
 from holdfast.model.run_history import RunHistory, exit_of
-from holdfast.model.shadow import SHADOW, asked_afterwards
+from holdfast.model.shadow import asked_afterwards
 from holdfast.model.system import shown_agent
 from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
-from holdfast.people.asked import Asked, as_answered, asked, asked_in, split_item
+from holdfast.people.asked import Asked, item_of, split_item
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import relied_on, undone_together
 from holdfast.people.earlier import Change, Earlier, Precedents, changes_from, earlier_words, precedents
@@ -143,7 +143,12 @@ class _Read:
 
 
 async def dossier(source: Service | JournalReader, item: str) -> Dossier:
-    """What there is to know about this item. Raises `UnknownRun`, and `UsageError` where nobody was asked that."""
+    """What there is to know about this item. Raises `UnknownRun`, and `UsageError` where the run never asked that."""
+    return (await read_dossier(source, item))[0]
+
+
+async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Dossier, Asked]:
+    """The dossier of an item, and the item as loaded: what is shown and answered is read once."""
     looking = source.looking if isinstance(source, Service) else source
     run, step = split_item(item)
     await looking.row(run)
@@ -151,10 +156,7 @@ async def dossier(source: Service | JournalReader, item: str) -> Dossier:
     async for _, record in looking.records(run):
         read.add(record)
     history = read.history
-    if item.startswith(SHADOW):
-        about = await asked(looking, item)
-    else:
-        about = await as_answered(looking, asked_in(history, step))
+    about = await item_of(looking, item, history)
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.started.agent) if history.started is not None else ""
@@ -168,7 +170,7 @@ async def dossier(source: Service | JournalReader, item: str) -> Dossier:
     asks, why = _question(about)
     listed = exit_of(step) if isinstance(subject, Transaction) else step
     halted = subject if isinstance(subject, r.RunStopped) else None
-    return Dossier(
+    found = Dossier(
         item=about.item,
         kind=about.kind,
         run=run,
@@ -195,7 +197,7 @@ async def dossier(source: Service | JournalReader, item: str) -> Dossier:
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
         answers=_commands(about, listed, contract),
-        words=words_that_fit(about, history),
+        words=words_that_fit(about),
         standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
@@ -209,6 +211,7 @@ async def dossier(source: Service | JournalReader, item: str) -> Dossier:
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=frames_of(halted) if halted is not None else (),
     )
+    return found, about
 
 
 async def _standing(looking: JournalReader, about: Asked, at_ms: int) -> tuple[str, ...]:

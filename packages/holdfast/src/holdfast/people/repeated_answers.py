@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.control.applying import Applied
 from holdfast.control.service import Service
+from holdfast.control.undo import call_off_reason
 from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
@@ -23,7 +24,7 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import Answered
 from holdfast.model.transaction import Transaction
 from holdfast.people.answers import Answer, OneOf, answer, answer_all
-from holdfast.people.asked import Asked, asked
+from holdfast.people.asked import Asked, asked, refreshed
 from holdfast.people.contradictions import last_answer, note_of
 
 _WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key",
@@ -33,7 +34,7 @@ _ENDS: Final = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel
 _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved)
 
 
-async def answer_again(service: Service, item: str, given: Answer, *, by: str, shown: str = "") -> Applied:
+async def answer_again(service: Service, item: str | Asked, given: Answer, *, by: str, shown: str = "") -> Applied:
     """As `answer`, and the same answer of the same person may be given again: it ends alike, and adds nothing."""
     try:
         return await answer(service, item, given, by=by, shown=shown)
@@ -51,19 +52,19 @@ async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: st
     except UsageError:
         applied = list[Applied]()
         for one in answers:
-            if (taken := await _taken(service, one.item, one.answer, by)) is None:
+            if (taken := await _taken(service, one.loaded or one.item, one.answer, by)) is None:
                 raise
             applied.append(taken)
         return applied
 
 
-async def _taken(service: Service, item: str, given: Answer, by: str) -> Applied | None:
+async def _taken(service: Service, item: str | Asked, given: Answer, by: str) -> Applied | None:
     """How an answer that was taken before is applied; None where it was not taken."""
-    now = await asked(service.looking, item)
+    now = await (asked(service.looking, item) if isinstance(item, str) else refreshed(service.looking, item))
     applied = Applied(now.run, at_once=True)
     if by and now.open:  # its giver may have died before the run had it
         applied = msgspec.structs.replace(await service.sink.apply(now.run, ""), note="", alert=False)
-        now = await asked(service.looking, item)
+        now = await refreshed(service.looking, now)
     return applied if by and await _was_taken(service, now, given, by) else None
 
 
@@ -94,7 +95,7 @@ def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, 
         return False
     last = given[-1]
     if isinstance(last, r.TransactionAborting):
-        return word == "abort" and last.reason == (why or f"called off by {by}")
+        return word == "abort" and last.reason == call_off_reason(why, by)
     return (word, why) == (last.word, last.note)
 
 

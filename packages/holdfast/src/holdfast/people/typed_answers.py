@@ -8,12 +8,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.control.service import Service
 from holdfast.control.undo import contract_of
 from holdfast.errors import UsageError
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, QuestionAsked, Raw
-from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import Transaction, around
 from holdfast.people import answers as a
 from holdfast.people.asked import Asked
@@ -64,14 +62,14 @@ _SHADOW: Final[Words] = {
 _ALSO: Final = {"true": "yes", "false": "no"}
 
 
-def words_that_fit(now: Asked, history: RunHistory) -> tuple[str, ...]:
+def words_that_fit(now: Asked) -> tuple[str, ...]:
     """The words that answer this item as it stands, in the order of the help; none where it is answered."""
     if not now.open:
         return ()
     if isinstance(now.subject, QuestionAsked):
         values = tuple(map(str, now.subject.question.choices)) or ("VALUE",)
         return (*values, TAKE_OVER) if _may_take_over(now.subject) else values
-    left_out = _left_out(now, history)
+    left_out = _left_out(now)
     return tuple(word for word in _words(now) if word not in left_out)
 
 
@@ -80,20 +78,29 @@ def review_answer(said: Typed) -> a.Answer:
     return _REVIEW[said.word](said)
 
 
-async def answer_in_words(service: Service, now: Asked, said: Typed) -> a.Answer:
+def answer_in_words(now: Asked, said: Typed) -> a.Answer:
     """The answer that was typed. Raises `UsageError` with the words that fit where this one does not."""
     if isinstance(now.subject, QuestionAsked):
         if said.word == TAKE_OVER and _may_take_over(now.subject):
             return a.TakeOver(said.why)
         return a.Reply(now.subject.question.read(said.word))
-    typed = said.word.strip().lower().replace("_", "-")
+    typed = _normalized(said.word)
     word = _ALSO.get(typed, typed) if now.kind == "approval" else typed
     make = _words(now).get(word)
     if make is None:
-        raise _refused(now, said.word, words_that_fit(now, await service.history(now.run)))
+        raise _refused(now, said.word, words_that_fit(now))
     if said.result != NOTHING and word not in {"happened", "compensate"}:
         raise UsageError("--result is what a call returned", next_step="it goes with: happened, compensate")
     return make(msgspec.structs.replace(said, word=word))
+
+
+def says_yes(typed: str) -> bool:
+    """Whether a word approves, where the item is an approval."""
+    return _normalized(typed) in {"yes", "true"}
+
+
+def _normalized(typed: str) -> str:
+    return typed.strip().lower().replace("_", "-")
 
 
 def _words(now: Asked) -> Words:
@@ -115,11 +122,11 @@ def _may_take_over(asked: QuestionAsked) -> bool:
     return asked.handoff is not None and TAKE_OVER not in asked.question.choices
 
 
-def _left_out(now: Asked, history: RunHistory) -> set[str]:
+def _left_out(now: Asked) -> set[str]:
     """The words for such an item that cannot be given about this one."""
     if now.contradicted:
         kept = {"happened", "did-not-happen"}
-        amendable = isinstance(now.subject, OperationState) and contract_of(history, now.subject).compensates
+        amendable = isinstance(now.subject, OperationState) and contract_of(now.history, now.subject).compensates
         return _REVIEW.keys() - kept - ({"compensate"} if amendable else set[str]())
     if isinstance(now.subject, Transaction):
         return {"compensate"} if now.subject.backward else set()
@@ -128,9 +135,9 @@ def _left_out(now: Asked, history: RunHistory) -> set[str]:
     operation, found = now.subject, set[str]()
     if not operation.may_have_been_sent:
         found |= {"happened", "compensate"}
-    if contract_of(history, operation).key is None or operation.key_unread:
+    if contract_of(now.history, operation).key is None or operation.key_unread:
         found.add("same-key")
-    if all(one.over for one in around(operation.step, history.transactions)):
+    if all(one.over for one in around(operation.step, now.history.transactions)):
         found.add("compensate")
     if operation.intent.completes:
         found |= {"retry", "same-key"}

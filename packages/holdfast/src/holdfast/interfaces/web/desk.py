@@ -99,7 +99,7 @@ class Desk:
         if also is not None:
             (applied,) = await self._all_or_none(who, [(now, shown)], given, also)
             return applied
-        return await a.answer(self._voice(who), now.item, given, by=who.name, shown=shown)
+        return await a.answer(self._voice(who), now, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
         """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
@@ -114,7 +114,7 @@ class Desk:
     async def _all_or_none(
         self, who: Principal, judged: Sequence[tuple[Asked, str]], given: a.Answer, *also: Post
     ) -> list[Applied]:
-        said = [OneOf(now.item, given, shown) for now, shown in judged]
+        said = [OneOf(now.item, given, shown, now) for now, shown in judged]
         applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
         return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # handing over tells no run
 
