@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from simulator import campaign
-from simulator.mutants import MUTANTS
+from simulator.every_mutant import MUTANTS
 from simulator.planting import MOST, Find, plant
 from simulator.story import INVARIANTS
 

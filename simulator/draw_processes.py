@@ -8,14 +8,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from simulator.draw_calls import dice
+from simulator.draw_timing import MINUTE
 from simulator.network import STOPS
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.processes import POISON
 
 HARMLESS: Final = frozenset({"pause", "slow", "clock_jump", "asleep"})
 """What may strike a process beside poison. All others may end it, and would be counted with its deaths."""
-
-MINUTE: Final = 60_000
 
 
 def with_processes(plan: Plan) -> Plan:

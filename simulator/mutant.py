@@ -7,13 +7,37 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from simulator.twists import Twist
+Twist = Callable[[Any], Any]
+"""From the original (a function, a method, a tuple of rules) to what stands in its place."""
+
+
+def always(value: object) -> Twist:
+    """Whatever is asked, answer this."""
+
+    def answer(*_args: object, **_named: object) -> object:
+        return value
+
+    return lambda _original: answer
+
+
+def never_mind(_original: object) -> Any:
+    """An async function that does nothing."""
+
+    async def nothing(*_args: object, **_kwargs: object) -> None:
+        return
+
+    return nothing
+
+
+def replaced(name: str, twist: Twist) -> Twist:
+    """One rule of a tuple of rules, twisted."""
+    return lambda rules: tuple(twist(rule) if rule.__name__ == name else rule for rule in rules)
 
 
 class Mutant(msgspec.Struct, frozen=True):

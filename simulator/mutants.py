@@ -1,8 +1,4 @@
-"""Planted bugs: each takes one safeguard out of the product, and the simulator has to notice.
-
-`make mutants` plants them all, one process each. These are about single operations and runs; those about what belongs
-together, comes later or is planned stand in `mutants_together.py`, those about people in `mutants_people.py`.
-"""
+"""Planted bugs in single operations and runs."""
 
 from __future__ import annotations
 
@@ -10,14 +6,8 @@ from typing import Final
 
 from holdfast.errors import KeyInProgress
 from holdfast.model.outcome import DidNotHappen
-from simulator.mutant import Mutant
-from simulator.mutants_people import PEOPLE
-from simulator.mutants_policy import POLICY
-from simulator.mutants_processes import PROCESSES
-from simulator.mutants_timing import TIMING
-from simulator.mutants_together import TOGETHER
+from simulator.mutant import Mutant, always, never_mind, replaced
 from simulator.twists import (
-    always,
     arguments_drift,
     asked_again,
     attempts_again,
@@ -33,7 +23,6 @@ from simulator.twists import (
     key_of_the_attempt,
     knocks_in_vain,
     lost_means_unsent,
-    never_mind,
     not_kept,
     nothing_is_spent,
     now_only,
@@ -42,7 +31,6 @@ from simulator.twists import (
     only_this_owner_counts,
     open_is_over,
     refusal_ends_it,
-    replaced,
     returned_is_enough,
     secrets_revealed,
     sends_again,
@@ -53,7 +41,7 @@ from simulator.twists import (
     wall_clock_windows,
 )
 
-MUTANTS: Final = (
+OPERATIONS: Final = (
     Mutant(
         "fence removed",
         "the journal accepts a late owner",
@@ -304,10 +292,4 @@ MUTANTS: Final = (
         "holdfast.agent.decisions:decide",
         asked_again,
     ),
-    *TOGETHER,
-    *PEOPLE,
-    *POLICY,
-    *TIMING,
-    *PROCESSES,
 )
-"""The planted bugs, by the promise that they break."""

@@ -1,10 +1,10 @@
-"""Planted bugs in what a policy says, and in what it knows: see `mutants.py`."""
+"""Planted bugs in what a policy says, and in what it knows."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from simulator.mutant import Mutant
+from simulator.mutant import Mutant, always, replaced
 from simulator.ruling_twists import (
     asked_in_vain,
     counted_at_each_attempt,
@@ -15,7 +15,6 @@ from simulator.ruling_twists import (
     refused_in_vain,
     the_last_rule,
 )
-from simulator.twists import always, replaced
 
 POLICY: Final = (
     # What a policy says.

@@ -1,12 +1,11 @@
-"""Planted bugs in what becomes of runs whose processes come to harm: see `mutants.py`."""
+"""Planted bugs in what becomes of runs whose processes come to harm."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from simulator.mutant import Mutant
+from simulator.mutant import Mutant, always, replaced
 from simulator.process_twists import crowded
-from simulator.twists import always, replaced
 
 PROCESSES: Final = (
     Mutant(

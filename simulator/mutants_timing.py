@@ -1,10 +1,10 @@
-"""Planted bugs in what is about time, about the outages of others, and about other programs: see `mutants.py`."""
+"""Planted bugs in what is about time, about the outages of others, and about other programs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from simulator.mutant import Mutant
+from simulator.mutant import Mutant, always
 from simulator.timing_twists import (
     busy_costs_an_attempt,
     pauses_by_the_clock,
@@ -13,7 +13,6 @@ from simulator.timing_twists import (
     success,
     window_from_the_start,
 )
-from simulator.twists import always
 
 TIMING: Final = (
     Mutant(

@@ -1,4 +1,4 @@
-"""Planted bugs in what belongs together, what comes later, and what is planned: see `mutants.py`."""
+"""Planted bugs in what belongs together, what comes later, and what is planned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.answer_twists import (
     refusal_is_success,
     sent_again,
 )
-from simulator.mutant import Mutant
+from simulator.mutant import Mutant, always, never_mind, replaced
 from simulator.proposal_twists import chosen_in_memory_only, never_called_off, next_one_unless_it_succeeded, not_waiting
 from simulator.trip_twists import (
     any_order,
@@ -27,7 +27,6 @@ from simulator.trip_twists import (
     settles_nothing_first,
     unknown_is_refused,
 )
-from simulator.twists import always, never_mind, replaced
 
 TOGETHER: Final = (
     # Transactions.

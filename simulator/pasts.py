@@ -28,14 +28,14 @@ READ_MS: Final = 1_000
 """Within that time the past is read and its ruling stamped, unless the process or the disk stands still meanwhile."""
 HELD_UP_MS: Final = 150_000
 
-_SLOW: Final = timedelta(minutes=4)
+SLOW: Final = timedelta(minutes=4)
 RULES: Final[Mapping[bool, tuple[Rule, ...]]] = {
     newer: (
         Rule("refused before", f"tool == '{TOOL}' && history.declined > 0", "refuse"),
-        Rule("a lot", f"tool == '{TOOL}' && history.amount + amount > {MUCH}.0", "two", within=_SLOW),
-        Rule("often", f"tool == '{TOOL}' && history.sent >= {OFTEN}", "auto" if newer else "ask", within=_SLOW),
+        Rule("a lot", f"tool == '{TOOL}' && history.amount + amount > {MUCH}.0", "two", within=SLOW),
+        Rule("often", f"tool == '{TOOL}' && history.sent >= {OFTEN}", "auto" if newer else "ask", within=SLOW),
         Rule("approved before", f"tool == '{TOOL}' && history.approved > 0", "auto"),
-        Rule("purchases", f"tool == '{TOOL}'", "ask", within=_SLOW),
+        Rule("purchases", f"tool == '{TOOL}'", "ask", within=SLOW),
     )
     for newer in (False, True)
 }

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.draw import draw
+from simulator.every_mutant import MUTANTS
 from simulator.mutant import Mutant, planted
-from simulator.mutants import MUTANTS
 from simulator.world import simulate
 
 MOST: Final = 20_000

@@ -14,21 +14,19 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import REFUSED, Outcome
 from holdfast.model.policy import Policy, Rule, version_of
-from simulator.pasts import AMOUNTS, RULES, SUBJECTS, TOOL, Pasts, rule_for
+from simulator.pasts import AMOUNTS, LIVE, RULES, SLOW, SUBJECTS, TOOL, Pasts, rule_for
 
 if TYPE_CHECKING:
     from simulator.world import World
 
-LIVE: Final = 9
 _QUICK: Final = timedelta(seconds=30)
-_SLOW: Final = timedelta(minutes=4)
 TABLES: Final[Mapping[bool, Mapping[str, Rule]]] = {
     newer: {
         "note": Rule("notes", "", "ask" if newer else "refuse"),
-        "charge": Rule("charges", "", "auto" if newer else "ask", within=_SLOW),
-        "order": Rule("orders", "", "two", within=_SLOW),
+        "charge": Rule("charges", "", "auto" if newer else "ask", within=SLOW),
+        "order": Rule("orders", "", "two", within=SLOW),
         "pay": Rule("payments", "", "sample", rate=0.6 if newer else 0.4),
-        "mail": Rule("letters", "", "sample", rate=0.4, shadow=0.5, within=_SLOW),
+        "mail": Rule("letters", "", "sample", rate=0.4, shadow=0.5, within=SLOW),
         "ship": Rule("goods", "", "ask", within=_QUICK, on_expiry="hold"),
         "ticket": Rule("bugs", "", "ask", within=_QUICK, on_expiry="escalate", escalates_to="others"),
         "switch": Rule("switches", "", "ask" if newer else "auto"),

@@ -20,28 +20,7 @@ from holdfast.model.decision.evidence import EVIDENCE
 from holdfast.model.decision.moves import Attempt, Settle
 from holdfast.model.outcome import RETURNED
 from holdfast.model.secret import Secret
-
-Twist = Callable[[Any], Any]
-"""From the original (a function, a method, a tuple of rules) to what stands in its place."""
-
-
-def always(value: object) -> Twist:
-    """Whatever is asked, answer this."""
-
-    def answer(*_args: object, **_named: object) -> object:
-        return value
-
-    return lambda _original: answer
-
-
-def never_mind(_original: object) -> Any:
-    """An async function that does nothing."""
-
-    async def nothing(*_args: object, **_kwargs: object) -> None:
-        return
-
-    return nothing
-
+from simulator.mutant import Twist, never_mind
 
 # --- twists of one mutant each -----------------------------------------------------------------------------------
 
@@ -151,11 +130,6 @@ def refusal_ends_it(original: Any) -> Any:
         return Settle("refused", "failed", RETURNED, attempt.end.why, attempt.end.code, attempt.number)
 
     return refused
-
-
-def replaced(name: str, twist: Twist) -> Twist:
-    """One rule of a tuple of rules, twisted."""
-    return lambda rules: tuple(twist(rule) if rule.__name__ == name else rule for rule in rules)
 
 
 def stale_means_failed(original: Any) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from simulator.draw import draw
+from simulator.every_mutant import MUTANTS
 from simulator.mutant import Mutant, planted
-from simulator.mutants import MUTANTS
 from simulator.planting import hunt
 from simulator.world import simulate
 
@@ -71,7 +71,7 @@ def test_no_part_of_the_product_keeps_what_a_planted_bug_replaces(mutant: Mutant
 def _inside(value: Any) -> Iterator[object]:
     """A value of a module, and what a table among them holds."""
     yield value
-    kind = type(value)
+    kind = value.__class__
     if kind in {tuple, list, frozenset, set}:
         yield from value
     elif kind is dict:
@@ -99,7 +99,7 @@ def _noting(uncalled: set[str], place: str) -> Callable[[Any], Any]:
     """The same code, which takes its place off the list when it is called."""
 
     def noting(original: Any) -> Any:
-        kind = type(original)
+        kind = original.__class__
         if isinstance(original, property):
             return property(noting(original.fget))
         if isinstance(original, staticmethod):
