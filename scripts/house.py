@@ -106,7 +106,8 @@ def largest_cycle() -> set[str]:
 def keyed_write() -> frozenset[tuple[str, str]]:
     """The functions of the package, as (file, function), through which each keyed write passes once its run is warm.
 
-    What only some of several writes meet is left out: a timer that came due, a lease that was renewed.
+    What only some of several writes meet is left out: a timer that came due, a lease that was renewed. On a slow disk a
+    thread makes the commits, and its functions are not counted: take the figure of a machine at rest for a bound.
     """
     from holdfast import Holdfast, Key, Run, agent, current_operation, tool  # noqa: PLC0415 - only this measure runs it
     from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above
@@ -187,7 +188,7 @@ MEASURES: Final = (
     Measure("files of these", 50, 16, lambda: len({file for file, _ in keyed_write()})),
     Measure("public class names that two classes share", 79, 0, lambda: len(shared_names())),
     Measure("docstrings that begin with What or Whether", 675, 0, roundabout_docstrings),
-    Measure("lines that say whoever, nobody or somebody", 592, 30, subjectless_lines),
+    Measure("lines that say whoever, nobody or somebody", 529, 30, subjectless_lines),
 )
 
 
