@@ -50,7 +50,7 @@ sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story o
 	$(IN) dev python -m simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
-	$(IN) dev python -m simulator.planting $(ARGS)
+	$(IN) dev python -m simulator.mutations.planting $(ARGS)
 
 house: ## measure how easily the code base is read; fails where a measure has grown
 	$(IN) dev python -m scripts.house

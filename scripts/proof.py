@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from simulator import campaign
-from simulator.every_mutant import MUTANTS
-from simulator.planting import MOST, Find, plant
-from simulator.story import INVARIANTS
+from simulator.failure import INVARIANTS
+from simulator.mutations.catalogue import MUTANTS
+from simulator.mutations.planting import MOST, Find, plant
 
 PLANTED = "## Planted bugs"
 PAGE = Path(__file__).parents[1] / "docs/explanation/proof.md"

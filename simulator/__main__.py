@@ -14,10 +14,10 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simulator import campaign, page, story
-from simulator.draw import draw
+from simulator import campaign, failure
+from simulator.failure import shrink
+from simulator.generator.plans import draw
 from simulator.plan import Plan
-from simulator.shrink import shrink
 from simulator.world import Journal, simulate
 
 AGAIN = {"memory": "make sim SEED={}", "sqlite": "make sim SEED={} JOURNAL=sqlite"}
@@ -43,7 +43,7 @@ def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_js
     """Simulate many seeds. The last line says how many broke an invariant, and how fast it went."""
     done = _done(range(first, first + seeds), jobs, journal)
     if report is not None:
-        report.write_text(page.page(done), encoding="utf-8")
+        report.write_text(campaign.page(done), encoding="utf-8")
     if as_json:
         click.echo(msgspec.json.encode(_figures(done)))
     else:
@@ -67,7 +67,7 @@ def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool, 
 
 def _loaded(saved: Path) -> Plan:
     try:
-        return story.load(saved.read_bytes())
+        return failure.load(saved.read_bytes())
     except msgspec.DecodeError as error:
         raise click.UsageError(f"{saved} is no saved plan: {error}") from error
 
@@ -78,9 +78,9 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
         click.echo(f"seed {plan.seed} breaks invariant {told.violations[0].invariant}; making it small ...", err=True)
         plan = shrink(plan, functools.partial(simulate, journal=journal))
         told = simulate(plan, story=True, journal=journal)
-    click.echo(story.tell(told))
+    click.echo(failure.tell(told))
     if save is not None:
-        save.write_bytes(story.save(plan))
+        save.write_bytes(failure.save(plan))
         click.echo(f"saved to {save}", err=True)
     return 1 if told.violations else 0
 

@@ -22,15 +22,15 @@ from holdfast.testing.world.disk import Backup, Disk, Store
 from holdfast.testing.world.files import Files
 from holdfast.testing.world.files_disk import SqliteDisk
 from holdfast.testing.world.loop import Actor, Died, SimLoop, Stuck
-from simulator.checker import Checker, Violation
-from simulator.lives import Life, settings_from
-from simulator.nemesis import Nemesis
-from simulator.offices import Office
-from simulator.people import People
+from simulator.checkers.checker import Checker, Violation
+from simulator.coverage import Reach
+from simulator.people.approvers import People
 from simulator.plan import Plan, WorkerPlan
-from simulator.reach import Reach
-from simulator.services import CATALOGUE, Effect, Service
-from simulator.strangers import Strangers
+from simulator.processes.nemesis import Nemesis
+from simulator.processes.other_programs import Strangers
+from simulator.processes.worker import Life, settings_from
+from simulator.services.deferred import Office
+from simulator.services.service import CATALOGUE, Effect, Service
 
 Journal = Literal["memory", "sqlite"]
 QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it

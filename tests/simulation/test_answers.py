@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from simulator import story
-from simulator.draw import HOOK_FAULTS
+from simulator import failure
+from simulator.generator.plans import HOOK_FAULTS
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
 
@@ -19,7 +19,7 @@ def of(*steps: Step, faults: tuple[Fault, ...] = ()) -> Plan:
 
 def checked(told: Plan) -> Report:
     report = simulate(told, story=True)
-    assert not report.violations, story.tell(report)
+    assert not report.violations, failure.tell(report)
     return report
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from simulator import story
+from simulator import failure
 from simulator.plan import Fault, Permit, Plan, Script, Step, Telling, WorkerPlan
 from simulator.world import Journal, Report, simulate
 
@@ -23,7 +23,7 @@ def of(
 
 def checked(told: Plan, journal: Journal = "memory") -> Report:
     report = simulate(told, story=True, journal=journal)
-    assert not report.violations, story.tell(report)
+    assert not report.violations, failure.tell(report)
     return report
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from simulator.draw import draw
-from simulator.every_mutant import MUTANTS
-from simulator.mutant import Mutant, planted
-from simulator.planting import hunt
+from simulator.generator.plans import draw
+from simulator.mutations.catalogue import MUTANTS
+from simulator.mutations.mutation import Mutant, planted
+from simulator.mutations.planting import hunt
 from simulator.world import simulate
 
 QUICK = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from simulator import story
+from simulator import failure
 from simulator.plan import Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
 
@@ -18,7 +18,7 @@ def of(*acts: Act, together: bool = True, faults: tuple[Fault, ...] = ()) -> Pla
 
 def checked(told: Plan) -> Report:
     report = simulate(told, story=True)
-    assert not report.violations, story.tell(report)
+    assert not report.violations, failure.tell(report)
     return report
 
 

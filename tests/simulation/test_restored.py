@@ -4,9 +4,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from simulator.mutant import Mutant, planted
+from simulator.mutations.mutation import Mutant, planted
+from simulator.mutations.operations import always
 from simulator.plan import Plan, Script, Step, WorkerPlan
-from simulator.twists import always
 from simulator.world import World
 
 STEPS = (Step("charge", "card"), Step("mail", "letter"), Step("ship", "box"))

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from simulator import story
-from simulator.draw import draw
+from simulator import failure
+from simulator.generator.plans import draw
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
 
@@ -13,7 +13,7 @@ WORKERS = (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", restart_ms=5_000))
 
 def checked(told: Plan) -> Report:
     report = simulate(told, story=True)
-    assert not report.violations, story.tell(report)
+    assert not report.violations, failure.tell(report)
     return report
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.draw import draw
+from simulator.generator.plans import draw
 from simulator.world import simulate
 
 

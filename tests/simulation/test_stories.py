@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from simulator import story
+from simulator import failure
+from simulator.failure import shrink
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
-from simulator.shrink import shrink
 from simulator.world import Report, World, simulate
 
 A = WorkerPlan("A", scripts=(0,))
@@ -23,7 +23,7 @@ def plan(*faults: Fault, steps: tuple[str, ...] = ("charge",), workers: tuple[Wo
 
 def checked(told: Plan) -> Report:
     report = simulate(told, story=True)
-    assert not report.violations, story.tell(report)
+    assert not report.violations, failure.tell(report)
     return report
 
 
@@ -94,7 +94,7 @@ def test_a_jump_of_the_clock_believes_no_absence_early():
 
 def test_a_plan_makes_the_trip_through_json():
     told = plan(Fault("pause", 3, ms=5), workers=(A, B))
-    assert story.load(story.save(told)) == told
+    assert failure.load(failure.save(told)) == told
 
 
 def test_a_failing_plan_is_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -116,9 +116,9 @@ def test_a_failing_plan_is_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path:
     faults = (*(Fault("slow", at, ms=2_000) for at in range(1, 9)), Fault("pause", 12, ms=90_000), Fault("kill", 15))
     small = shrink(plan(*faults, steps=("charge", "mail", "ship")), intolerant)
     assert [fault.kind for fault in small.faults] == ["pause"]
-    assert "somebody stood still" in story.tell(intolerant(small))
-    (tmp_path / "story.json").write_bytes(story.save(small))
-    assert story.load((tmp_path / "story.json").read_bytes()) == small
+    assert "somebody stood still" in failure.tell(intolerant(small))
+    (tmp_path / "story.json").write_bytes(failure.save(small))
+    assert failure.load((tmp_path / "story.json").read_bytes()) == small
 
 
 def test_a_call_whose_caller_left_does_not_end_unheard_when_the_journal_fails():

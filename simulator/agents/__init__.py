@@ -1,0 +1,1 @@
+"""The simulated agents and their tools."""

@@ -1,0 +1,233 @@
+"""The simulated agents: each performs its script, notes what it is told about each step, and returns that."""
+
+from __future__ import annotations
+
+import functools
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agent.agent import Agent, agent
+from holdfast.agent.run import Run
+from holdfast.errors import Interrupted, TransactionAborted, UnknownTool
+from holdfast.model.ids import operation_id
+from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
+from holdfast.model.secret import Secret
+from holdfast.policies import Retry
+from simulator.agents import deferred, people, plans, timing_and_processes
+from simulator.agents.tools import standard_tools
+from simulator.agents.transactions import make_trip, name_of
+from simulator.checkers.records import PLACE
+from simulator.plan import Script, Step
+
+if TYPE_CHECKING:
+    from simulator.processes.worker import Life
+
+PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
+"""A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
+LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
+"""The process in which the code runs that looks."""
+
+
+class Ears:
+    """What one branch of one execution of an agent has heard of the messages to its run."""
+
+    def __init__(self, run: str, heard: tuple[str, ...] = ()) -> None:
+        self.run: Final = run
+        self.heard = heard
+
+    def branches(self, count: int) -> list[Ears]:
+        """Those of branches that begin now: they know what this one knows."""
+        return [Ears(self.run, self.heard) for _ in range(count)]
+
+    def join(self, branches: list[Ears]) -> None:
+        """Who waited for branches knows what they heard."""
+        self.heard = max((branch.heard for branch in branches), key=lambda heard: len(set(heard)))
+
+    def hear(self, said: str) -> str:
+        """Somebody told the run something. What is noted of it."""
+        told = LIFE.get().world.checker.messages.told(LIFE.get().actor, self.run, self.heard, said)
+        self.heard = (*self.heard, *told)
+        return f"heard {', '.join(told)}"
+
+
+EARS: Final[ContextVar[Ears]] = ContextVar("holdfast_simulated_ears")
+"""What the branch has heard in which another agent goes on."""
+
+
+def agent_of(newer: bool) -> Agent[Script, list[str]]:
+    """The agent of one version of the code."""
+    return AGENTS[newer][0]
+
+
+def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]:
+    """The agent that performs scripts, and the one that it hands some of its runs over to."""
+    tools = standard_tools(newer=newer)
+
+    @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
+    async def scripted(run: Run, script: Script) -> list[str]:
+        """Perform the script. What it is told about each step is noted, and returned."""
+        told: list[str] = []
+        ears, life = Ears(run.id), LIFE.get()
+        checker = life.world.checker
+        replays = checker.replays
+        execution = replays.begin()
+        for number, group in enumerate(_groups(script.steps)):
+            PLACE.set((run.id, number))
+            if len(group) == 1:
+                news = [await _perform(run, tools, group[0], ears)]
+            else:
+                branches = ears.branches(len(group))
+                steps = zip(group, branches, strict=True)
+                news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
+                ears.join(branches)
+            owned = checker.owned(run.id, run.scope().instance.lease.token)
+            replays.told(life.actor, execution, (run.id, number), news, owned=owned)
+            told += news
+        return told
+
+    @agent(tools=[tools[name] for name in people.SPECIALISTS], version="2" if newer else "1", name="specialist")
+    async def specialist(run: Run, thing: str) -> list[str]:
+        """Do something with each tool that it was given, and try one that it was not."""
+        ears = EARS.get()
+        return [await _as_given(run, name, f"{thing}/{name}", ears) for name in ("pay", "dare", "ship")]
+
+    return scripted, specialist
+
+
+async def _pass_on(run: Run, step: Step, ears: Ears) -> str:
+    """Let the other agent go on in this run."""
+    EARS.set(ears)
+    _, specialist = AGENTS[LIFE.get().newer]
+    done = await run.hand_off(specialist, why="it knows how", state=step.thing)
+    return ", ".join(done)
+
+
+async def _as_given(run: Run, tool: str, thing: str, ears: Ears) -> str:
+    try:
+        return f"{tool} {thing}: {_told(await run.call(tool, {'thing': thing}), ears)}"
+    except UnknownTool:
+        return f"{tool} is somebody else's"
+
+
+async def _perform(run: Run, tools: Any, step: Step, ears: Ears) -> str:
+    """Do one step. A message that comes meanwhile is noted, and the next step is begun."""
+    try:
+        return await _do(run, tools, step, ears)
+    except Interrupted as told:
+        return f"{step.kind} {step.thing}: {ears.hear(told.said)}"
+
+
+async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
+    checker = LIFE.get().world.checker
+    match step.kind:
+        case "trip":
+            text, gone = await make_trip(run, tools, step, lambda outcome: _told(outcome, ears))
+            checker.trips.told(LIFE.get().actor, text, gone, ended=operation_id(run.id, name_of(step)))
+            return _called_off(text, gone, ears)
+        case "think":
+            patiently = run.options(step=f"think {step.thing}", retry=PATIENT)
+            return await patiently.decide(think, run.id, step.thing)
+        case "plan":
+            text, done, gone = await plans.carry_out(run, step)
+            checker.trips.told(LIFE.get().actor, text, gone)
+            checker.plans.told(run.id, step, done)
+            return _called_off(text, gone, ears)
+        case "nag" | "insist":
+            return await _nag(run, step, ears)
+        case "ask" | "hand_over":
+            said = await people.ask(run, step)
+            checker.questions.told(LIFE.get().actor, run.id, people.text_of(step), said)
+            return f"{people.text_of(step)} {said}"
+        case "pass":
+            return await _pass_on(run, step, ears)
+        case "hurry":
+            return await _hurry(run, tools, step, ears)
+        case "rest":
+            await run.sleep(timedelta(milliseconds=step.ms))
+            return f"rested {step.thing}"
+        case _:
+            return await _call(run, tools, step, ears)
+
+
+async def _nag(run: Run, step: Step, ears: Ears) -> str:
+    """Ask for one thing, and ask again."""
+    life, heard = LIFE.get(), list[str]()
+    calls = functools.partial(life.world.checker.answers.calls, run.id, life.disk.workers)
+    async for outcome in deferred.nag(run, step, calls):
+        heard.append(_told(outcome, ears))
+    return f"{step.kind} {step.thing}: {', '.join(heard)}"
+
+
+async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
+    """Call one tool, or what is about time."""
+    if step.kind == "relabel":
+        relabelled = [_told(one, ears) for one in await timing_and_processes.relabel(tools, step)]
+        return f"relabel {step.thing}: {', '.join(relabelled)}"
+    if step.kind == "consult":
+        return await timing_and_processes.consult(run, step)
+    if step.kind == "crash":
+        await timing_and_processes.die()
+    if step.kind == "sign":
+        outcome = await tools["sign"].outcome(step.thing, Secret("vault"))
+    elif step.by_model:
+        outcome = await run.call(step.kind, arguments_of(step))
+    else:
+        outcome = await tools[step.kind].outcome(**arguments_of(step))
+    told = f"{step.kind} {step.thing}: {_told(outcome, ears)}"
+    if step.kind == "transfer" and outcome.status == "succeeded":
+        event = await run.wait_for("settled", str(outcome.value))
+        told += f", settled {event}"
+    return told
+
+
+def _told(outcome: Outcome[Any], ears: Ears) -> str:
+    """An outcome in words."""
+    LIFE.get().world.checker.told(LIFE.get().actor, outcome)
+    if outcome.code in {INTERRUPTED, STOPPED}:
+        return ears.hear(outcome.reason)
+    return f"{outcome.status} {outcome.value if outcome.status == 'succeeded' and not outcome.code else ''}".strip()
+
+
+def _called_off(text: str, gone: TransactionAborted | None, ears: Ears) -> str:
+    """How a transaction ended, with the message that called it off, if one did."""
+    cause = gone.__cause__ if gone is not None else None
+    return f"{text}, {ears.hear(cause.said)}" if isinstance(cause, Interrupted) else text
+
+
+def arguments_of(step: Step) -> dict[str, Any]:
+    """What a tool is called with."""
+    return {"thing": step.thing, "cents": step.cents} if step.kind in {"spend", "buy"} else {"thing": step.thing}
+
+
+async def think(run: str, thing: str) -> str:
+    """A model that never says the same twice."""
+    life = LIFE.get()
+    life.world.checker.asked(run, f"think {thing}", life.disk.workers)
+    life.world.point(life.actor, "ask the model")
+    await life.world.travel()
+    return f"about {thing}: {life.world.chance.getrandbits(32):x}"
+
+
+async def _hurry(run: Run, tools: Any, step: Step, ears: Ears) -> str:
+    """A mail under a time limit: where that ends first, the call goes on without its caller."""
+    try:
+        async with run.timeout(timedelta(seconds=3)):
+            outcome = await tools["mail"].outcome(step.thing)
+    except TimeoutError:
+        LIFE.get().world.tell(LIFE.get().actor, f"waits no longer for mail {step.thing}")
+        return f"hurry {step.thing}: gave up"
+    return f"hurry {step.thing}: {_told(outcome, ears)}"
+
+
+def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for step in steps:
+        if step.group and groups and groups[-1][0].group == step.group:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+AGENTS = {newer: _make(newer) for newer in (False, True)}

@@ -1,0 +1,290 @@
+"""Planted bugs in approvals, edits, answers that people give instead of a call, and standing permissions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.errors import UsageError
+from holdfast.model import records as r
+from holdfast.model.decision.evidence import Case
+from simulator.mutations.mutation import Mutant, always
+
+
+def unbound(_original: Any) -> Any:
+    """An approval names nothing: it is one and the same for whatever is asked."""
+
+    def digest(*_parts: object) -> str:
+        return "approved"
+
+    return digest
+
+
+def whatever_was_asked(original: Any) -> Any:
+    """What was approved is not compared with what would be sent now."""
+
+    def is_approved(case: Any) -> bool:
+        situation = replace(case.situation, asks=case.operation.approval)
+        return bool(original(Case(case.operation, situation, case.now)))
+
+    return is_approved
+
+
+def for_ever(original: Any) -> Any:
+    """When an approval ends is not looked at."""
+
+    def is_approved(case: Any) -> bool:
+        return bool(original(_endless(case)))
+
+    return is_approved
+
+
+def once_begun_for_ever(original: Any) -> Any:
+    """An approval that was asked for again after an attempt never ends."""
+
+    def is_approved(case: Any) -> bool:
+        return bool(original(_endless(case) if case.operation.attempts else case))
+
+    return is_approved
+
+
+def _endless(case: Any) -> Case:
+    return Case(replace(case.operation, approved_until=0), case.situation, case.now)
+
+
+def one_name_is_two(steps: Any) -> Any:
+    """Whoever says yes is counted twice."""
+    approved = steps[r.ApprovalGranted]
+
+    def twice(operation: Any, record: Any, boot: str) -> Any:
+        return approved(approved(operation, record, boot), record, boot)
+
+    return {**steps, r.ApprovalGranted: twice}
+
+
+def no_means_yes(original: Any) -> Any:
+    """A person's no is taken down as a yes."""
+
+    def verdict(operation: Any, record: Any, codes: Any) -> Any:
+        if isinstance(record, r.ApprovalRefused):
+            return r.ApprovalGranted(step=record.step, approval=record.approval, by=record.by)
+        return original(operation, record, codes)
+
+    return verdict
+
+
+def no_is_lost(original: Any) -> Any:
+    """A no does not get through to the run."""
+
+    def verdict(operation: Any, record: Any, codes: Any) -> Any:
+        if isinstance(record, r.ApprovalRefused):
+            raise UsageError("not now")
+        return original(operation, record, codes)
+
+    return verdict
+
+
+def not_in_the_record(original: Any) -> Any:
+    """The record of an attempt does not carry the approval that it uses."""
+
+    def started(*args: Any, **named: Any) -> Any:
+        return replace(original(*args, **named), approval="")
+
+    return started
+
+
+# --- edits, answers and standing permissions --------------------------------------------------------------------------
+
+
+def as_it_was_called(original: Any) -> Any:
+    """A person's changes are taken down, and what code called with is sent."""
+
+    def edited_intent(operation: Any, changes: Any, tool: Any, secret: bytes) -> Any:
+        original(operation, changes, tool, secret)
+        return operation.intent
+
+    return edited_intent
+
+
+def edits_need_no_yes(original: Any) -> Any:
+    """What a person changed is sent on the word of that person."""
+
+    def is_approved(case: Any) -> bool:
+        return bool(case.operation.edits or original(case))
+
+    return is_approved
+
+
+def answered_and_sent(steps: Any) -> Any:
+    """A person's answer in the place of the tool is taken for a yes."""
+
+    def stood_in(operation: Any, record: Any, _boot: str) -> Any:
+        return replace(operation, phase="ready", approval=record.approval, approvers=(record.by,), asked=False)
+
+    return {**steps, r.ResultGiven: stood_in}
+
+
+def any_call_fits(original: Any) -> Any:
+    """What a permission is for is not looked at."""
+
+    def fitting(flight: Any, standing: Any) -> Any:
+        return original(flight, replace(standing, where="true"))
+
+    return fitting
+
+
+def not_counted(original: Any) -> Any:
+    """Uses are written down where nobody looks for them."""
+
+    def use_post(permission: str, spent: Any, use: Any) -> Any:
+        post = original(permission, spent, use)
+        return replace(post, stream=f"{post.stream}/elsewhere", key="")
+
+    return use_post
+
+
+def counted_side_by_side(original: Any) -> Any:
+    """A use takes no number, so that two may see the same sum."""
+
+    def use_post(permission: str, spent: Any, use: Any) -> Any:
+        return replace(original(permission, spent, use), key="")
+
+    return use_post
+
+
+def boundless(original: Any) -> Any:
+    """How much is spent is not looked at."""
+
+    def why_not(permission: Any, spent: Any, cost: float, now_ms: int) -> Any:
+        return original(replace(permission, total=0, times=0), spent, cost, now_ms)
+
+    return why_not
+
+
+def endless(original: Any) -> Any:
+    """When a permission ends is not looked at."""
+
+    def why_not(permission: Any, spent: Any, cost: float, now_ms: int) -> Any:
+        return original(replace(permission, until_ms=now_ms + 1), spent, cost, now_ms)
+
+    return why_not
+
+
+def irrevocable(original: Any) -> Any:
+    """That somebody took it back is not looked at."""
+
+    def why_not(permission: Any, spent: Any, cost: float, now_ms: int) -> Any:
+        return original(permission, replace(spent, revoked_by=""), cost, now_ms)
+
+    return why_not
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+APPROVALS: Final = (
+    # What they approve.
+    Mutant(
+        "nobody asked",
+        "gates are not looked at",
+        "holdfast.engine.operation_driver:OperationDriver._gated",
+        always(False),
+    ),
+    Mutant("approval unbound", "a yes to one thing is one to all", "holdfast.model.ids:approval_digest", unbound),
+    Mutant(
+        "approval not compared",
+        "what was approved is not compared with what would be sent",
+        "holdfast.model.decision.send_rules:_approved",
+        whatever_was_asked,
+    ),
+    Mutant(
+        "approval for ever",
+        "when a yes ends is not looked at",
+        "holdfast.model.decision.send_rules:_approved",
+        for_ever,
+    ),
+    Mutant(
+        "approval for ever once begun",
+        "a yes that was asked for again after an attempt never ends",
+        "holdfast.model.decision.send_rules:_approved",
+        once_begun_for_ever,
+    ),
+    Mutant("one name is two", "who says yes counts twice", "holdfast.model.transitions:_STEPS", one_name_is_two),
+    Mutant("a no means yes", "a decline lets it be sent", "holdfast.engine.approvals:verdict_of", no_means_yes),
+    Mutant("a no is lost", "a decline is taken down and lost", "holdfast.engine.approvals:verdict_of", no_is_lost),
+    Mutant(
+        "approval not consumed",
+        "the record of an attempt does not carry the yes",
+        "holdfast.engine.executor:_started",
+        not_in_the_record,
+    ),
+    Mutant(
+        "too late is in time",
+        "a yes after the time counts",
+        "holdfast.model.operation:OperationState.asked_too_long",
+        always(False),
+    ),
+    # What they would rather send, and what they answer themselves.
+    Mutant(
+        "an edit is not sent",
+        "changes are taken down, and what code called with is sent",
+        "holdfast.engine.approvals:edited_intent",
+        as_it_was_called,
+    ),
+    Mutant(
+        "edited and unasked",
+        "what was changed is sent without anybody's yes to it",
+        "holdfast.model.decision.send_rules:_approved",
+        edits_need_no_yes,
+    ),
+    Mutant(
+        "an editor approves",
+        "who edited the arguments approves them",
+        "holdfast.model.operation:OperationState.proposers",
+        always(()),
+    ),
+    Mutant(
+        "answered and sent",
+        "a person's answer is taken for a yes",
+        "holdfast.model.transitions:_STEPS",
+        answered_and_sent,
+    ),
+    # What they allow beforehand.
+    Mutant(
+        "any call fits",
+        "what a permission is for is not looked at",
+        "holdfast.engine.approvals:_fitting",
+        any_call_fits,
+    ),
+    Mutant(
+        "uses not counted",
+        "a permission is used as often as one likes",
+        "holdfast.engine.approvals:use_post",
+        not_counted,
+    ),
+    Mutant(
+        "counted side by side",
+        "two uses of a permission see the same sum",
+        "holdfast.engine.approvals:use_post",
+        counted_side_by_side,
+    ),
+    Mutant(
+        "bounds not looked at",
+        "more is spent than a permission allows",
+        "holdfast.engine.approvals:why_not",
+        boundless,
+    ),
+    Mutant(
+        "permission for ever",
+        "when a permission ends is not looked at",
+        "holdfast.engine.approvals:why_not",
+        endless,
+    ),
+    Mutant(
+        "revoked in vain",
+        "what was taken back still lets calls leave",
+        "holdfast.engine.approvals:why_not",
+        irrevocable,
+    ),
+)

@@ -1,0 +1,18 @@
+"""Planted bugs: each takes one safeguard out of the product, and the simulator has to notice.
+
+`make mutants` plants them all, one process each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simulator.mutations.approvals import APPROVALS
+from simulator.mutations.operations import OPERATIONS
+from simulator.mutations.policies import POLICY
+from simulator.mutations.reviews import REVIEWS
+from simulator.mutations.timing_and_processes import PROCESSES, TIMING
+from simulator.mutations.transactions_and_plans import TOGETHER
+
+MUTANTS: Final = (*OPERATIONS, *TOGETHER, *APPROVALS, *REVIEWS, *POLICY, *TIMING, *PROCESSES)
+"""The planted bugs, by the promise that they break."""

@@ -1,0 +1,107 @@
+"""Plant every mutant, and see which seed and which invariant finds it: `python -m simulator.mutations.planting`.
+
+A seed counts as a find only where the product without the bug passes it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from typing import Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from simulator.generator.plans import draw
+from simulator.mutations.catalogue import MUTANTS
+from simulator.mutations.mutation import Mutant, planted
+from simulator.world import simulate
+
+MOST: Final = 20_000
+ROUNDS: Final = (50, 500, 3_000)
+
+
+class Find(msgspec.Struct, frozen=True):
+    """How a mutant fared. `seeds` is how many were tried; `invariant` is 0 where none found it."""
+
+    name: str
+    breaks: str
+    seeds: int
+    invariant: int = 0
+    what: str = ""
+
+
+def hunt(mutant: Mutant, most: int, until: float | None = None, *, first: int = 0) -> Find:
+    """Try seeds from `first` until one finds the mutant, or until the clock says `until` (`time.monotonic`)."""
+    for seed in range(first, most):
+        if until is not None and time.monotonic() > until:
+            return Find(mutant.name, mutant.breaks, seed)
+        with planted(mutant):
+            broken = simulate(draw(seed)).violations
+        if broken and not simulate(draw(seed)).violations:
+            return Find(mutant.name, mutant.breaks, seed + 1, broken[0].invariant, broken[0].what)
+    return Find(mutant.name, mutant.breaks, most)
+
+
+def _hunt(job: tuple[int, int, int, float]) -> Find:
+    number, first, most, until = job
+    return hunt(MUTANTS[number], most, until, first=first)
+
+
+@click.command(epilog="Example: python -m simulator.mutations.planting --only 'key per attempt'")
+@click.option("--most", type=click.IntRange(1), default=MOST, show_default=True, help="Seeds to try for each mutant.")
+@click.option("--minutes", type=float, default=18.0, show_default=True, help="When to give up what is not found.")
+@click.option("--only", multiple=True, help="Mutants by name; all unless told.")
+@click.option("--jobs", type=click.IntRange(1), default=None, help="Processes; all cores unless told.")
+@click.option("--json", "as_json", is_flag=True, help="Print the finds as one JSON object.")
+def main(most: int, minutes: float, only: tuple[str, ...], jobs: int | None, *, as_json: bool) -> None:
+    """Plant bugs in the product, one at a time, and let the simulator find them. Fails where one is missed."""
+    known = {mutant.name: number for number, mutant in enumerate(MUTANTS)}
+    if strange := [name for name in only if name not in known]:
+        raise click.UsageError(f"no mutant is called {strange[0]!r}; there are: {', '.join(known)}")
+    until = time.monotonic() + minutes * 60
+    finds = plant([known[name] for name in only or known], most, until, jobs or os.cpu_count() or 1)
+    missed = [find for find in finds if not find.invariant]
+    if as_json:
+        click.echo(msgspec.json.encode({"caught": len(finds) - len(missed), "missed": len(missed), "mutants": finds}))
+    else:
+        _say(finds)
+    sys.exit(1 if missed else 0)
+
+
+def plant(mutants: list[int], most: int, until: float, jobs: int) -> list[Find]:
+    """In rounds, so that one that hides well does not keep the others from being looked for."""
+    finds: dict[int, Find] = {}
+    console = Console(stderr=True)
+    with (
+        Progress(TextColumn("planting"), BarColumn(), MofNCompleteColumn(), console=console) as progress,
+        multiprocessing.get_context("fork").Pool(jobs) as pool,
+    ):
+        task, first = progress.add_task("", total=len(mutants)), 0
+        for last in sorted({min(size, most) for size in (*ROUNDS, most)}):
+            left = [number for number in mutants if number not in finds or not finds[number].invariant]
+            work = [(number, first, last, until) for number in left]
+            for number, find in zip(left, pool.imap(_hunt, work), strict=True):
+                finds[number] = find
+                progress.advance(task, 1 if find.invariant else 0)
+            first = last
+    return sorted(finds.values(), key=lambda find: (find.invariant == 0, find.seeds, find.name))
+
+
+def _say(finds: list[Find]) -> None:
+    for find in finds:
+        found = f"invariant {find.invariant:2} at seed {find.seeds - 1}" if find.invariant else "MISSED"
+        click.echo(f"{found:<28} {find.name}: {find.breaks}")
+    caught = [find.seeds for find in finds if find.invariant]
+    if caught:
+        click.echo(f"median {statistics.median(caught):.0f} seeds, at most {max(caught)}")
+    click.echo(f"{len(caught)} caught, {len(finds) - len(caught)} missed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Planted bugs in what a policy decides, and in the history that it reads."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.journal.port import Post
+from holdfast.model.decision.moves import Settle
+from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
+from simulator.mutations.mutation import Mutant, always, replaced
+
+
+def refused_in_vain(original: Any) -> Any:
+    """What a policy refuses is sent all the same."""
+
+    def ruled(case: Any) -> Any:
+        move = original(case)
+        return None if isinstance(move, Settle) else move
+
+    return ruled
+
+
+def one_is_enough(original: Any) -> Any:
+    """How many people a policy wants to be asked is not looked at."""
+
+    def terms(*args: Any, **named: Any) -> Any:
+        return replace(original(*args, **named), people=1)
+
+    return terms
+
+
+def overruled(original: Any) -> Any:
+    """What a policy lets leave is not asked about, whatever the tool itself says."""
+
+    def gated(self: Any, contract: Any) -> bool:
+        ruling = self.operation.ruling
+        return bool(original(self, contract)) and (ruling is None or ruling.asks)
+
+    return gated
+
+
+def drawn_anew(_original: Any) -> Any:
+    """Samples are drawn by luck: another time it is another one."""
+    luck = count()
+
+    def chance(_secret: bytes, _operation: str, _what: str) -> float:
+        return next(luck) * 0.37 % 1
+
+    return chance
+
+
+def asked_in_vain(original: Any) -> Any:
+    """What a policy asks about is not asked, unless the tool does."""
+
+    def gate(case: Any) -> Any:
+        return original(case) if case.situation.gate == "wanted" else None
+
+    return gate
+
+
+def counted_at_each_attempt(_original: Any) -> Any:
+    """What is sent again counts again."""
+
+    def posts(flight: Any, at: int) -> Any:
+        operation = flight.operation
+        deed = deed_of(operation.judged_by, "sent", flight.id, at)
+        stream = "" if deed is None else deeds_stream(operation.judged_by.tool, operation.judged_by.subject)
+        return () if deed is None else (Post(stream, "", msgspec.json.encode(deed)),)
+
+    return posts
+
+
+def of_the_same_run(_original: Any) -> Any:
+    """The past of a subject is what this run knows of it."""
+
+    async def past(flight: Any, subject: str, since_ms: int) -> Any:
+        entries = await flight.instance.engine.journal.entries(deeds_stream(flight.operation.intent.tool, subject))
+        deeds = [msgspec.json.decode(entry.body, type=Deed) for entry in entries]
+        own = [deed for deed in deeds if deed.operation.startswith(f"{flight.instance.run}/")]
+        return past_of(own, since_ms)
+
+    return past
+
+
+def the_last_rule(original: Any) -> Any:
+    """Of several rules that hold the last one decides."""
+
+    def chosen(policy: Any, *more: Any) -> Any:
+        return original(replace(policy, rules=policy.rules[::-1]), *more)
+
+    return chosen
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+POLICY: Final = (
+    # What a policy says.
+    Mutant(
+        "nothing is judged",
+        "writes leave that no policy has seen",
+        "holdfast.engine.operation_driver:OperationDriver._policy",
+        always(""),
+    ),
+    Mutant(
+        "refused and sent",
+        "what a policy refuses is sent",
+        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
+        replaced("ruled", refused_in_vain),
+    ),
+    Mutant(
+        "ruled and not asked",
+        "what a policy asks about is sent",
+        "holdfast.model.decision.send_rules:_BEFORE_FIRST",
+        replaced("_gate", asked_in_vain),
+    ),
+    Mutant("one is enough", "one person says yes where two have to", "holdfast.model.policy:terms", one_is_enough),
+    Mutant(
+        "a policy overrules a gate",
+        "what a tool asks about leaves by a policy",
+        "holdfast.engine.operation_driver:OperationDriver._gated",
+        overruled,
+    ),
+    Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
+    # What a policy knows of the past.
+    Mutant("no past", "what was sent is not counted", "holdfast.engine.rulings:sent_posts", always(())),
+    Mutant(
+        "counted at each attempt",
+        "what is sent again counts again",
+        "holdfast.engine.rulings:sent_posts",
+        counted_at_each_attempt,
+    ),
+    Mutant(
+        "words not counted", "what people said is not counted", "holdfast.engine.rulings:decision_posts", always(())
+    ),
+    Mutant(
+        "the past of one run",
+        "what other runs did is not looked at",
+        "holdfast.engine.rulings:_past",
+        of_the_same_run,
+    ),
+    Mutant(
+        "the last rule decides",
+        "of several rules that hold the last one counts",
+        "holdfast.model.policy:choose",
+        the_last_rule,
+    ),
+)
+"""By the promise that they break."""

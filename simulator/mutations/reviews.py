@@ -1,0 +1,338 @@
+"""Planted bugs in messages to runs, questions, hand-overs and reviews."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.engine.questions import AnswerTerms
+from holdfast.model import records as r
+from holdfast.model.questions import Answered
+from holdfast.people.answers import DidNotHappen, RetrySameKey
+from simulator.mutations.mutation import Mutant, always
+
+
+def forgotten_at_once(original: Any) -> Any:
+    """A branch forgets what it has heard."""
+
+    def hear(scope: Any, step: str) -> Any:
+        before = scope.host.heard
+        told = original(scope, step)
+        scope.host.heard = before
+        return told
+
+    return hear
+
+
+def one_ear(original: Any) -> Any:
+    """What anybody has heard, everybody knows."""
+
+    def news_for(scope: Any) -> bool:
+        messages = scope.instance.history.messages
+        return bool(original(scope)) and bool(messages.stop or messages.unheard)
+
+    return news_for
+
+
+def stops_once(_original: Any) -> Any:
+    """To stop is said once, as anything else is."""
+
+    def news_for(scope: Any) -> bool:
+        messages = scope.instance.history.messages
+        return messages is not None and messages.last > scope.host.heard
+
+    return news_for
+
+
+def calls_nothing_off(original: Any) -> Any:
+    """Only what begins later is called off."""
+
+    def receive(self: Any, record: Any, _operations: Any) -> None:
+        original(self, record, ())
+
+    return receive
+
+
+def only_the_last(original: Any) -> Any:
+    """Of what was said meanwhile the last word counts."""
+
+    def told_at(self: Any, step: str) -> Any:
+        return original(self, step)[-1:]
+
+    return told_at
+
+
+def without_its_name(original: Any) -> Any:
+    """Each time that it is given, it is a new message."""
+
+    async def tell(self: Any, run: str, text: str, *, once: str = "", **more: Any) -> Any:
+        del once
+        return await original(self, run, text, **more)
+
+    return tell
+
+
+# --- questions and hand-overs -----------------------------------------------------------------------------------------
+
+
+def any_word_is_the_first(original: Any) -> Any:
+    """Each answer is an entry of its own."""
+
+    def post(run: str, step: str, answer: Any) -> Any:
+        return replace(original(run, step, answer), key="")
+
+    return post
+
+
+def impatient(original: Any) -> Any:
+    """Who does not answer within a second does not answer."""
+
+    def put(instance: Any, name: str, asked: Any, _wanted: Any) -> None:
+        original(instance, name, asked, AnswerTerms(1_000, asked.default))
+
+    return put
+
+
+def before_its_time(original: Any) -> Any:
+    """The deadline is what the clock of another day says."""
+
+    async def answered(instance: Any, name: str) -> bool:
+        history, asked = instance.history, instance.history.questions[name]
+        history.questions[name] = replace(asked, until=max(1, asked.until - 3_600_000))
+        try:
+            return bool(await original(instance, name))
+        finally:
+            history.questions[name] = asked
+
+    return answered
+
+
+def first_choice_by_default(original: Any) -> Any:
+    """Who says nothing agrees with what stands first."""
+
+    def late(asked: Any) -> Any:
+        choices = asked.question.choices
+        return Answered(choices[0]) if choices else original(asked)
+
+    return late
+
+
+def by_default_and_not_said(original: Any) -> Any:
+    """Code goes on with its default, whatever was said."""
+
+    async def ask(scope: Any, question: Any, wanted: Any, *more: Any) -> Any:
+        answer = await original(scope, question, wanted, *more)
+        return answer if wanted.default is None else replace(answer, value=wanted.default)
+
+    return ask
+
+
+def taken_for_an_answer(_original: Any) -> Any:
+    """Who takes a run over is heard as if they had answered."""
+
+    async def take_over(self: Any, item: str, *, by: str, why: str = "") -> Any:
+        await self.answer(item, 0, by=by)
+        return await self.cancel(item.partition("/")[0], by=by, why=why)
+
+    return take_over
+
+
+def with_all_tools(_original: Any) -> Any:
+    """Another agent may do whatever the run may."""
+
+    def tools_for(instance: Any, _agent: Any) -> frozenset[str]:
+        return frozenset(instance.engine.tools)
+
+    return tools_for
+
+
+# --- reviews ----------------------------------------------------------------------------------------------------------
+
+
+def given_up_and_sent(steps: Any) -> Any:
+    """That it did not happen is always an order to send it again."""
+
+    def resolved(operation: Any, record: Any, boot: str) -> Any:
+        word = "retry" if record.word == "did_not_happen" else record.word
+        return steps[r.Resolved](operation, replace(record, word=word), boot)
+
+    return {**steps, r.Resolved: resolved}
+
+
+def no_means_happened(steps: Any) -> Any:
+    """Whatever a person says, it happened."""
+
+    def resolved(operation: Any, record: Any, boot: str) -> Any:
+        word = "happened" if record.word == "did_not_happen" else record.word
+        return steps[r.Resolved](operation, replace(record, word=word, result=r.Raw(b'"so it seems"')), boot)
+
+    return {**steps, r.Resolved: resolved}
+
+
+def whatever_its_age(original: Any) -> Any:
+    """What is to be sent under the same key is sent as if it had not happened."""
+
+    async def review(service: Any, now: Any, given: Any, by: str) -> Any:
+        known = DidNotHappen("retry", given.evidence) if isinstance(given, RetrySameKey) else given
+        return await original(service, now, known, by)
+
+    return review
+
+
+# --- compensation that a person commands ------------------------------------------------------------------------------
+
+
+def only_happened(_original: Any) -> Any:
+    """That amends are to be made is taken down as that it happened."""
+
+    async def compensate(service: Any, now: Any, given: Any, by: str) -> Any:
+        return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
+
+    return compensate
+
+
+def one_after_the_other(original: Any) -> Any:
+    """The transaction is called off before anybody looks whether the rest of the word fits."""
+
+    async def compensate(service: Any, now: Any, given: Any, by: str) -> Any:
+        boundary = now.step.partition("/")[0]
+        if boundary != now.step and not (await service.history(now.run)).transactions[boundary].backward:
+            await service.call_off(now.run, boundary, by=by, why=given.evidence)
+        return await original(service, now, given, by)
+
+    return compensate
+
+
+def as_if_all_were_undone(original: Any) -> Any:
+    """Code is not told what still stands."""
+
+    def error(instance: Any, state: Any) -> Any:
+        return original(instance, replace(state, still_standing=()))
+
+    return error
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+REVIEWS: Final = (
+    # What they tell a run.
+    Mutant(
+        "told in vain",
+        "writes begin although somebody said something",
+        "holdfast.engine.operation_driver:OperationDriver._told",
+        always(""),
+    ),
+    Mutant(
+        "told again",
+        "a branch hears the same message again",
+        "holdfast.engine.messages:deliver_messages",
+        forgotten_at_once,
+    ),
+    Mutant(
+        "one ear for all",
+        "what one branch heard no other has to hear",
+        "holdfast.engine.operation_driver:has_undelivered_message",
+        one_ear,
+    ),
+    Mutant(
+        "stopped once",
+        "after it was told to stop, code begins the next write",
+        "holdfast.engine.operation_driver:has_undelivered_message",
+        stops_once,
+    ),
+    Mutant(
+        "what waits goes on",
+        "a message does not call off what was not sent yet",
+        "holdfast.model.messages:Messages.receive",
+        calls_nothing_off,
+    ),
+    Mutant(
+        "told twice",
+        "a message that is given again is another one",
+        "holdfast.control.service:Service.tell",
+        without_its_name,
+    ),
+    Mutant(
+        "only the last is told",
+        "of several messages code hears one",
+        "holdfast.model.messages:Messages.told_at",
+        only_the_last,
+    ),
+    # What they are asked, and what is handed over to them.
+    Mutant(
+        "any word is the first",
+        "who answers second is told to be the first",
+        "holdfast.engine.questions:answer_post",
+        any_word_is_the_first,
+    ),
+    Mutant("impatient", "less time is waited than code says", "holdfast.engine.questions:_put", impatient),
+    Mutant(
+        "before its time",
+        "a default stands in before the time is over",
+        "holdfast.engine.questions:_answered",
+        before_its_time,
+    ),
+    Mutant(
+        "first choice by default",
+        "another default stands in than the one on record",
+        "holdfast.engine.questions:_late",
+        first_choice_by_default,
+    ),
+    Mutant(
+        "deaf by default",
+        "code goes on with its default whatever was said",
+        "holdfast.engine.questions:ask",
+        by_default_and_not_said,
+    ),
+    Mutant(
+        "taken for an answer",
+        "taking a run over counts as an answer",
+        "holdfast.control.service:Service.take_over",
+        taken_for_an_answer,
+    ),
+    Mutant(
+        "handed more than one has",
+        "another agent may use all tools",
+        "holdfast.agent.offering:tools_for",
+        with_all_tools,
+    ),
+    # What they say about what nobody could decide.
+    Mutant(
+        "given up and sent",
+        "what did not happen is sent again unasked",
+        "holdfast.model.transitions:_STEPS",
+        given_up_and_sent,
+    ),
+    Mutant(
+        "a no means happened",
+        "that it did not happen is taken for a success",
+        "holdfast.model.transitions:_STEPS",
+        no_means_happened,
+    ),
+    Mutant(
+        "under a forgotten key",
+        "an order to send under the same key is taken for one to send whatever its age",
+        "holdfast.people.answers:_review",
+        whatever_its_age,
+    ),
+    Mutant(
+        "amends not ordered",
+        "that amends are to be made is taken down as that it happened",
+        "holdfast.people.answers:_compensate",
+        only_happened,
+    ),
+    Mutant(
+        "half a word",
+        "a transaction is called off by a word of which the rest is refused",
+        "holdfast.people.answers:_compensate",
+        one_after_the_other,
+    ),
+    Mutant(
+        "what stands is not told",
+        "code hears of a part that stands as if it were undone",
+        "holdfast.engine.transactions:_error",
+        as_if_all_were_undone,
+    ),
+)

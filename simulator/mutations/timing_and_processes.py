@@ -1,0 +1,184 @@
+"""Planted bugs in time limits, outages of other systems, other programs, and processes that are stopped or die."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from simulator.mutations.mutation import Mutant, always, replaced
+
+
+def since_the_first_attempt(_original: Any) -> Any:
+    """All time since the first attempt counts, whether a process was there or not."""
+
+    def elapsed_ms(operation: Any, _situation: Any, now: Any) -> int:
+        if not operation.attempts:
+            return 0
+        first = operation.attempts[0]
+        since: int = now.up - first.up if first.boot == now.boot else now.wall - first.at
+        return max(0, since)
+
+    return elapsed_ms
+
+
+def window_from_the_start(original: Any) -> Any:
+    """A window counts from the moment at which an attempt began."""
+
+    def landing_ms(attempts: Any, window_ms: int, situation: Any, now: Any) -> int | None:
+        begun = tuple(
+            replace(one, over_up=one.up, over_at=one.at, over_boot=one.boot) if one.over_up is not None else one
+            for one in attempts
+        )
+        found: int | None = original(begun, window_ms, situation, now)
+        return found
+
+    return landing_ms
+
+
+def strangers_take_places(original: Any) -> Any:
+    """What is due of other programs takes places among the first, and is left out afterwards."""
+
+    async def due(self: Any, agents: Any, limit: int, skip: Any = frozenset()) -> Any:
+        everybody = {(row.agent, row.program) for row in await self.runs(limit=10_000)} | {*agents}
+        rows = await original(self, everybody, limit, skip)
+        return [row for row in rows if (row.agent, row.program) in agents]
+
+    return due
+
+
+def busy_costs_an_attempt(original: Any) -> Any:
+    """An attempt at whose end the system was working on the key counts as any other."""
+
+    def init(self: Any, operation: Any, situation: Any, now: Any) -> None:
+        original(self, operation, situation, now)
+        self.spent += sum(attempt.in_progress for attempt in operation.attempts)
+
+    return init
+
+
+def pauses_by_the_clock(_original: Any) -> Any:
+    """A pause counts for as long as the clock says, and a question whose time is over by then is not asked again."""
+
+    async def waited(scope: Any, _question: Any, patience: Any) -> bool:
+        instance, environment = scope.instance, scope.instance.engine.environment
+        pause = patience.pause_ms(environment.rng)
+        if pause is None:
+            return False
+        before = instance.now().up
+        await environment.clock.sleep(pause / 1000)
+        took_ms = instance.now().up - before
+        patience.paused(took_ms, took_ms)
+        return patience.pause_ms(environment.rng) is not None
+
+    return waited
+
+
+def keyed_success(_original: Any) -> Any:
+    """A success counts at once, whatever may still land."""
+
+    def once_landed(_case: Any, move: Any) -> Any:
+        return move
+
+    return once_landed
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def crowded(original: Any) -> Any:
+    """However many processes died of them, runs and attempts go beside all others."""
+
+    class Crowded(original):  # type: ignore[misc]  # the class is known only when the bug is planted
+        def _blocked(self, _run: str) -> bool:
+            return False
+
+        async def _until_alone(self, one: Any) -> None:
+            one.granted = True
+            self._alone.append(one)
+
+    return Crowded
+
+
+# --- the lists --------------------------------------------------------------------------------------------------------
+
+
+TIMING: Final = (
+    Mutant(
+        "gaps count as attempts",
+        "time without a process is taken for time for attempts",
+        "holdfast.model.decision.evidence:elapsed_ms",
+        since_the_first_attempt,
+    ),
+    Mutant(
+        "overtaken by itself",
+        "a natural write is settled while an attempt of it may land",
+        "holdfast.model.decision.decide:_once_landed",
+        keyed_success,
+    ),
+    Mutant(
+        "landing counted from the start",
+        "the window of a natural write begins with its attempt",
+        "holdfast.model.decision.evidence:landing_ms",
+        window_from_the_start,
+    ),
+    Mutant(
+        "busy costs an attempt",
+        "an attempt counts although the system works on its key",
+        "holdfast.model.decision.evidence:AttemptEvidence.__init__",
+        busy_costs_an_attempt,
+    ),
+    Mutant(
+        "an outage is an answer",
+        "a model that is down is asked as often as one that refuses",
+        "holdfast.agent.patience:is_outage",
+        always(False),
+    ),
+    Mutant(
+        "failed untried",
+        "a decision fails whose clock jumped between two looks, without being asked again",
+        "holdfast.agent.decisions:_waited",
+        pauses_by_the_clock,
+    ),
+    Mutant(
+        "strangers take places",
+        "runs of other programs are counted among those to recover",
+        "holdfast.testing.world.disk:Disk.due",
+        strangers_take_places,
+    ),
+    Mutant(
+        "contradictions unheard",
+        "evidence against an outcome opens no review",
+        "holdfast.engine.commands:by_report",
+        always(()),
+    ),
+)
+
+
+PROCESSES: Final = (
+    Mutant(
+        "nobody asks about a stopped owner",
+        "a call whose process hangs is waited for without asking a person",
+        "holdfast.model.decision.verify_rules:hung_too_long",
+        always(False),
+    ),
+    Mutant(
+        "asked and forgotten",
+        "a process that a person was asked about is not looked at again",
+        "holdfast.model.decision.verify_rules:_looks_apart_ms",
+        always(30 * 86_400_000),
+    ),
+    Mutant(
+        "neighbours are charged",
+        "runs and attempts that only run beside poison are counted with its deaths",
+        "holdfast.engine.crash_isolation:IsolationGate",
+        crowded,
+    ),
+    Mutant(
+        "poison is driven for ever",
+        "deaths during its attempts set no operation aside",
+        "holdfast.model.decision.send_rules:_OBSTACLES",
+        replaced("_poison", always(None)),
+    ),
+)
+"""By what comes to harm."""

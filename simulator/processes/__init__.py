@@ -1,0 +1,1 @@
+"""The simulated processes: workers, other programs, and the nemesis that strikes them."""

@@ -1,0 +1,188 @@
+"""One life of a worker process: from its start to its death, over and over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.app import Holdfast
+from holdfast.control.service import Service
+from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.environment import Environment
+from holdfast.engine.settings import Settings
+from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
+from holdfast.journal.port import Worker
+from holdfast.model.records import NOTHING, Raw
+from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
+from holdfast.testing.world.loop import Actor, Died
+from simulator.agents.scripted import LIFE, agent_of
+from simulator.agents.tools import NETWORK
+from simulator.people.approvers import Errand
+from simulator.people.policies import POLICIES
+from simulator.plan import Script, WorkerPlan
+from simulator.services.deferred import ANSWERED, Message
+from simulator.services.network import Traffic
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+ANSWER_MS: Final = 30 * 60_000
+
+
+class WallClock:
+    """The machine's wall clock, as wrong as the plan says."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self._world.now_ms() + self._world.skew_ms
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Points:
+    """The crash points of the product are points of the nemesis."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        self._world = world
+        self._actor = actor
+
+    def reached(self, point: str) -> None:
+        self._world.point(self._actor, point)
+
+
+class Life:
+    """A process of one worker, from its start on."""
+
+    def __init__(self, world: World, plan: WorkerPlan, number: int) -> None:
+        self.world = world
+        self.plan = plan
+        self.number = number
+        self.newer: bool = world.newer
+        self.leaving = asyncio.Event()
+        self.stopped = False
+        """Whether it was stopped in the middle of a call, for hours."""
+        self.app: Holdfast | None = None
+        """The app, while it is open."""
+        self.hooks: Service | None = None
+        """Where webhooks go; they do not ask whether the app is closing."""
+        self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
+        self.disk = world.disk_of(self.actor, contained=plan.contained)
+
+    async def _main(self) -> None:
+        """Open the app, ask for our runs until each has an answer, and serve until we are told to leave."""
+        world = self.world
+        LIFE.set(self)
+        NETWORK.set(Traffic(world, self.actor))
+        chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
+        environment = Environment(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
+        app = Holdfast(
+            self.disk, agents=[agent_of(self.newer)], environment=environment, settings=world.settings,
+            worker=self._worker,
+            policy=POLICIES[self.newer] if world.plan.policy else None,
+        )  # fmt: skip
+        try:
+            async with app:
+                app.engine.resolver = world.secret
+                self.app, self.hooks = app, app.service
+                asking = [asyncio.create_task(self._ask(app, world.plan.scripts[n])) for n in self.plan.scripts]
+                await self.leaving.wait()
+                for task in asking:
+                    task.cancel()
+        except JournalUnavailable as error:
+            world.tell(self.actor, f"gives up: {error.message}")
+        self.app = None
+        if self.actor.alive:
+            self.kill()
+
+    def _worker(self, token: str) -> Worker:
+        return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)
+
+    async def _ask(self, app: Holdfast, script: Script) -> None:
+        """Call as often as it takes: the same id is the same run."""
+        world = self.world
+        while True:
+            try:
+                result = await app.run(agent_of(self.newer), script)
+            except RunSuspended as waits:
+                world.tell(self.actor, f"run {script.id} waits: {waits.message}")
+                return  # whoever recovers goes on with it
+            except RunStopped as stopped:
+                world.tell(self.actor, f"run {script.id} stopped: {stopped.message}")
+                return
+            except RunBusy:
+                await asyncio.sleep(1)
+            except JournalUnavailable as error:
+                world.tell(self.actor, f"run {script.id}: {error.message}")
+                self.leaving.set()
+                return
+            except Died:
+                raise
+            except HoldfastError as error:
+                world.tell(self.actor, f"run {script.id}: {type(error).__name__}: {error.message}")
+                await asyncio.sleep(5)
+            else:
+                world.checker.answered(script, result)
+                return
+
+    async def take_in(self, message: Message) -> None:
+        """A webhook with an answer came in. It is acknowledged once the product says that it has it."""
+        if self.hooks is None:
+            return
+        world = self.world
+        world.tell(self.actor, f"gets the webhook {message.id} for {message.key}: {message.status}")
+        world.checker.answers.comes(message)
+        result = Raw(msgspec.json.encode(message.value)) if message.status == "succeeded" else NOTHING
+        arrival = ArrivedAnswer(
+            message.id, message.status, result, ANSWERED, source=message.application.request.service
+        )
+        try:
+            await self.hooks.deliver(message.key, arrival)
+        except UsageError:
+            message.refused = True
+        except HoldfastError as error:
+            world.tell(self.actor, f"cannot take in the webhook {message.id}: {error.message}")
+            return
+        message.heard = True
+        world.checker.answers.acknowledged(self.actor, message)
+
+    async def hear_out(self, errand: Errand) -> None:
+        """Somebody has something to say."""
+        if self.hooks is not None:
+            await errand.run(self.actor, self.hooks)
+
+    async def hear(self, run: str, event: str, key: str, heard: Callable[[], None]) -> None:
+        """A webhook came in. It is acknowledged with `heard` once it is durable."""
+        if self.app is None:
+            return
+        self.world.tell(self.actor, f"gets the webhook {event} {key} for {run}")
+        with contextlib.suppress(HoldfastError):
+            await self.app.service.signal(run, event, key=key, payload=key, once=key)
+            heard()
+            self.world.tell(self.actor, f"acknowledges the webhook {event} {key} for {run}")
+
+    def leave(self) -> None:
+        """SIGTERM: end in good order."""
+        if self.actor.alive:
+            self.leaving.set()
+
+    def kill(self) -> None:
+        """SIGKILL, now."""
+        self.actor.die()
+        self.disk.die()
+        for worker in self.disk.workers:
+            self.world.journal.kill(worker)
+        self.world.restart(self)
+
+
+def settings_from(changes: dict[str, int]) -> Settings:
+    """Settings of the product with what the plan changes. A simulated day is short, and so is people's time."""
+    return Settings(**{"answer_within_ms": ANSWER_MS, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
