@@ -25,10 +25,10 @@ import httpx2
 import msgspec
 
 from holdfast import Holdfast
-from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.roles import Grant, Principal
-from holdfast.interfaces.accounts.site import cookie_name, loopback
-from holdfast.interfaces.web.app import web
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import Grant, Principal
+from holdfast_console.auth.site import cookie_name, loopback
+from holdfast_console.web.app import web
 
 GOAL_MS = 200
 ORIGIN = "http://127.0.0.1"

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "packages" / "holdfast" / "src" / "holdfast"
+CONSOLE: Final = ROOT / "packages" / "holdfast-console" / "src" / "holdfast_console"
 SUBJECTLESS: Final = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
 
 
@@ -34,13 +35,18 @@ class Measure(NamedTuple):
 
 
 def sources() -> list[Path]:
-    """Every Python file that is installed."""
+    """Every Python file of the runtime: what `pip install holdfast` brings."""
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def lines() -> int:
-    """Lines of Python that are installed."""
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources())
+def product() -> list[Path]:
+    """Every Python file of both distributions."""
+    return [*sources(), *sorted(CONSOLE.rglob("*.py"))]
+
+
+def lines(paths: Iterable[Path]) -> int:
+    """Lines of these files."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
 @cache
@@ -153,7 +159,7 @@ def shared_names() -> list[str]:
     """Public class names that two or more classes have."""
     names = Counter(
         node.name
-        for path in sources()
+        for path in product()
         for node in _parsed(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -162,7 +168,7 @@ def shared_names() -> list[str]:
 
 def roundabout_docstrings() -> int:
     """Docstrings that begin with "What" or "Whether" instead of naming what they document."""
-    nodes = (node for path in sources() for node in ast.walk(_parsed(path)))
+    nodes = (node for path in product() for node in ast.walk(_parsed(path)))
     texts = (
         ast.get_docstring(node) or ""
         for node in nodes
@@ -173,19 +179,21 @@ def roundabout_docstrings() -> int:
 
 def subjectless_lines() -> int:
     """Lines that say whoever, nobody or somebody, in the sources and the documentation."""
-    texts: Iterable[Path] = [*sources(), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+    texts: Iterable[Path] = [*product(), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
     return sum(
         SUBJECTLESS.search(line) is not None for path in texts for line in path.read_text(encoding="utf-8").splitlines()
     )
 
 
 MEASURES: Final = (
-    Measure("lines of Python that are installed", 60_500, 42_000, lines),
-    Measure("files of them", 429, 300, lambda: len(sources())),
+    Measure("lines of Python that `pip install holdfast` brings", 52_400, 42_000, lambda: lines(sources())),
+    Measure("files of them", 340, 240, lambda: len(sources())),
+    Measure("lines of Python that `holdfast-console` adds", 8_100, 7_500, lambda: lines(product()) - lines(sources())),
+    Measure("files of these", 66, 50, lambda: len(product()) - len(sources())),
     Measure("files of the engine", 52, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),
     Measure("largest import cycle, in files", 30, 6, lambda: len(largest_cycle())),
     Measure("functions that one keyed write passes through", 194, 80, lambda: len(keyed_write())),
-    Measure("files of these", 50, 16, lambda: len({file for file, _ in keyed_write()})),
+    Measure("files of these functions", 50, 16, lambda: len({file for file, _ in keyed_write()})),
     Measure("public class names that two classes share", 79, 0, lambda: len(shared_names())),
     Measure("docstrings that begin with What or Whether", 675, 0, roundabout_docstrings),
     Measure("lines that say whoever, nobody or somebody", 529, 30, subjectless_lines),

@@ -38,7 +38,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.control.service.Service",
         "holdfast.control.applying.Applied",
         "holdfast.control.service.Delivered",
-        "holdfast.engine.deferred.Arrival",
+        "holdfast.engine.deferred.ArrivedAnswer",
     ),
     "What a run gives": (
         "holdfast.agent.transactions.Transaction",

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.intervals import Mean, mean
+from holdfast_console.reviews.statistics import Mean, mean
 from studies.year.living import Lived, live
 from studies.year.strategies import STRATEGIES, Strategy
 from studies.year.world import Year, days

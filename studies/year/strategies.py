@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.model.calibration import Finding, Judgement, judged
-from holdfast.model.intervals import Share, share
 from holdfast.model.thresholds import Threshold
+from holdfast_console.reviews.calibration import Finding, Judgement, judged
+from holdfast_console.reviews.statistics import Share, share
 from studies.year.world import DAY, Case, Year
 
 Route = Literal["auto", "asked", "sampled", "shadow"]

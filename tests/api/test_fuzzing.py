@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from holdfast.interfaces.accounts.tokens import TokenNote
-from holdfast.interfaces.web.openapi import description
+from holdfast_console.auth.tokens import TokenNote
+from holdfast_console.web.openapi import description
 from tests.e2e.desk import AGENTS, POLICY, vouchers
 from tests.e2e.served import Served
 

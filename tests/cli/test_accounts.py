@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.journal.sqlite.journal import SqliteJournal
+from holdfast.webhooks.access_log import Access, AccessLog
 from tests.cli.lab import Lab
 
 

@@ -136,7 +136,7 @@ import asyncio, os, signal, sys
 
 from holdfast import Holdfast
 from holdfast.engine.deferred import Arrival
-from holdfast.interfaces import service
+from holdfast.control import service
 from holdfast.model.records import Raw
 
 async def die(*_):

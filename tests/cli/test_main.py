@@ -8,7 +8,7 @@ from importlib import import_module, metadata
 import pytest
 
 from holdfast.cli.main import COMMANDS, GROUPS, SYNONYMS
-from holdfast.interfaces.extensions import CONSOLE, extension, extensions
+from holdfast.extensions import CONSOLE, extension, extensions
 from tests.cli.lab import Lab
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.lab import Lab
-from tests.unit.interfaces.reaching.offices import Office, plain, post_office
+from tests.unit.console.notify.offices import Office, plain, post_office
 
 DESK = '''
 from holdfast import Run, agent, tool

@@ -7,11 +7,15 @@ import click
 import pytest
 
 from holdfast.cli.main import COMMANDS, main
-from tests.tidy.tree import PACKAGE, ROOT, shown, text_files
+from tests.tidy.tree import CONSOLE, PACKAGE, ROOT, shown, text_files
 
 SPELLED = re.compile(r"(?:^|[\s`\"'$(|])holdfast ([a-z-]+)((?: (?:(?!\| holdfast)[^`\n\"',;()])*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-PROSE = [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
+PROSE = [
+    path
+    for path in text_files()
+    if path.suffix == ".md" or path.is_relative_to(PACKAGE) or path.is_relative_to(CONSOLE)
+]
 
 
 def options(command: str, rest: str) -> set[str]:

@@ -11,14 +11,14 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.passwords import Passwords
-from holdfast.interfaces.accounts.roles import Grant, Principal
-from holdfast.interfaces.accounts.site import cookie_name, loopback
-from holdfast.interfaces.web.app import web
 from holdfast.journal.sqlite.driver import StandardDatabase
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import Grant, Principal
+from holdfast_console.auth.passwords import Passwords
+from holdfast_console.auth.site import cookie_name, loopback
+from holdfast_console.web.app import web
 from tests.e2e.desk import refunds, trips
-from tests.unit.interfaces.accounts.keeping import Counting
+from tests.unit.console.auth.keeping import Counting
 
 ORIGIN = "http://127.0.0.1"
 REFUND = "refund-ann/refund%231"

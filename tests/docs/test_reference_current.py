@@ -21,7 +21,12 @@ CITING = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(?:#([\w-]+))?\)")
 CITED = re.compile(r"`((?:tests|src|scripts|bench|model|engine|journal|agent|interfaces)/[\w./-]*\w)(?:/)?`")
 TESTS = re.compile(r"`((?:[a-z]+/)+test_\w+\.py)`")
-PLACES = (ROOT, ROOT / "packages" / "holdfast" / "src" / "holdfast", ROOT / "tests")
+PLACES = (
+    ROOT,
+    ROOT / "packages" / "holdfast" / "src" / "holdfast",
+    ROOT / "packages" / "holdfast-console" / "src" / "holdfast_console",
+    ROOT / "tests",
+)
 
 
 def reference() -> str:

@@ -14,15 +14,15 @@ import uvicorn
 from holdfast import Holdfast
 from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemRng
 from holdfast.errors import RunSuspended
-from holdfast.interfaces.accounts.book import AccountNote
-from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.passwords import Passwords
-from holdfast.interfaces.accounts.roles import Grant
-from holdfast.interfaces.accounts.site import loopback
-from holdfast.interfaces.web.app import web
 from holdfast.people import Policy
 from holdfast.webhooks.connections import SERVER
-from tests.unit.interfaces.accounts.keeping import Counting
+from holdfast_console.auth.accounts import AccountNote
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import Grant
+from holdfast_console.auth.passwords import Passwords
+from holdfast_console.auth.site import loopback
+from holdfast_console.web.app import web
+from tests.unit.console.auth.keeping import Counting
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.tree import PACKAGE, imports, module_name, python_files, shown
+from tests.tidy.tree import CONSOLE, PACKAGE, imports, module_name, python_files, shown
 
 FLOORS = {
     "errors": 0,
@@ -24,7 +24,7 @@ FLOORS = {
     "control": 4,
     "people": 4,
     "webhooks": 4,
-    "interfaces": 4,
+    "extensions": 4,
     "cli": 5,
 }
 # These wire floors together or are handed to users: they may import anything, and no floor imports them.
@@ -37,6 +37,10 @@ DOORS: dict[tuple[str, str], str] = {
     ("holdfast.cli.trial", "holdfast.testing"): "trials are a command",
 }
 
+# The rooms of the console: each imports only those before it.
+CONSOLE_ROOMS = ("reviews", "links", "notify", "auth", "web", "cli")
+AT_THE_TOP = {"holdfast_console", "holdfast_console.ledger_kinds"}
+
 # What the domain may use beside itself: no clock, chance, threads, files or sockets can be reached from these.
 PURE = {
     "__future__", "abc", "ast", "base64", "binascii", "bisect", "builtins", "collections", "confusable_homoglyphs", "contextvars", "copy",
@@ -46,7 +50,7 @@ PURE = {
     "uuid", "weakref",
 }  # fmt: skip
 
-SOURCES = python_files("packages")
+SOURCES = python_files("packages/holdfast")
 
 
 def own_part(module: str) -> str:
@@ -93,6 +97,28 @@ def upward_imports() -> list[tuple[Path, int, str, str]]:
 
 def may_import(part: str, target: str) -> bool:
     return target in FLOORS and FLOORS[target] <= FLOORS[part]
+
+
+def test_the_runtime_imports_nothing_of_the_console():
+    found = [
+        f"{shown(path)}:{line} imports {name}"
+        for path in SOURCES
+        for line, name in imports(path)
+        if name.split(".")[0] == CONSOLE.name
+    ]
+    assert not found, "the console is found by entry points (extensions.py):\n" + "\n".join(found)
+
+
+def test_the_rooms_of_the_console_import_only_those_before_them():
+    upwards = [
+        f"{shown(path)}:{line} imports {name}"
+        for path in python_files("packages/holdfast-console")
+        for line, name in imports(path)
+        if name.startswith("holdfast_console.")
+        and module_name(path) not in AT_THE_TOP
+        and CONSOLE_ROOMS.index(name.split(".")[1]) > CONSOLE_ROOMS.index(module_name(path).split(".")[1])
+    ]
+    assert not upwards, "\n".join(upwards)
 
 
 def test_the_domain_is_pure():

@@ -91,7 +91,7 @@ def all_functions(paths: list[Path]) -> Iterator[tuple[str, Function]]:
 
 def functions(path: Path) -> Iterator[tuple[str, Function]]:
     for name, function in _functions_in(parsed(path), ()):
-        yield f"{shown(path) if path.is_relative_to(PACKAGE.parents[1]) else path.name}:{name}", function
+        yield f"{shown(path) if path.is_relative_to(PACKAGE.parents[2]) else path.name}:{name}", function
 
 
 def _functions_in(node: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, Function]]:

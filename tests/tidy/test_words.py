@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.tidy.tree import PACKAGE, parsed, python_files, shown, text_files
+from tests.tidy.tree import CONSOLE, PACKAGE, parsed, python_files, shown, text_files
 
 # The last word of a class name -> the word we use. Only in the floors that define the domain: a server has
 # requests and responses, and asyncio has tasks.
@@ -35,12 +35,16 @@ QUOTES = "\"'`“*"
 
 
 def domain_files() -> list[Path]:
-    return [path for path in python_files("packages") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
+    return [path for path in python_files("packages/holdfast") if path.relative_to(PACKAGE).parts[0] in DOMAIN]
 
 
 def prose_files() -> list[Path]:
     """Where we speak to users: pages, and the source, whose strings are messages, help and docstrings."""
-    return [path for path in text_files() if path.suffix == ".md" or path.is_relative_to(PACKAGE)]
+    return [
+        path
+        for path in text_files()
+        if path.suffix == ".md" or path.is_relative_to(PACKAGE) or path.is_relative_to(CONSOLE)
+    ]
 
 
 def test_classes_are_named_in_our_words():

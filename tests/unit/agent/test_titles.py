@@ -24,12 +24,12 @@ from holdfast import (
 from holdfast.agent.titles import LONGEST_TITLE, parsed_title
 from holdfast.errors import ContractError
 from holdfast.inspect.timeline import timeline
-from holdfast.interfaces.reaching.composing import line_of
 from holdfast.model import records as r
-from holdfast.model.notices import About
 from holdfast.people.dossier import dossier
+from holdfast_console.notify.compose import line_of
+from holdfast_console.notify.schedule import About
+from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.interfaces.web.stand import standing
 
 KNOWN = ("cents", "customer", "to", "d")
 

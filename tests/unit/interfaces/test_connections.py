@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from holdfast import Holdfast
 from holdfast.errors import UsageError
-from holdfast.interfaces.accounts.entrance import Entrance
-from holdfast.interfaces.accounts.site import loopback
-from holdfast.interfaces.web.app import web
 from holdfast.webhooks.connections import Limits, server_config, tls_context
 from holdfast.webhooks.incoming import Hooks, Sender
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.site import loopback
+from holdfast_console.web.app import web
 from tests.unit.interfaces.test_hooks import desk, memory, new_secret
 
 SHORT = Limits(head_s=0.3, body_s=0.3, linger_s=0.2, read_s=0.3)

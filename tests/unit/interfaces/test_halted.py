@@ -13,7 +13,6 @@ from holdfast.engine.suspension import stopped_change
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.doctor import rebuild
 from holdfast.inspect.timeline import timeline
-from holdfast.interfaces.people.watching import watch
 from holdfast.journal.codec import encode
 from holdfast.journal.port import Post
 from holdfast.model import records as r
@@ -22,6 +21,7 @@ from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.asked import asked
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
+from holdfast_console.reviews.report import watch
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)

@@ -17,8 +17,8 @@ from holdfast import Holdfast, Run, agent, tool
 from holdfast.control.input_checks import decode_json
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.interfaces.access_log import AccessLog
 from holdfast.model.records import Raw
+from holdfast.webhooks.access_log import AccessLog
 from holdfast.webhooks.incoming import Hooks, Sender
 from tests.unit.interfaces.test_hooks import memory, new_secret, signed
 

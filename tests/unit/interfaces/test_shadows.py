@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.interfaces.people.gathering import gather
-from holdfast.model.figures import figures
 from holdfast.people import Policy, Rule
 from holdfast.people import answers as a
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
+from holdfast_console.reviews.metrics import figures
+from holdfast_console.reviews.reader import gather
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds_of_any
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from holdfast.model.calibration import Finding, judged
+from holdfast_console.reviews.calibration import Finding, judged
 from studies.year.__main__ import main
 from studies.year.comparing import ALL, CALIBRATED, FIXED, NONE, SAMPLING, Compared, compare, over_years
 from studies.year.living import Lived, live

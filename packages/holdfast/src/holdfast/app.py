@@ -43,7 +43,7 @@ from holdfast.errors import (
     RunSuspended,
     UsageError,
 )
-from holdfast.interfaces.extensions import Notifications, Reachable, notifications_of
+from holdfast.extensions import Notifications, Reachable, notifications_of
 from holdfast.journal.backends import Address, address_of
 from holdfast.journal.inherited import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker

@@ -32,7 +32,7 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
-    from holdfast.interfaces.extensions import Reachable
+    from holdfast.extensions import Reachable
 
 
 AnyAgent = Agent[Any, Any]

@@ -46,7 +46,7 @@ def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> 
     1 where something rings, for a monitor.
     """
     if said["health"]:
-        from holdfast.interfaces.extensions import extension  # noqa: PLC0415 - the list alone is shown at once
+        from holdfast.extensions import extension  # noqa: PLC0415 - the list alone is shown at once
 
         status: int = wait_for(extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")(call))
         return status

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from holdfast.interfaces.extensions import CONSOLE, extension, extensions
+from holdfast.extensions import CONSOLE, extension, extensions
 from holdfast.model.errors import HoldfastError, UsageError
 
 # What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.

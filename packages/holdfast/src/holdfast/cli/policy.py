@@ -15,8 +15,8 @@ from holdfast.cli.config import policy_path
 from holdfast.cli.exit_status import DONE, FAILED, USAGE
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import UsageError
+from holdfast.extensions import extension
 from holdfast.inspect.text import count, duration
-from holdfast.interfaces.extensions import extension
 from holdfast.model.policy import Policy, Rule
 from holdfast.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
 from holdfast.people.policy.backtest import Rehearsal, rehearse

@@ -99,7 +99,7 @@ def _check_secrets(names: tuple[str, ...]) -> None:
         from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError(
-            "webhooks need the package that signs them", next_step="pip install 'holdfast[server]'"
+            "webhooks need the package that signs them", next_step="pip install 'holdfast[webhooks]'"
         ) from error
     for name in names:
         try:
@@ -245,7 +245,7 @@ async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int
     try:
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise UsageError("a server is needed for this", next_step="pip install 'holdfast[server]'") from error
+        raise UsageError("a server is needed for this", next_step="pip install 'holdfast[webhooks]'") from error
     from holdfast.webhooks.connections import (  # noqa: PLC0415 - an extra, as above
         Limits,
         server_config,

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.control.seeded_cases import end_planted, note_on
 from holdfast.engine.active_run.run import Stamp
 from holdfast.engine.approvals import AnswerContext
 from holdfast.engine.commands import command_stream, posts_for, records_for, take_commands, waits_for_code
@@ -17,7 +18,6 @@ from holdfast.engine.loading import load
 from holdfast.engine.suspension import stopped_change
 from holdfast.errors import JournalError, LeaseLost
 from holdfast.inspect.reader import waits_after
-from holdfast.interfaces.planted import end_planted, note_on
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, Worker

@@ -25,7 +25,7 @@ from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
 from holdfast.demo.side_holdfast import WithHoldfast, place_of
 from holdfast.demo.side_without import WithoutHoldfast
-from holdfast.interfaces.extensions import CONSOLE, has_extension
+from holdfast.extensions import CONSOLE, has_extension
 
 WORDS: Final = {"happened": ("--happened",), "did-not-happen": ("--did-not-happen", "--give-up")}
 

@@ -17,8 +17,7 @@ from holdfast.engine.commands import Command
 from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, AwaitingOperation
 from holdfast.engine.pending import PendingNote, PendingParameters
 from holdfast.errors import Unreadable
-from holdfast.interfaces.access_log import Access
-from holdfast.interfaces.extensions import extensions
+from holdfast.extensions import extensions
 from holdfast.journal.bodies import REFUSED, SetAside, read
 from holdfast.journal.port import Entry
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
@@ -32,6 +31,7 @@ from holdfast.model.thresholds import Move
 from holdfast.model.tool_history import Deed
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
+from holdfast.webhooks.access_log import Access
 
 KINDS: Final[Mapping[str, Any]] = {
     "access": Access,

@@ -1,59 +1,27 @@
-"""Reviewers: which operations they see before these are sent, who is notified, and who may answer."""
+"""Reviewers: which operations they see before these are sent, and how they answer."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.agent.judging import PolicyError
-    from holdfast.interfaces.accounts.roles import Grant, Principal, may
-    from holdfast.interfaces.reaching.apprising import Apprise
-    from holdfast.interfaces.reaching.chats import Slack, Teams
-    from holdfast.interfaces.reaching.mail import Mail
-    from holdfast.interfaces.reaching.reach import Reach
-    from holdfast.interfaces.signing_keys import SigningKeys
-    from holdfast.model.notices import Only, Pace
     from holdfast.model.policy import Policy, Rule
-    from holdfast.people.links import Link, LinkRefused, make_link, read_link, use_link
     from holdfast.policies import Gate
 
 __all__ = [
-    "Apprise",
     "Gate",
-    "Grant",
-    "Link",
-    "LinkRefused",
-    "Mail",
-    "Only",
-    "Pace",
     "Policy",
     "PolicyError",
-    "Principal",
-    "Reach",
     "Rule",
-    "SigningKeys",
-    "Slack",
-    "Teams",
-    "make_link",
-    "may",
-    "read_link",
-    "use_link",
 ]
 
 # The module of each name. A name is imported on first use: listing the inbox imports modules of this package, and needs
-# neither links nor policies.
+# no policies.
 _HOMES: Final = {
     name: home
     for home, names in {
         "holdfast.agent.judging": ("PolicyError",),
-        "holdfast.interfaces.accounts.roles": ("Grant", "Principal", "may"),
-        "holdfast.interfaces.reaching.apprising": ("Apprise",),
-        "holdfast.interfaces.reaching.chats": ("Slack", "Teams"),
-        "holdfast.interfaces.reaching.mail": ("Mail",),
-        "holdfast.interfaces.reaching.reach": ("Reach",),
-        "holdfast.interfaces.signing_keys": ("SigningKeys",),
-        "holdfast.model.notices": ("Only", "Pace"),
         "holdfast.model.policy": ("Policy", "Rule"),
-        "holdfast.people.links": ("Link", "LinkRefused", "make_link", "read_link", "use_link"),
         "holdfast.policies": ("Gate",),
     }.items()
     for name in names

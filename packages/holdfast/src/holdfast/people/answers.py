@@ -19,7 +19,6 @@ from holdfast.control.service import Service
 from holdfast.engine.commands import Command
 from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
-from holdfast.interfaces.people.shadows import judge_afterwards
 from holdfast.journal.bodies import read_taken
 from holdfast.journal.port import Post
 from holdfast.model.contract import Contract
@@ -34,6 +33,7 @@ from holdfast.model.waits import Item as Kind
 from holdfast.people.asked import Asked, asked, checked_shown
 from holdfast.people.assignments import Handing, handing_post
 from holdfast.people.contradictions import review_contradiction
+from holdfast.people.shadow_reviews import judge_afterwards
 from holdfast.people.stopped_runs import decide_halted
 
 HOURS: Final = 24.0

@@ -17,7 +17,6 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import end_text, ruling_text, stored, verdict_text, written_text
 from holdfast.inspect.run_state import RunState, state_of
 from holdfast.inspect.text import moment
-from holdfast.interfaces.people.shadows import answer_afterwards
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.contradiction import contradiction_text
@@ -35,6 +34,7 @@ from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import relied_on, undone_together
 from holdfast.people.earlier import Change, Earlier, Precedents, changes_from, earlier_words, precedents
 from holdfast.people.policy.archive import facts_text
+from holdfast.people.shadow_reviews import answer_afterwards
 from holdfast.people.standing import list_standing
 from holdfast.people.stopped_runs import difference_of, frames_of, last_steps, recommended_for, why_halted
 from holdfast.people.typed_answers import words_that_fit

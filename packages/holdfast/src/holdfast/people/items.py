@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from holdfast.inspect.reader import JournalReader, Waiting, waits_of
 from holdfast.inspect.text import cut
-from holdfast.interfaces.people.shadows import answer_afterwards, open_shadows
 from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, Waits, Which
 from holdfast.model.contradiction import Opened, contradiction_text
@@ -22,6 +21,7 @@ from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, Then, answer_with
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, all_handed, item_stream
+from holdfast.people.shadow_reviews import answer_afterwards, open_shadows
 
 LISTED: Final = 1000
 """How many characters of a question stand in a list."""

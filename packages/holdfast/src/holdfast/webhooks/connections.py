@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import get_remote_addr
 
 from holdfast.errors import UsageError
-from holdfast.interfaces.access_log import network
+from holdfast.webhooks.access_log import network
 
 PER_PEER: Final = 64
 SERVER: Final[dict[str, Any]] = {

@@ -23,8 +23,8 @@ from holdfast.control.input_checks import decode_json
 from holdfast.control.service import Service
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import HoldfastError, NotAllowed, UsageError
-from holdfast.interfaces.access_log import Access, AccessLog
 from holdfast.model.records import NOTHING, Raw
+from holdfast.webhooks.access_log import Access, AccessLog
 
 LARGEST: Final = 1024 * 1024
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -84,7 +84,7 @@ class Hooks:
             from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise UsageError(
-                "webhooks need the package that checks them", next_step="pip install 'holdfast[server]'"
+                "webhooks need the package that checks them", next_step="pip install 'holdfast[webhooks]'"
             ) from error
         if not senders:
             raise UsageError(

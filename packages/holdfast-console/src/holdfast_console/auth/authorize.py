@@ -1,0 +1,142 @@
+"""Who may do what, and where. Pure: one table of deeds and roles, and one function that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from holdfast.errors import NotAllowed
+from holdfast.model.names import is_among
+from holdfast.webhooks.access_log import Via
+
+Role = Literal["viewer", "answerer", "operator", "admin"]
+"""From less to more: each may do what the ones before it may."""
+
+Deed = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "tune", "administer"]
+"""What can be wanted of the people's side. The names mean:
+
+look: see items, runs and figures · answer: approve, decline, answer a question · hand: delegate, snooze, escalate ·
+resolve: say what happened to an effect · stand: give or revoke a standing permission · order: cancel, pause, undo,
+let a run that stopped go on · tell: interrupt a run · tune: change a policy or a threshold ·
+administer: accounts, tokens, the record of access.
+"""
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+NEEDS: Final[dict[Deed, Role]] = {
+    "look": "viewer",
+    "answer": "answerer",
+    "hand": "answerer",
+    "resolve": "operator",
+    "stand": "operator",
+    "order": "operator",
+    "tell": "operator",
+    "tune": "admin",
+    "administer": "admin",
+}
+
+
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A role, and where it holds.
+
+    `tools` and `queues` narrow it: with both, an item has to be of one of the tools *and* in one of the queues. Empty
+    means everywhere. What has no tool (a question) is outside a grant that names tools.
+    """
+
+    role: Role
+    tools: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+    def is_enough(self, deed: Deed) -> bool:
+        """Whether the role is, wherever it holds."""
+        return ROLES.index(self.role) >= ROLES.index(NEEDS[deed])
+
+    def allows(self, deed: Deed, tool: str, queue: str) -> bool:
+        """Whether it covers this deed at this place."""
+        here = (not self.tools or tool in self.tools) and (not self.queues or queue in self.queues)
+        return here and self.is_enough(deed)
+
+    def __str__(self) -> str:
+        tools = f" of {', '.join(self.tools)}" if self.tools else ""
+        queues = f" in {', '.join(self.queues)}" if self.queues else ""
+        return self.role + tools + queues
+
+
+class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody, as one request knows them.
+
+    `grants` are those of the account, as they are now. `limits` are those of the token that was shown: where there are
+    any, a deed has to be allowed by both. `proven_ms` is when a password was last proven (wall clock; 0: not in this
+    session), `session` names the session in the record of access.
+    """
+
+    name: str
+    grants: tuple[Grant, ...] = ()
+    via: Via = "typed"
+    limits: tuple[Grant, ...] = ()
+    proven_ms: int = 0
+    session: str = ""
+
+
+def may(principal: Principal, deed: Deed, tool: str = "", queue: str = "") -> bool:
+    """Whether they may do this to something of this tool in this queue; where neither is given, to everything."""
+    return _covers(principal.grants, deed, tool, queue) and (
+        not principal.limits or _covers(principal.limits, deed, tool, queue)
+    )
+
+
+def may_somewhere(principal: Principal, deed: Deed) -> bool:
+    """Whether there can be a place at which they may: who may not even that is shown no list."""
+    return _enough(principal.grants, deed) and (not principal.limits or _enough(principal.limits, deed))
+
+
+def typed(name: str) -> Principal:
+    """Whoever types a name on the command line: it is not checked, as they can write the journal's file anyway."""
+    return Principal(name, (Grant("admin"),))
+
+
+def _covers(grants: tuple[Grant, ...], deed: Deed, tool: str, queue: str) -> bool:
+    return any(grant.allows(deed, tool, queue) for grant in grants)
+
+
+def _enough(grants: tuple[Grant, ...], deed: Deed) -> bool:
+    return any(grant.is_enough(deed) for grant in grants)
+
+
+# May this person give this answer? What every face asks before it takes one.
+
+
+class About(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a deed is about, as far as permission depends on it: an item's name, its tool and its queue."""
+
+    item: str
+    tool: str = ""
+    queue: str = ""
+
+
+def checked_deed(principal: Principal, deed: Deed, about: About) -> None:
+    """Refuse who may not. Raises `NotAllowed`, which names the role that is missing and never who has it."""
+    if not may(principal, deed, about.tool, about.queue):
+        where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
+        raise NotAllowed(
+            f"{principal.name} may not {deed} {about.item}",
+            known=f"that takes the role {NEEDS[deed]}{where}",
+            next_step="ask an admin for it, or leave it to somebody who has it",
+        )
+
+
+def checked_answerer(principal: Principal, about: About, proposers: Iterable[str] = (), deed: Deed = "answer") -> None:
+    """Refuse an answer of a person who may not give it, or who proposed what is to be approved. Raises `NotAllowed`.
+
+    `proposers` are the people whose proposal the operation is: who started the run, and who edited its arguments. It
+    holds for every role: an admin does not approve their own proposal either.
+    """
+    checked_deed(principal, deed, about)
+    if is_among(principal.name, proposers):
+        raise NotAllowed(
+            f"{principal.name} proposed {about.item} and cannot approve it",
+            known="who proposes does not approve",
+            next_step="leave it to another person; if there is none, decline it and say what is wanted",
+        )

@@ -1,0 +1,323 @@
+"""What leaves the server: our headers on every answer, and the answers that the guard gives itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.errors import HoldfastError, NotAllowed
+from holdfast.webhooks.access_log import Access
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import Principal
+from holdfast_console.auth.csrf import SAFE, UNSAFE, Crossing, refusal
+from holdfast_console.auth.proxy import TrustedProxy
+from holdfast_console.auth.site import Site, presented
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Final[dict[bytes, bytes]] = {
+    b"content-security-policy": CSP.encode(),
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    # Not `no-referrer`: under that, browsers send `Origin: null` with our own forms, and nothing tells them apart.
+    b"referrer-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"permissions-policy": b"camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+}
+HSTS: Final = b"max-age=31536000"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An answer that the guard gives itself."""
+
+    status: int
+    why: str
+    next_step: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def with_headers(send: Send, *, hsts: bool) -> Send:
+    """Every answer carries our headers, whatever the app says; what is not marked as public is not kept anywhere."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = {**HEADERS, **({b"strict-transport-security": HSTS} if hsts else {})}
+            kept = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in own]
+            if not any(name.lower() == b"cache-control" for name, _ in kept):
+                kept.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": [*kept, *own.items()]}
+        await send(message)
+
+    return guarded
+
+
+async def answer(refused: Refused, send: Send, *, as_json: bool, head: bool) -> None:
+    """Give the guard's own answer: JSON to programs, plain text to others, and no word of what was sent."""
+    text = refused.why + "\n"
+    kind = b"text/plain; charset=utf-8"
+    if as_json:
+        problem = {
+            "title": HTTPStatus(refused.status).phrase, "status": refused.status, "detail": refused.why,
+            "error": "Refused", "next_step": refused.next_step,
+        }  # fmt: skip
+        text, kind = msgspec.json.encode(problem).decode(), b"application/problem+json"  # RFC 9457
+    body = text.encode()
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *refused.headers]
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+# Bodies of requests: read to their end before anybody looks at them, of the form and size that is expected.
+
+
+JSON: Final = "application/json"
+FORM: Final = "application/x-www-form-urlencoded"
+PATIENCE_S: Final = 20
+"""Seconds within which a body has come, or whoever sends it only wants to hold the line."""
+
+
+async def read_body(headers: Mapping[str, str], receive: Receive, expected: str, largest: int) -> bytes | Refused:
+    """The whole body. The API takes JSON and pages take their own forms: no page elsewhere sends JSON unasked."""
+    declared = headers.get("content-length", "0")
+    if not (declared.isascii() and declared.isdigit()):
+        return Refused(400, "this is no length")
+    if len(declared) > 12 or int(declared) > largest:
+        return _too_large(largest)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            body = await _whole(receive, largest)
+    except TimeoutError:
+        return Refused(408, f"a body comes within {PATIENCE_S} seconds")
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and kind != expected and not isinstance(body, Refused):
+        return Refused(415, f"a body is {expected} here")
+    return body
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Give the app the body that was read, and after it what the server has to say."""
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return given.pop() if given else await receive()
+
+    return next_message
+
+
+async def _whole(receive: Receive, largest: int) -> bytes | Refused:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return Refused(400, "it broke off before it was whole")
+        body += message.get("body", b"")
+        if len(body) > largest:
+            return _too_large(largest)
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _too_large(largest: int) -> Refused:
+    return Refused(413, f"a body has {largest} bytes at most")
+
+
+# The guard in front of every page and every call of the API: an ASGI app around an ASGI app, without a framework.
+#
+# Deny by default. A request reaches the app inside only for our own host, from our own pages, with somebody known (in
+# `scope["principal"]`) unless its path is open, with a body of a form and size that is expected, read to its end. What
+# the app answers leaves with headers under which a browser runs no script and sends no form that is not ours.
+
+
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+LARGEST: Final = 1024 * 1024
+LARGEST_OF_STRANGERS: Final = 8 * 1024
+"""Bytes of a body. A stranger has nothing to send but a name and a password."""
+SIGN_IN: Final = "/sign-in"
+API: Final = "/api/"
+LOG: Final = logging.getLogger("holdfast.guard")
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A request as the guard judges it."""
+
+    method: str
+    path: str
+    query: str
+    origin: str
+    address: str
+    headers: dict[str, str]
+
+    @property
+    def is_api(self) -> bool:
+        """Whether a program asked, and JSON is answered."""
+        return self.path.startswith(API)
+
+
+# A second one of these is a request that two readers understand in two ways.
+_SINGLE: Final = ("host", "origin", "authorization", "content-length", "content-type", "sec-fetch-site")
+
+
+class Guard:
+    """`app` behind `entrance`, for a `site`.
+
+    `open_paths` are reached by strangers: the page that asks for a password, and what it is made of (`open_below`).
+    """
+
+    def __init__(
+        self,
+        app: App,
+        entrance: Entrance,
+        site: Site,
+        *,
+        proxy: TrustedProxy | None = None,
+        open_paths: frozenset[str] = frozenset({SIGN_IN}),
+        open_below: tuple[str, ...] = ("/static/",),
+    ) -> None:
+        self._app: Final = app
+        self._entrance: Final = entrance
+        self._site: Final = site
+        self._proxy: Final = proxy
+        self._open_paths: Final = open_paths
+        self._open_below: Final = open_below
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One ASGI connection. Everything but HTTP and the server's own start and stop is turned away."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            judged = await self._judged(scope, receive)
+        except HoldfastError as error:  # the journal is out of reach: nobody is known, so nobody comes in
+            LOG.warning("a request could not be judged: %s", error)
+            judged = Refused(503, "nobody can be known at this moment", "try again")
+        secure = any(origin.startswith("https://") for origin in self._site.origins)
+        guarded = with_headers(send, hsts=secure)
+        if isinstance(judged, Refused):
+            await answer(judged, guarded, as_json=str(scope["path"]).startswith(API), head=scope["method"] == "HEAD")
+            return
+        await self._inside(scope, replayed(judged, receive), guarded)
+
+    async def _inside(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Ask the app. What it lets slip is answered here, under our headers and without a word of what went wrong."""
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except NotAllowed as no:
+            refused = Refused(403, no.message, no.next_step)
+        except Exception as error:
+            LOG.exception("a request failed: %s", type(error).__name__)
+            refused = Refused(500, "something went wrong here; what was recorded stands")
+        else:
+            return
+        if not begun:
+            await answer(refused, send, as_json=scope["path"].startswith(API), head=scope["method"] == "HEAD")
+
+    async def _judged(self, scope: Message, receive: Receive) -> bytes | Refused:
+        """The body, read to its end, where the app may be asked; it finds `principal`, `origin`, `address` in scope."""
+        asking = self._asking(scope)
+        if isinstance(asking, Refused):
+            return asking
+        if self._entrance.closed:
+            return Refused(503, self._entrance.closed, "holdfast doctor")
+        if why := refusal(_crossing(asking), asking.origin):
+            await self._note(asking, "another site")
+            return Refused(403, f"refused: {why}")
+        principal = await self._principal(scope, asking)
+        if isinstance(principal, Refused):
+            return principal
+        if principal is None and not self._is_open(asking.path):
+            return await self._stranger(asking)
+        scope["principal"], scope["origin"], scope["address"] = principal, asking.origin, asking.address
+        if asking.method in SAFE:
+            return b""
+        expected = JSON if asking.is_api else FORM
+        return await read_body(asking.headers, receive, expected, LARGEST if principal else LARGEST_OF_STRANGERS)
+
+    # --- who asks, and for what ------------------------------------------------------------------------------
+
+    def _asking(self, scope: Message) -> Asking | Refused:
+        given: list[tuple[bytes, bytes]] = list(scope["headers"])
+        names = [name.decode("latin-1").lower() for name, _ in given]
+        if any(names.count(name) > 1 for name in _SINGLE):
+            return Refused(400, "a header that there is one of came twice")
+        headers: dict[str, str] = {}
+        for name, (_, value) in zip(names, given, strict=True):
+            text = value.decode("latin-1")
+            headers[name] = f"{headers[name]}; {text}" if name == "cookie" and name in headers else text
+        origin = self._site.origin(headers.get("host", ""))
+        if origin is None:
+            return Refused(421, "this is not the site that was asked for")
+        if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
+            return Refused(405, "there is no such method here", "", ((b"allow", b"GET, HEAD, POST"),))
+        peer = str((scope.get("client") or ("",))[0])
+        address = self._proxy.address(peer, given) if self._proxy is not None else peer
+        query = bytes(scope.get("query_string", b"")).decode("latin-1")
+        return Asking(scope["method"], scope["path"], query, origin, address, headers)
+
+    async def _principal(self, scope: Message, asking: Asking) -> Principal | Refused | None:
+        """A token, else the proxy's word, else the session. Whoever shows a token that is none is nobody else."""
+        if (shown := asking.headers.get("authorization")) is not None:
+            kind, _, secret = shown.partition(" ")
+            found = await self._entrance.by_token(secret) if kind.lower() == "bearer" else None
+            if found is not None:
+                return found
+            await self._note(asking, "no such token")
+            return Refused(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
+        if self._proxy is not None and self._proxy.header:
+            return await self._named(self._proxy, scope, asking)
+        return await self._entrance.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
+
+    async def _named(self, proxy: TrustedProxy, scope: Message, asking: Asking) -> Principal | None:
+        """Behind a proxy that names people nobody else says who somebody is, and there are no sessions."""
+        peer = str((scope.get("client") or ("",))[0])
+        name = proxy.named(peer, list(scope["headers"]))
+        if name is None and proxy.header in asking.headers:
+            await self._note(asking, "not the proxy")
+        return await self._entrance.by_name(name) if name else None
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open_paths or path.startswith(self._open_below)
+
+    async def _stranger(self, asking: Asking) -> Refused:
+        await self._note(asking, "not signed in")
+        if asking.is_api or asking.method not in SAFE:
+            return Refused(401, "sign in, or send a token", "", ((b"www-authenticate", b"Bearer"),))
+        wanted = asking.path + (f"?{asking.query}" if asking.query else "")
+        place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
+        return Refused(303, "sign in", "", ((b"location", place.encode()),))
+
+    async def _note(self, asking: Asking, why: str) -> None:
+        access = Access("enter", allowed=False, why=why, address=asking.address)
+        await self._entrance.log.note_hourly(access, self._entrance.now_ms)
+
+
+def _crossing(asking: Asking) -> Crossing:
+    said = asking.headers.get
+    site, mode, dest = said("sec-fetch-site"), said("sec-fetch-mode"), said("sec-fetch-dest")
+    return Crossing(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)

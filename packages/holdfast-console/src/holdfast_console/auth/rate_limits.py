@@ -1,0 +1,83 @@
+"""How often somebody may try to sign in: counted in the journal, so that no restart and no second process forgets.
+
+The generic cell rate algorithm: one number, the moment at which the allowance is whole again. It lives in hints, in a
+bounded number of them: whoever tries a million names does not fill the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import SignInRefused
+from holdfast.journal.port import Identity, Journal
+from holdfast.webhooks.access_log import network
+
+BUCKETS: Final = 65_536
+_TRIES: Final = 100
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """`burst` tries at once, then one more every `every_ms`."""
+
+    burst: int
+    every_ms: int
+
+
+PER_NAME: Final = Rate(burst=5, every_ms=60_000)
+PER_ADDRESS: Final = Rate(burst=20, every_ms=6_000)  # an office has one address
+
+
+def taken(rate: Rate, whole_ms: int, now_ms: int) -> tuple[int, int]:
+    """One try now: when the allowance is whole again then, and how many milliseconds to wait (0: it may be made).
+
+    A moment further ahead than can be is not believed: the clock was set back since.
+    """
+    whole = max(now_ms, min(whole_ms, now_ms + rate.burst * rate.every_ms))
+    wait = whole + rate.every_ms - now_ms - rate.burst * rate.every_ms
+    return (whole, wait) if wait > 0 else (whole + rate.every_ms, 0)
+
+
+class Limits:
+    """The tries of everybody, by name and by address. A try is counted before it is looked at."""
+
+    def __init__(self, journal: Journal, identity: Identity) -> None:
+        self._journal: Final = journal
+        self._key: Final = identity.secret
+
+    async def take(self, name: str, address: str, now_ms: int) -> None:
+        """Count one try. Raises `SignInRefused` with the time to wait.
+
+        The name need not be anybody's; empty where only a provider knows it yet.
+        """
+        for hint, rate in self._counted(name, address):
+            wait_ms = await self._move(hint, rate, now_ms)
+            if wait_ms:
+                raise SignInRefused("too many tries", retry_after=wait_ms / 1000, next_step="wait, and then try again")
+
+    async def give_back(self, name: str, address: str, now_ms: int) -> None:
+        """That try was right: it does not count."""
+        for hint, rate in self._counted(name, address):
+            await self._move(hint, rate, now_ms, back=True)
+
+    def _counted(self, name: str, address: str) -> list[tuple[str, Rate]]:
+        by_address = (self._hint("address", network(address)), PER_ADDRESS)
+        return [by_address, (self._hint("name", name), PER_NAME)] if name else [by_address]
+
+    def _hint(self, kind: str, who: str) -> str:
+        """Keyed, so that nobody can choose a name that shares the count of somebody else's."""
+        digest = hmac.digest(self._key, f"sign-in\0{kind}\0{who}".encode(errors="replace"), hashlib.sha256)
+        return f"sign-in/{kind}/{int.from_bytes(digest[:4]) % BUCKETS:04x}"
+
+    async def _move(self, hint: str, rate: Rate, now_ms: int, *, back: bool = False) -> int:
+        """Take one try, or give it back; how many milliseconds to wait."""
+        for _ in range(_TRIES):
+            previous = await self._journal.hint(hint)
+            whole_ms = int(previous) if previous is not None else 0
+            moved, wait_ms = (whole_ms - rate.every_ms, 0) if back else taken(rate, whole_ms, now_ms)
+            if wait_ms or await self._journal.put_hint(hint, str(moved).encode(), previous):
+                return wait_ms
+        return rate.every_ms  # so many others are at it that this is no time for another one

@@ -1,0 +1,124 @@
+"""Where the page is reached: its addresses, its cookie, and whether it may be reached from other machines at all."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from holdfast.errors import UsageError
+from holdfast_console.auth.sessions import LASTS_MS
+
+_OWN_PORT: Final = {"http": 80, "https": 443}  # browsers leave it out of `Host` and `Origin`
+
+
+class Site:
+    """The addresses under which browsers know it, such as `https://inbox.example.com`. Raises `UsageError`.
+
+    A request for any other name is refused: a page elsewhere that makes its own name lead here (DNS rebinding) is not
+    at home here. Nothing is told apart by subdomain: who shares ours is a stranger.
+    """
+
+    def __init__(self, *origins: str) -> None:
+        self._by_host: Final = {_host(origin): origin.lower() for origin in origins}
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(self._by_host.values())
+
+    def origin(self, host: str) -> str | None:
+        """The address that a `Host` header names; None where it is not ours."""
+        return self._by_host.get(host.lower())
+
+
+def loopback(port: int, scheme: Literal["http", "https"] = "http") -> Site:
+    """The site of a server that only this machine reaches."""
+    end = "" if port == _OWN_PORT[scheme] else f":{port}"
+    return Site(*(f"{scheme}://{host}{end}" for host in ("127.0.0.1", "localhost", "[::1]")))
+
+
+def _host(origin: str) -> str:
+    """What a browser sends as `Host` for it: with the port, unless it is the scheme's own."""
+    try:
+        url = urlsplit(origin)
+        port = url.port
+    except ValueError as error:
+        raise UsageError(f"{origin!r} is no address: {error}") from error
+    whole = url.scheme in ("http", "https") and url.hostname and not (url.path or url.query or url.fragment)
+    if not whole or url.username is not None or not origin.isascii() or port == _OWN_PORT.get(url.scheme, 0):
+        raise UsageError(
+            f"{origin!r} is no address of a site", next_step="give one like https://inbox.example.com, without a path"
+        )
+    return url.netloc.lower()
+
+
+def checked_bind(host: str, *, accounts: int, encrypted: bool) -> None:
+    """Refuse to listen where other machines reach it, unless people sign in, over TLS. Raises `UsageError`.
+
+    `accounts` is how many can come in. `encrypted`: it has a certificate, or a trusted proxy stands in front that has.
+    """
+    if is_loopback(host):
+        return
+    if not accounts:
+        raise UsageError(
+            f"nobody has an account, so it does not listen on {host or 'every address'}",
+            known="without accounts it is for this machine alone",
+            next_step="holdfast accounts add NAME --role admin; or listen on 127.0.0.1",
+        )
+    if not encrypted:
+        raise UsageError(
+            f"passwords and sessions would cross the network in clear, so it does not listen on {host}",
+            next_step="give a certificate, put a trusted proxy with TLS in front, or listen on 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there. A name other than localhost is not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+# --- cookies ---------------------------------------------------------------------------------------------------------
+
+
+def cookie_name(origin: str, use: str = "") -> str:
+    """With TLS the browser itself holds that no other host set it (`__Host-`).
+
+    Without, on loopback, it is named after the port: cookies are not kept apart by port. `use`: one beside the session.
+    """
+    own = "__Host-holdfast" if origin.startswith("https://") else f"holdfast-{urlsplit(origin).port or 80}"
+    return f"{own}-{use}" if use else own
+
+
+def session_cookie(origin: str, secret: str) -> str:
+    """The `Set-Cookie` header that begins a session."""
+    return cookie_for(origin, "", secret, LASTS_MS // 1000)
+
+
+def ended_cookie(origin: str, use: str = "") -> str:
+    """The `Set-Cookie` header that makes a browser forget it."""
+    return cookie_for(origin, use, "", 0)
+
+
+def cookie_for(origin: str, use: str, value: str, max_age_s: int) -> str:
+    """A `Set-Cookie` header; no script and no form of another site reaches what it sets."""
+    secure = "; Secure" if origin.startswith("https://") else ""
+    return f"{cookie_name(origin, use)}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}"
+
+
+def presented(cookies: str, origin: str, use: str = "") -> str:
+    """What a `Cookie` header presents; empty where there is none of the name, or more than one (somebody added one)."""
+    pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
+    found = [value for name, _, value in pairs if name == cookie_name(origin, use)]
+    return found[0] if len(found) == 1 else ""
+
+
+def local_path(wanted: str) -> str:
+    """Where to go after signing in: a path of this site, or its beginning; never somewhere else."""
+    plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
+    return wanted if plain and wanted.startswith("/") and not wanted.startswith("//") else "/"

@@ -1,0 +1,117 @@
+"""API tokens: 256 random bits, shown once; what is kept is their digest, what they may, and until when."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.engine.environment import Rng
+from holdfast.errors import Unreadable, UsageError
+from holdfast.journal.bodies import read, written
+from holdfast.journal.port import Entry, Journal, Post
+from holdfast_console.auth.accounts import Account, Accounts
+from holdfast_console.auth.authorize import Grant, Principal
+
+STREAM: Final = "tokens/"
+SHOWN: Final = 12
+_SECRET: Final = re.compile(r"hf_[0-9a-f]{64}")  # the prefix lets scanners for leaked secrets find it
+
+
+class TokenNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One word about a token. `add` carries whose it is, what narrows it, when it ends (wall clock), what it is for."""
+
+    word: Literal["add", "revoke"]
+    by: str
+    account: str = ""
+    limits: tuple[Grant, ...] = ()
+    ends_ms: int = 0
+    note: str = ""
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token as it is listed. `id` is the beginning of its digest: it names the token and does not open anything."""
+
+    id: str
+    account: str
+    limits: tuple[Grant, ...]
+    ends_ms: int
+    note: str
+    by: str
+    revoked: bool = False
+
+
+class Tokens:
+    """The tokens of one journal."""
+
+    def __init__(self, journal: Journal, accounts: Accounts) -> None:
+        self._journal: Final = journal
+        self._accounts: Final = accounts
+
+    async def add(self, note: TokenNote, rng: Rng) -> tuple[str, Token]:
+        """A new token of an account: the secret, which nobody can show again, and how it is listed.
+
+        It may at most what the account may at the moment of use, less where it has `limits`. Raises `UsageError`.
+        """
+        account = await self._accounts.known(note.account)
+        if account.disabled:
+            raise UsageError(f"{account.name} is disabled", next_step=f"holdfast accounts enable {account.name}")
+        secret = f"hf_{rng.token()}{rng.token()}"
+        digest = _digest(secret)
+        entry = await self._journal.post(Post(STREAM + digest, "add", written(note)))
+        assert entry.fresh, "256 random bits came twice"
+        return secret, _listed(digest, [entry])
+
+    async def every(self, account: str = "") -> list[Token]:
+        """All tokens, or those of one account; revoked and ended ones included."""
+        entries: dict[str, list[Entry]] = {}
+        for entry in await self._journal.entries(STREAM):
+            entries.setdefault(entry.stream.removeprefix(STREAM), []).append(entry)
+        found = [_listed(digest, entries[digest]) for digest in entries]
+        return [token for token in found if account in ("", token.account)]
+
+    async def revoke(self, id_: str, *, by: str) -> Token:
+        """It opens nothing any more. Raises `UsageError` where no token, or more than one, begins with `id_`."""
+        streams = {entry.stream for entry in await self._journal.entries(STREAM)}
+        found = [stream for stream in streams if id_ and stream.startswith(STREAM + id_)]
+        if len(found) != 1:
+            raise UsageError(f"no one token is named {id_!r}", next_step="holdfast accounts token list")
+        await self._journal.post(Post(found[0], "revoke", written(TokenNote("revoke", by))))
+        return _listed(found[0].removeprefix(STREAM), await self._journal.entries(found[0]))
+
+    async def principal(self, secret: str, now_ms: int) -> Principal | None:
+        """Who shows this token; None where it is unknown, ended or revoked, or its account is disabled."""
+        if not _SECRET.fullmatch(secret):
+            return None
+        digest = _digest(secret)
+        entries = await self._journal.entries(STREAM + digest)
+        if not entries:
+            return None
+        token = _listed(digest, entries)
+        account: Account | None = await self._accounts.find(token.account)
+        if token.revoked or token.ends_ms <= now_ms or account is None or account.disabled:
+            return None
+        return account.principal("token", limits=token.limits, session=token.id)
+
+
+def _digest(secret: str) -> str:
+    """A plain digest is enough: nobody can try 2**256 secrets. The words in front keep it apart from other digests."""
+    return hashlib.sha256(b"holdfast api token\0" + secret.encode()).hexdigest()
+
+
+def _note_of(entry: Entry) -> TokenNote:
+    """What an entry says. One that cannot be read may have revoked the token, so it does."""
+    try:
+        return read(entry, TokenNote)
+    except Unreadable:
+        return TokenNote("revoke", "")
+
+
+def _listed(digest: str, entries: Sequence[Entry]) -> Token:
+    notes = [_note_of(entry) for entry in entries]
+    first = notes[0]
+    revoked = any(note.word == "revoke" for note in notes)
+    return Token(digest[:SHOWN], first.account, first.limits, first.ends_ms, first.note, first.by, revoked)

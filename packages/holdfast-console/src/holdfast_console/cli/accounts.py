@@ -1,0 +1,254 @@
+"""`holdfast accounts audit`: who came in, who was turned away, and what each of them did."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+import msgspec
+
+from holdfast.cli.common import Call, by_option, command
+from holdfast.errors import UsageError
+from holdfast.inspect.text import moment, safe
+from holdfast.webhooks.access_log import AccessLog, Noted
+from holdfast_console.auth.accounts import Account, AccountNote, Accounts
+from holdfast_console.auth.authorize import ROLES, Grant, Role
+from holdfast_console.auth.passwords import Passwords
+from holdfast_console.cli.tokens import token
+
+
+@command(
+    "audit",
+    examples=(
+        "holdfast accounts audit ben",
+        "holdfast accounts audit --refused --limit 200",
+        "holdfast accounts audit --json | jq '.access[] | select(.deed == \"answer\")'",
+    ),
+)
+@click.argument("name", default="")
+@click.option("--refused", is_flag=True, help="Only what was refused.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="The newest N; JSON has all. Default: 50."
+)
+async def audit(call: Call, name: str, refused: bool, limit: int) -> None:
+    """Show the decisions about who may: of NAME, of strangers (-), or of everybody.
+
+    Each answer, order and sign-in is there, allowed or refused, recorded before it was
+    done. Looking, and strangers that are turned away, are there once an hour for each
+    session or address. What was typed on the command line is not: there nobody signs in.
+    """
+    async with call.looking() as looking:
+        found = [one for one in await AccessLog(looking.journal).read(name) if not (refused and one.access.allowed)]
+    if call.screen.as_json:
+        call.screen.document({"access": [_document(one) for one in found]})
+        return
+    if not found:
+        call.screen.line("Nothing was decided.")
+    for one in found[-limit:]:
+        _decision_line(call, one)
+    if len(found) > limit:
+        call.screen.note(f"... and {len(found) - limit:,} before these: --limit {len(found)}")
+
+
+def _document(one: Noted) -> dict[str, object]:
+    said = one.access
+    return {
+        "at_ms": one.at_ms, "who": said.who, "via": said.via, "deed": said.deed, "allowed": said.allowed,
+        "about": said.about, "why": said.why, "address": said.address, "session": said.session,
+    }  # fmt: skip
+
+
+def _decision_line(call: Call, one: Noted) -> None:
+    said = one.access
+    word = ("allowed", "green") if said.allowed else ("refused", "red")
+    told = " ".join(filter(None, (said.deed, said.about)))
+    beside = "  ".join(filter(None, (said.why, f"by {said.via}" if said.via else "", said.address)))
+    who = said.who or "a stranger"
+    call.screen.line((moment(one.at_ms), "dim"), "  ", word, f"  {who}: {safe(told)}  ", (safe(beside), "dim"))
+
+
+# `holdfast accounts`: who may do what. Whoever can write the journal can add the first admin.
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An account as it is listed: never its hash."""
+
+    name: str
+    grants: tuple[Grant, ...]
+    password: bool
+    subject: str
+    disabled: bool
+
+
+@click.group("accounts")
+def accounts() -> None:
+    """Say who may look, answer, and give orders on the page and over the API.
+
+    viewer < answerer < operator < admin; --tool and --queue say where. On the command
+    line nobody signs in: whoever can write the journal can do all of it.
+
+    \b
+    Examples:
+      holdfast accounts add anna --role admin
+      holdfast accounts password anna
+      holdfast accounts add ben --role answerer --tool refund
+      holdfast accounts token add ben --days 30 --note "his phone"
+    """  # noqa: D301 - click reads the sign before the examples
+
+
+def _places(function: Any) -> Any:
+    for option in ("tool", "queue"):
+        function = click.option(
+            f"--{option}", f"{option}s", multiple=True, metavar="NAME", help=f"Only for this {option}; may be repeated."
+        )(function)
+    return function
+
+
+@command(
+    "add",
+    examples=(
+        "holdfast accounts add anna --role admin",
+        "holdfast accounts add ben --role answerer --tool refund --queue eu",
+    ),
+)
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What they may do.")
+@click.option("--subject", default="", metavar="TEXT", help="Who they are at an OpenID provider: ISSUER#SUB.")
+@_places
+@by_option
+async def add(call: Call, name: str, role: Role, subject: str, by: str, **places: tuple[str, ...]) -> None:
+    """Add the account NAME. It has no password until one is given."""
+    grant = Grant(role, places["tools"], places["queues"])
+    async with call.serving(create=True) as service:
+        made = await Accounts(service.engine.journal).add(name, [grant], by=by, subject=subject)
+    _say(call, made, f"Next: holdfast accounts password {name}")
+
+
+@command("list", examples=("holdfast accounts list", "holdfast accounts list --json"))
+async def listing(call: Call) -> None:
+    """List the accounts, and what each may do."""
+    async with call.looking() as looking:
+        found = await Accounts(looking.journal).every()
+    if call.screen.as_json:
+        call.screen.document({"accounts": [_shown(one) for one in found]})
+        return
+    if not found:
+        call.screen.line("No accounts yet: nobody can sign in.")
+    for one in found:
+        _line(call, one)
+
+
+@command(
+    "role",
+    examples=("holdfast accounts role ben operator", "holdfast accounts role ben viewer --queue eu --also"),
+)
+@click.argument("name")
+@click.argument("role", type=click.Choice(ROLES), metavar="ROLE")
+@click.option("--also", is_flag=True, help="Beside the roles they have, not instead.")
+@_places
+@by_option
+async def role_(call: Call, name: str, role: Role, also: bool, by: str, **places: tuple[str, ...]) -> None:
+    """Give NAME this role (viewer, answerer, operator, admin) from now on."""
+    grant = Grant(role, places["tools"], places["queues"])
+    async with call.serving() as service:
+        book = Accounts(service.engine.journal)
+        kept = (await book.known(name)).grants if also else ()
+        made = await book.change(name, AccountNote("role", by, grants=(*kept, grant)))
+    _say(call, made)
+
+
+@command("subject", examples=("holdfast accounts subject ben 'https://id.example.com#248289761001'",))
+@click.argument("name")
+@click.argument("subject")
+@by_option
+async def subject_(call: Call, name: str, subject: str, by: str) -> None:
+    """Say who NAME is at an OpenID provider: ISSUER#SUB. It ends their sessions.
+
+    `holdfast accounts audit -` shows who came from there without an account.
+    """
+    async with call.serving() as service:
+        book = Accounts(service.engine.journal)
+        known = await book.by_subject(subject)
+        if known is not None and known.name != name:
+            raise UsageError(
+                f"{known.name} is {subject} already", next_step=f"holdfast accounts subject {known.name} ''"
+            )
+        made = await book.change(name, AccountNote("subject", by, subject=subject))
+    _say(call, made)
+
+
+@command("password", examples=("holdfast accounts password anna", "holdfast accounts password anna --stdin < secret"))
+@click.argument("name")
+@click.option("--stdin", "piped", is_flag=True, help="Read it from standard input, up to the end of the line.")
+@by_option
+async def password(call: Call, name: str, piped: bool, by: str) -> None:
+    """Set the password of NAME, asked for here. It ends their sessions.
+
+    It is never an argument: those can be seen by others on the machine.
+    """
+    async with call.serving() as service:
+        book = Accounts(service.engine.journal)
+        await book.known(name)
+        hashed = Passwords().hashed(_typed_password(piped=piped), name)
+        made = await book.change(name, AccountNote("password", by, hash=hashed))
+    _say(call, made)
+
+
+def _typed_password(*, piped: bool) -> str:
+    if piped:
+        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")  # what is no text is refused as such
+        return line.rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask for a password", next_step="pipe it in with --stdin")
+    asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return asked
+
+
+_WORDS: Final[dict[str, tuple[str, str]]] = {
+    "disable": (
+        "Close the account NAME.\n\nThey may nothing any more, and are signed out; their tokens open nothing.",
+        "disable",
+    ),
+    "enable": ("Open the account NAME again.\n\nThey may what they could before.", "enable"),
+    "signout": ("End all sessions of NAME.\n\nTokens stay: revoke those one by one.", "out"),
+}
+
+
+def _declared(word: str) -> click.Command:
+    about, noted = _WORDS[word]
+
+    async def change(call: Call, name: str, why: str, by: str) -> None:
+        note = msgspec.convert({"word": noted, "by": by, "why": why}, AccountNote)
+        async with call.serving() as service:
+            made = await Accounts(service.engine.journal).change(name, note)
+        _say(call, made)
+
+    change.__doc__ = about
+    why = click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
+    return command(word, examples=(f"holdfast accounts {word} ben",))(click.argument("name")(why(by_option(change))))
+
+
+def _say(call: Call, account: Account, next_step: str = "") -> None:
+    if call.screen.as_json:
+        call.screen.document(_shown(account))
+        return
+    _line(call, account)
+    if next_step and not account.subject:
+        call.screen.note(next_step)
+
+
+def _shown(account: Account) -> Shown:
+    return Shown(account.name, account.grants, bool(account.hash), account.subject, account.disabled)
+
+
+def _line(call: Call, account: Account) -> None:
+    states = ["disabled"] if account.disabled else []
+    if not account.hash and not account.subject:
+        states.append("no password")
+    grants = "; ".join(map(str, account.grants))
+    call.screen.line((account.name, "bold"), f"  {safe(grants)}", ("".join(f"  {state}" for state in states), "dim"))
+
+
+for _command in (add, listing, role_, password, subject_, *map(_declared, _WORDS), token, audit):
+    accounts.add_command(_command)

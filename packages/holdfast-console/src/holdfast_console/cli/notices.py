@@ -1,0 +1,165 @@
+"""`holdfast notices`: what people were told, by which channel, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.cli.apps import Holdfast, app_of, reach_of, reach_option
+from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.config import existing_journal
+from holdfast.cli.screen import Screen
+from holdfast.engine.environment import SystemClock, SystemRng
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.inspect.signing_keys import keep_keys, load_keys
+from holdfast.inspect.text import ago, count, safe
+from holdfast.journal.bodies import written
+from holdfast.journal.port import Post
+from holdfast_console.links import KEYS
+from holdfast_console.notify.reach import reach_from
+from holdfast_console.notify.schedule import Sent, run_of, stream_of
+from holdfast_console.notify.status import NAMED, Due, Notice, ToldChannel, due_now, told_channels
+
+_WORDS: Final = ("list", "test", "rotate")
+_COLOURS: Final = {"sent": "green", "on the way": "yellow", "quiet": "dim", "unknown": "red", "failed": "red"}
+FAILED: Final = 1
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was said beside the word and the channel."""
+
+    limit: int
+    reach: str | None
+    private_webhooks: bool
+    by: str
+
+
+@command(
+    "notices",
+    examples=(
+        "holdfast notices",
+        "holdfast notices test --reach reach.yaml",
+        "holdfast notices test ops",
+        "holdfast notices rotate",
+    ),
+)
+@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|test|rotate]")
+@click.argument("channel", default="")
+@click.option("--limit", default=10, show_default=True, metavar="N", type=click.IntRange(1), help="How many of each.")
+@click.option("--private-webhooks", is_flag=True, help="Let chats have private addresses.")
+@reach_option
+@by_option
+async def notices(call: Call, word: str, channel: str, **given: object) -> int | None:
+    """Show what people were told, by which channel, what became of it, and what is due.
+
+    `test` sends a test notice through each channel, or through CHANNEL, now, and says
+    what came of it. `rotate` makes a new key for signed links; those that were sent
+    under the last one stay good until their end.
+    """
+    said = msgspec.convert(given, Given)
+    if word == "rotate":
+        _rotate(call)
+        return None
+    if word == "test":
+        return await _test(call, channel, said)
+    path = reach_of(said.reach)
+    channels = [one for one in reach_from(path).channels if channel in ("", one.name)] if path is not None else []
+    async with call.looking() as looking:
+        found = await told_channels(looking, limit=said.limit, channel=channel)
+        due = await due_now(looking, channels, SystemClock().wall_ms())
+    if call.screen.as_json:
+        call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
+        return None
+    if not found:
+        call.screen.line("Nobody was told anything yet.")
+    for one in found:
+        _show(call.screen, one)
+    for next_one in due:
+        _show_due(call.screen, next_one)
+    return None
+
+
+async def _test(call: Call, channel: str, said: Given) -> int:
+    """Send a test notice through each channel; the exit status says whether all of them were taken."""
+    path = reach_of(said.reach)
+    if path is None:
+        raise UsageError(
+            "who is to be told?",
+            next_step="name the file: --reach reach.yaml, or [tool.holdfast] reach in pyproject.toml",
+        )
+    reach = reach_from(path)
+    names = [one.name for one in reach.channels if channel in ("", one.name)]
+    if not names:
+        raise UsageError(f"{path} has no channel {channel}", known=f"channels: {', '.join(sorted(reach.by_name))}")
+    async with app_of(call, (), create=True, private_webhooks=said.private_webhooks, reach=reach) as app:
+        results = [await _test_one(app, name, said.by) for name in names]
+    if call.screen.as_json:
+        call.screen.document({"tested": results})
+    else:
+        for name, one in zip(names, results, strict=True):
+            call.screen.line((name, "bold"), "  ", (one.state, _COLOURS[one.state]), f"  {safe(one.said)}")
+    return 0 if all(one.state == "sent" for one in results) else FAILED
+
+
+async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
+    engine = app.engine
+    sent = Sent(engine.environment.clock.wall_ms(), test=by)
+    while True:
+        number = len(await engine.journal.entries(stream_of(name))) + 1
+        entry = await engine.journal.post(Post(stream_of(name), str(number), written(sent)))
+        if entry.fresh:
+            break
+    await app.run_errands()
+    try:
+        await app.drive(run_of(name, number))
+    except HoldfastError as error:
+        return Notice(run_of(name, number), number, "failed", str(error), sent.at_ms, [], [], 0, by)
+    (told,) = await told_channels(app.service.looking, limit=1, channel=name)
+    return told.notices[0]
+
+
+def _rotate(call: Call) -> None:
+    path, rng = existing_journal(call.journal).sidecar(KEYS), SystemRng()
+    keys = load_keys(path) if path is not None else None
+    if path is None or keys is None:
+        raise UsageError(
+            "there is no link key beside this journal", known="it is made when the first link is signed",
+            next_step="a key that was given to Reach(link_key=...) is rotated where it is kept: the new one first",
+        )  # fmt: skip
+    keep_keys(path, keys.rotated(rng.token() + rng.token()))
+    call.screen.line("Links are signed with a new key from the next start of a worker or an app on.")
+
+
+def _show(screen: Screen, one: ToldChannel) -> None:
+    screen.line((one.channel, "bold"), f"  {count(one.messages, 'message')}")
+    screen.line(
+        f"  {len(one.on_the_way)} on the way, {len(one.unknown)} where nobody can tell, {len(one.failed)} not sent"
+    )
+    now_ms = SystemClock().wall_ms()
+    for notice in one.notices:
+        screen.line(
+            "  ", (notice.state, _COLOURS[notice.state]), f"  {ago(notice.at_ms, now_ms)}  {safe(_about(notice))}"
+        )
+        if notice.state in {"unknown", "failed"}:
+            screen.line(f"    {safe(notice.said)}")
+            screen.line(f"    holdfast show {notice.run}")
+
+
+def _show_due(screen: Screen, one: Due) -> None:
+    """What a worker would tell this channel now."""
+    if not one.items:
+        return
+    rest = f" and {len(one.items) - NAMED} more" if len(one.items) > NAMED else ""
+    screen.line(("due", "yellow"), f"  {one.channel} ({safe(one.receiver)}), {', '.join(one.words)}:")
+    screen.line(f"  {safe(', '.join(one.items[:NAMED]))}{rest}")
+    screen.line(("  holdfast worker sends it, and so does every app with a reach", "dim"))
+
+
+def _about(notice: Notice) -> str:
+    if notice.test:
+        return f"a test, asked for by {notice.test}"
+    word = "" if notice.words == ["new"] else f" ({', '.join(notice.words)})"
+    rest = f" and {notice.about - 1} more" if notice.about > 1 else ""
+    return f"{notice.items[0]}{rest}{word}"

@@ -1,0 +1,57 @@
+"""`holdfast serve`: the inbox in a browser, and the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.agent.registry import gather_tools
+from holdfast.cli.apps import load_agents
+from holdfast.cli.common import Call, by_option, command
+from holdfast.errors import UsageError
+
+
+@command(
+    "serve",
+    examples=(
+        "holdfast serve",
+        "holdfast serve desk.py:refund_desk --port 8800",
+        "holdfast serve --origin https://inbox.example.com --proxy-header X-User",
+    ),
+)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
+@click.option("--origin", "origins", multiple=True, metavar="URL", help="An address under which browsers know it.")
+@click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
+@click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
+@click.option("--proxy-header", default="", metavar="NAME", help="Where a trusted proxy names who somebody is.")
+@click.option("--proxy-peer", "proxy_peers", multiple=True, metavar="ADDRESS", help="That proxy, or its network.")
+@click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
+@click.option("--oidc-client", "client", default="holdfast", show_default=True, help="What that provider calls us.")
+@click.option(
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+)
+@by_option
+async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> None:
+    """Show the inbox in a browser and serve the API, until interrupted.
+
+    Without accounts it is for this machine alone: open the link that is shown, and you
+    answer as --by. With accounts (`holdfast accounts add`) people sign in. Where a
+    TARGET names an agent, what takes its code (a result, edited arguments) is applied here.
+    """
+    try:
+        from holdfast_console.web.server import Where, listen  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the page needs more packages: {error.name} is missing", next_step="pip install 'holdfast[server]'"
+        ) from error
+    tools = gather_tools(load_agents(targets), ())
+    async with call.serving(tools) as service:
+        if service.engine.identity.trust == "distrustful":
+            reason = service.engine.identity.reason
+            call.screen.note(("Sign-in is closed: this journal is not trusted", "yellow"), f": {reason}.")
+            call.screen.note("Next: holdfast doctor")
+        await listen(service, msgspec.convert(place, Where), by, lambda text: call.screen.note(f"The inbox: {text}"))

@@ -1,0 +1,130 @@
+"""`holdfast accounts token`: tokens for programs, each shown once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+import msgspec
+
+from holdfast.cli.common import Call, by_option, command
+from holdfast.engine.environment import SystemClock
+from holdfast.inspect.text import safe
+from holdfast_console.auth.accounts import Accounts
+from holdfast_console.auth.authorize import ROLES, Grant, Role
+from holdfast_console.auth.tokens import Token, TokenNote, Tokens
+
+DAY_MS: Final = 86_400_000
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A new token as JSON: the one time that its secret is said."""
+
+    id: str
+    account: str
+    secret: str
+    ends_ms: int
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What narrows a token."""
+
+    days: int
+    role: Role | None
+    tools: tuple[str, ...]
+    queues: tuple[str, ...]
+    note: str
+    by: str
+
+    @property
+    def limits(self) -> tuple[Grant, ...]:
+        """Empty where nothing was said: then the token may what its account may."""
+        if self.role is None and not self.tools and not self.queues:
+            return ()
+        return (Grant(self.role or "operator", self.tools, self.queues),)
+
+
+@click.group("token")
+def token() -> None:
+    """Tokens for programs: `Authorization: Bearer hf_...`.
+
+    \b
+    Examples:
+      holdfast accounts token add ben --days 30
+      holdfast accounts token list
+      holdfast accounts token revoke 3f9a2c
+    """  # noqa: D301 - click reads the sign before the examples
+
+
+@command(
+    "add",
+    examples=(
+        "holdfast accounts token add ben --days 30 --note 'nightly report' --role viewer",
+        "holdfast accounts token add ben --tool refund --json | jq -r .secret",
+    ),
+)
+@click.argument("name")
+@click.option("--days", default=90, show_default=True, type=click.IntRange(1, 366), help="When it ends.")
+@click.option("--role", type=click.Choice(ROLES), help="At most this role; at most the account's own anyway.")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only for this tool; may be repeated.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only for this queue; may be repeated.")
+@click.option("--note", default="", metavar="TEXT", help="What it is for.")
+@by_option
+async def add(call: Call, name: str, **given: object) -> None:
+    """Make a token that acts for the account NAME, and show it this once.
+
+    It never may more than the account may at the moment. Only its digest is kept.
+    """
+    said = msgspec.convert(given, Given)
+    async with call.serving() as service:
+        engine = service.engine
+        ends_ms = engine.environment.clock.wall_ms() + said.days * DAY_MS
+        note = TokenNote("add", said.by, name, said.limits, ends_ms, said.note)
+        secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.environment.rng)
+    if call.screen.as_json:
+        call.screen.document(Made(made.id, name, secret, ends_ms))
+        return
+    call.screen.line(secret)
+    call.screen.note(f"It is not shown again. To end it: holdfast accounts token revoke {made.id}")
+
+
+@command("list", examples=("holdfast accounts token list", "holdfast accounts token list ben --json"))
+@click.argument("name", default="")
+async def listing(call: Call, name: str) -> None:
+    """List the tokens, of NAME or of everybody: what they may, and until when."""
+    async with call.looking() as looking:
+        found = await Tokens(looking.journal, Accounts(looking.journal)).every(name)
+    if call.screen.as_json:
+        call.screen.document({"tokens": found})
+        return
+    if not found:
+        call.screen.line("No tokens.")
+    for one in found:
+        _line(call, one)
+
+
+@command("revoke", examples=("holdfast accounts token revoke 3f9a2c",))
+@click.argument("id_", metavar="ID")
+@by_option
+async def revoke(call: Call, id_: str, by: str) -> None:
+    """End the token whose id begins with ID. What it opened is closed at once."""
+    async with call.serving() as service:
+        journal = service.engine.journal
+        ended = await Tokens(journal, Accounts(journal)).revoke(id_, by=by)
+    if call.screen.as_json:
+        call.screen.document(ended)
+    else:
+        _line(call, ended)
+
+
+def _line(call: Call, one: Token) -> None:
+    ended = one.ends_ms <= SystemClock().wall_ms()
+    until = f"until {datetime.fromtimestamp(one.ends_ms / 1000, UTC):%Y-%m-%d}"
+    state = "revoked" if one.revoked else "ended" if ended else until
+    limits = "; ".join(map(str, one.limits)) or "all that the account may"
+    call.screen.line((one.id, "bold"), f"  {one.account}  {state}  {safe(limits)}  {safe(one.note)}".rstrip())
+
+
+for _command in (add, listing, revoke):
+    token.add_command(_command)

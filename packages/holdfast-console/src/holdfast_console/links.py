@@ -1,0 +1,151 @@
+"""Signed links into the inbox: for one item as it was asked, for one recipient, until one moment, for one answer.
+
+A link says where to look. It is no identity: whoever opens it signs in, and an answer is never given by opening it, so
+that a mail scanner which fetches every link does no harm. Its first answer is recorded in the ledger; another one
+through the same link is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.inspect.signing_keys import SigningKeys, load_keys
+from holdfast.journal.bodies import read, written
+from holdfast.journal.port import Entry, Journal, Post
+
+PATH: Final = "/links/"
+VARIABLE: Final = "HOLDFAST_LINK_KEY"
+SHORTEST: Final = 32
+_SALT: Final = "holdfast.link.item.1"  # what a signature is for: no other text that the key signs is a link
+_USED: Final = "links/"
+_LONGEST: Final = 2048
+
+
+class LinkRefused(HoldfastError):
+    """A link that leads nowhere: forged, ended, used, or about something that has changed since."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """What a link says. `until_ms` is a wall clock; `id` names this link, so that its use can be recorded.
+
+    `digest` is of exactly what was asked when it was sent; `to` is whom it was sent to.
+    """
+
+    item: str
+    digest: str
+    to: str
+    until_ms: int
+    id: str
+
+
+def link_id(notice: str, item: str) -> str:
+    """The id of the link to this item in this notice: every try of the notice has the same."""
+    return hashlib.sha256(f"{notice}\0{item}".encode()).hexdigest()[:24]
+
+
+def make_link(base_url: str, keys: SigningKeys, link: Link) -> str:
+    """The address to send. Raises `UsageError` for a base address that is none."""
+    return f"{checked_base(base_url)}{PATH}{_signer(keys).dumps(msgspec.to_builtins(link))}"
+
+
+def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
+    """What a link says. `token` is the last part of its path. Raises `LinkRefused` for one that is not good now.
+
+    To open the page of an item, this is enough; `use_link` comes with the answer.
+    """
+    from itsdangerous import BadData  # noqa: PLC0415 - an extra
+
+    if len(token) > _LONGEST or not token.isascii():
+        raise LinkRefused("this is no link of ours", next_step="open the inbox and look there")
+    try:
+        link = msgspec.convert(_signer(keys).loads(token), Link)
+    except (BadData, msgspec.ValidationError, ValueError) as error:
+        raise LinkRefused(
+            "this link was not signed by us, or with a key that is not used any more",
+            next_step="open the inbox and look there",
+        ) from error
+    if link.until_ms <= now_ms:
+        raise LinkRefused("this link has ended", next_step="open the inbox and look there")
+    return link
+
+
+async def use_link(journal: Journal, link: Link, *, by: str) -> None:
+    """Record that an answer is given through this link, before it is given. Raises `LinkRefused` the second time."""
+    entry = await journal.post(use_of(link, by=by))
+    if not entry.fresh:
+        raise _used(entry)
+
+
+def _used(entry: Entry) -> LinkRefused:
+    first = read(entry, dict[str, str])["by"]
+    return LinkRefused(
+        f"an answer was given through this link before, by {first}",
+        known="a link takes one answer",
+        next_step="open the inbox and look there",
+    )
+
+
+def use_of(link: Link, *, by: str) -> Post:
+    """The ledger entry that uses a link up: in the commit of its answer, so that one which is refused uses nothing."""
+    if not by:
+        raise UsageError("an answer has a name", next_step="sign in first")
+    return Post(_USED + link.id, "used", written({"by": by, "item": link.item}))
+
+
+async def checked_unused(journal: Journal, link: Link) -> None:
+    """Refuse a link through which an answer was given. Raises `LinkRefused`."""
+    for entry in await journal.entries(_USED + link.id):
+        raise _used(entry)
+
+
+def checked_base(base_url: str) -> str:
+    """The address of the inbox, without a slash at its end. Raises `UsageError`."""
+    plain = base_url.isascii() and base_url.isprintable() and not set(base_url) & set(" \"'<>#?@\\")
+    if not plain or not base_url.startswith(("https://", "http://")) or not base_url.partition("://")[2]:
+        raise UsageError(f"{base_url!r} is no address of an inbox", next_step="give one like https://desk.example.com")
+    return base_url.rstrip("/")
+
+
+# --- where the keys are kept -------------------------------------------------------------------------------
+
+
+KEYS: Final = ".linkkeys"
+"""The file beside a journal that keeps its keys unless they are given; for the journal's owner alone."""
+
+
+def keys_of(journal: Journal) -> SigningKeys | None:
+    """The keys as every process finds them: in the variable HOLDFAST_LINK_KEY, else beside the journal, else nowhere.
+
+    Raises `UsageError` for keys that are none.
+    """
+    if value := os.environ.get(VARIABLE, ""):
+        return given_keys(value)
+    path = journal.sidecar(KEYS)
+    return None if path is None else load_keys(path)
+
+
+def given_keys(value: str) -> SigningKeys:
+    """The keys from a secret that was given: several are separated by commas, the newest first. Raises `UsageError`."""
+    keys = tuple(one.strip() for one in value.split(",") if one.strip())
+    if not keys or min(len(one) for one in keys) < SHORTEST:
+        raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random signs")
+    return SigningKeys(keys)
+
+
+def _signer(keys: SigningKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's
+    try:
+        from itsdangerous import URLSafeSerializer  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "signed links need the package that signs them", next_step="pip install 'holdfast[notify]'"
+        ) from error
+    if not keys.keys:
+        raise UsageError(
+            "there is no key to sign links with", next_step="give one, or let it be made beside the journal"
+        )
+    return URLSafeSerializer([*reversed(keys.keys)], salt=_SALT, signer_kwargs={"digest_method": hashlib.sha256})

@@ -1,0 +1,1 @@
+"""Notifications to people: mail, chats and other channels. Each notification is a run."""

@@ -1,0 +1,122 @@
+"""Notices by Apprise: one address of any service that it knows, from Telegram and Matrix to a pager.
+
+Apprise says whether a notice was taken, and not why it was not: then nobody can tell, and it is not sent again on a
+guess. It makes its own connections. Where an address lets its writer choose the host, that host has to lead outside;
+unlike for the other channels it is not the checked address that is connected to.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.current_operation import current_operation
+from holdfast.errors import Ambiguous, NotSent
+from holdfast.model.addresses import is_public
+from holdfast.model.secret import Secret
+from holdfast_console.notify.channel import Outside, checked_name, hidden, revealed
+from holdfast_console.notify.compose import Letter, title
+from holdfast_console.notify.mail import plain_text
+from holdfast_console.notify.schedule import Only, Pace
+
+_LATER_S: Final = 3600
+_TALKATIVE: Final = ("apprise", "urllib3.connectionpool", "urllib3.poolmanager", "urllib3.util.retry", "requests")
+
+
+class Apprise(msgspec.Struct, frozen=True):
+    """Any service that Apprise reaches, by its address there (`tgram://...`), which is a secret."""
+
+    url: str | Secret
+    name: str = "apprise"
+    only: Only = Only()
+    pace: Pace = Pace()
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "url", hidden(self.url, f"{checked_name(self.name)}-url"))
+
+    def __repr__(self) -> str:
+        return f"Apprise({self.name!r})"
+
+    @property
+    def receiver(self) -> str:
+        """Where it goes."""
+        return f"Apprise {self.name}"
+
+    def send(self, letter: Letter, outside: Outside) -> str:
+        """One try."""
+        assert isinstance(self.url, Secret), "it was hidden when the channel was made"
+        try:
+            import apprise  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            raise NotSent(
+                "this channel needs Apprise", retry_after=_LATER_S, next_step="pip install 'holdfast[notify]'"
+            ) from error
+        with _silent():
+            service: Any = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False))
+            if not service.add(revealed(self.url)):
+                raise NotSent(f"Apprise does not know the address of {self.name}", retry_after=_LATER_S)
+            _check_manners(service)
+            _check_hosts(service, private=outside.private)
+            current_operation().check_send()
+            try:
+                taken: object = service.notify(
+                    title=title(letter), body=plain_text(letter, outside), body_format=apprise.NotifyFormat.TEXT
+                )
+            except Exception as error:  # noqa: BLE001 - whatever ends the code of others is the end of this try
+                raise Ambiguous(f"Apprise ended with {type(error).__name__}") from None  # its text may hold the address
+        if not taken:
+            raise Ambiguous(f"Apprise says that {self.name} was not reached, and not why")
+        return "taken"
+
+
+def _check_manners(service: Iterable[Any]) -> None:
+    """An address may ask Apprise to try again by itself, or to call a failure a success. Raises `NotSent`."""
+    if any(getattr(plugin, "retry", 0) or getattr(plugin, "optional", False) for plugin in service):
+        raise NotSent(
+            "an Apprise address says retry= or optional=",
+            retry_after=_LATER_S,
+            next_step="leave them out: a notice is tried again where nothing was sent, and only there",
+        )
+
+
+def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
+    """Hosts that the address itself names have to lead outside. Raises `NotSent`."""
+    for plugin in () if private else service:
+        host = getattr(plugin, "host", None)
+        if not isinstance(host, str) or not host or not hasattr(plugin, "port"):
+            continue
+        try:
+            found = {str(where[4][0]) for where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        except (OSError, UnicodeError) as error:
+            raise NotSent("the host of an Apprise address is no known name") from error
+        if not all(is_public(address) for address in found):
+            raise NotSent(
+                "the host of an Apprise address leads inside", retry_after=_LATER_S,
+                next_step="Settings(private_webhooks=True)",
+            )  # fmt: skip
+
+
+@contextmanager
+def _silent() -> Generator[None]:
+    """What Apprise and its client remark upon holds addresses: meanwhile nothing of it is let through.
+
+    It works in threads of its own that outlive a call, so for that time remarks of the same loggers about other
+    connections are lost, too.
+    """
+
+    def nothing(_record: logging.LogRecord) -> bool:
+        return False  # a function for each call: of two calls at once, the second ends its own silence
+
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    for logger in loggers:
+        logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(nothing)

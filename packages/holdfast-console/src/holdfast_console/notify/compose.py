@@ -1,0 +1,253 @@
+"""What a notice says, before any channel puts it in its own form; and texts of others, made harmless.
+
+A model or a tool may have written anything into a question. In a notice nothing of it can be clicked, hides anything,
+or is obeyed by a mail program or a chat: what looks like an address is broken up, and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.control.undo import contract_of
+from holdfast.errors import HoldfastError
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.render_records import plain_input
+from holdfast.inspect.text import safe, short
+from holdfast.model.contradiction import contradiction_text
+from holdfast.model.names import remarks
+from holdfast.model.operation import OperationState
+from holdfast.model.records import QuestionAsked, RunStopped
+from holdfast.model.run_history import RunHistory
+from holdfast.model.transaction import Transaction
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
+from holdfast.model.waits import Item as Kind
+from holdfast.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
+from holdfast.people.dossier import dossier
+from holdfast_console.notify.schedule import About, Sent, Word
+
+BROKEN_UP: Final = "Addresses in these texts are broken up with [.] and [:], so that nothing in them can be clicked."
+LONGEST: Final = 1500
+_DOTS: Final = "[.\u3002\uff0e\uff61]"
+_DOT_IN_NAME: Final = re.compile(rf"(?<=[\w\])-]){_DOTS}(?=[^\W\d_]|xn--|\d+{_DOTS}\d+)|(?<=\d){_DOTS}(?=\d+{_DOTS}\d)")
+_SCHEME: Final = re.compile(
+    r"\b(mailto|tel|sms|callto|skype|xmpp|magnet|file|data|javascript|slack|msteams):", re.IGNORECASE
+)
+_WORDS: Final[dict[Word, str]] = {
+    "new": "",
+    "reminder": "Reminder: ",
+    "escalated": "Nobody answered: ",
+    "again": "Perhaps once more: ",
+}
+_ASKED: Final[dict[Kind, str]] = {
+    "approval": "approval",
+    "question": "question",
+    "review": "review",
+    "handoff": "run to take over",
+}
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is asked. `facts` are names and values; `answer` is the command that answers it.
+
+    `digest` is of exactly what is asked: the link in the notice is bound to it. `waits_on`: also after its deadline.
+    """
+
+    item: str
+    kind: Kind
+    word: Word
+    asks: str
+    digest: str
+    facts: tuple[tuple[str, str], ...] = ()
+    asked_ms: int = 0
+    due_ms: int | None = None
+    answer: str = ""
+    waits_on: bool = False
+
+
+class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One notice for one channel. `more`: so many wait beside those that are listed. `test`: who asked for a trial."""
+
+    at_ms: int
+    lines: tuple[Line, ...] = ()
+    more: int = 0
+    test: str = ""
+
+
+def title(letter: Letter) -> str:
+    """What it is about, on one line; nothing of a model's text is in it."""
+    if letter.test:
+        return f"Holdfast: a test notice, asked for by {harmless(letter.test, 60)}"
+    if len(letter.lines) + letter.more != 1:
+        return f"Holdfast: {len(letter.lines) + letter.more} things wait for an answer"
+    line = letter.lines[0]
+    return f"Holdfast: {_WORDS[line.word]}{_ASKED[line.kind]} {harmless(line.item, 150)}"
+
+
+def harmless(text: str, limit: int = LONGEST) -> str:
+    """A text of somebody else on one line: without control or invisible signs, or what programs make links of."""
+    line = safe(short(text, limit))
+    line = _SCHEME.sub(r"\1[:]", line.replace("://", "[:]//"))
+    return _DOT_IN_NAME.sub("[.]", line)
+
+
+def when(line: Line) -> tuple[tuple[str, str], ...]:
+    """Since when it waits, and until when."""
+    since = (("Asked", moment(line.asked_ms)),) if line.asked_ms else ()
+    return (*since, ("Deadline", moment(line.due_ms) if line.due_ms is not None else "none"))
+
+
+def moment(ms: int) -> str:
+    """A wall clock in milliseconds, in UTC, to the minute."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+# What a notice says about an item, read from the records right before it is sent: nothing, once it is answered.
+
+
+LISTED: Final = 50
+SHOWN: Final = 3
+_LONG: Final = 240
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+
+
+async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | None:
+    """The letter for a message; None where everything in it was answered meanwhile."""
+    if sent.test:
+        return Letter(now_ms, test=sent.test)
+    lines: list[Line] = []
+    looked = 0
+    for about in sent.abouts:
+        if len(lines) == LISTED:
+            break
+        looked += 1
+        if (line := await line_of(looking, about)) is not None:
+            lines.append(line)
+    if len(lines) == 1:
+        lines = [await _in_full(looking, lines[0])]
+    return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
+
+
+async def _in_full(looking: JournalReader, line: Line) -> Line:
+    """One thing alone is told with what its dossier knows beside the question."""
+    found = await dossier(looking, line.item)
+    more: list[tuple[str, str]] = [
+        (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else _cut(bytes(one.before)))
+        for one in found.changes
+    ]
+    more += [("Confidence", f"{found.confidence:g}")] if found.confidence is not None else []
+    told = {value for _, value in line.facts}
+    more += [("Risk", risk) for risk in [risk for risk in found.risks if risk not in told][:SHOWN]]
+    more += [("Evidence", one) for one in found.evidence[:SHOWN]]
+    more += [("Recommended", found.recommended)] if found.recommended else []
+    more.append(("If nobody answers", found.default))
+    return msgspec.structs.replace(line, facts=(*line.facts, *more))
+
+
+async def still_asked(looking: JournalReader, sent: Sent) -> bool:
+    """Whether anybody is still asked anything that the message is about."""
+    if sent.test:
+        return True
+    for about in sent.abouts:
+        if await line_of(looking, about) is not None:
+            return True
+    return False
+
+
+async def line_of(looking: JournalReader, about: About) -> Line | None:
+    """What is asked; None where it is answered, or something newer is asked instead."""
+    run, step = split_item(about.item)
+    try:
+        history = await looking.history(run)
+        now = await as_answered(looking, asked_in(history, step))
+    except HoldfastError:
+        return None  # the run is gone from this journal: nobody is asked
+    outlives = now.contradicted or isinstance(now.subject, RunStopped)
+    if not now.open or (history.status in ENDED and not outlives):
+        return None
+    line = _line(history, now, about)
+    return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
+
+
+def _line(history: RunHistory, now: Asked, about: About) -> Line:
+    match now.subject:
+        case OperationState() as operation if now.contradicted:
+            asks, facts = contradiction_text(operation.phase, operation.contradicted), _of_operation(operation)
+            kind = AMENDABLE if contract_of(history, operation).compensates else DISPUTED
+            answer, due, asked_ms = answer_with(now.run, kind, now.step), 0, now.asked_ms
+        case OperationState() as operation:
+            asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
+            kind = "approval" if operation.wants_approval else "person"
+            answer = answer_with(
+                now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)
+            )
+            asked_ms = operation.asked_at
+        case Transaction() as one:
+            asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
+            facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
+            answer = answer_with(now.run, "person", f"{now.step}/")
+        case RunStopped() as stopped:
+            asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), stopped.until, stopped.at
+            answer = answer_with(now.run, HALT, "").split(" | ")[0]
+        case _ as asked:
+            asks, facts, due, asked_ms = (
+                f"{asked.question.text} ({asked.question.expected})", (), asked.until, asked.at,
+            )  # fmt: skip
+            answer = answer_with(now.run, now.kind, now.step)
+    return Line(
+        about.item, now.kind, about.word, asks, now.digest, (*facts, *_of_run(history)), asked_ms, due or None,
+        _answer(answer, about.item), _waits_on(now.subject),
+    )  # fmt: skip
+
+
+def _shown(now: Asked, operation: OperationState) -> str:
+    """The digest that the command in a notice may carry: none where the notice does not show all that it approves."""
+    return now.digest if is_whole(bytes(operation.intent.arguments)) else ""
+
+
+def _cut(value: bytes) -> str:
+    """A value that every channel shows as it stands here: whole, or with a remark on how much is left out."""
+    text = value.decode("utf-8", "replace")
+    lines = text[_LONG:].count("\n")
+    more = f"{lines} more lines" if lines else f"{len(text) - _LONG:,} more characters"
+    return text if is_whole(value) else f"{text[:_LONG]}… ({more}, see the page)"
+
+
+def _waits_on(subject: Subject) -> bool:
+    """Whether somebody can still answer when its deadline is over."""
+    if isinstance(subject, OperationState):
+        return subject.on_expiry != "refuse"
+    return not isinstance(subject, QuestionAsked)
+
+
+def _of_operation(operation: OperationState) -> Facts:
+    return (
+        ("Tool", operation.intent.tool),
+        ("Arguments", _cut(bytes(operation.intent.arguments))),
+        *(("Careful", one) for one in remarks(bytes(operation.intent.arguments).decode("utf-8", "replace"))),
+        *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
+        *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
+    )
+
+
+def _of_transaction(one: Transaction) -> Facts:
+    return (
+        ("Stuck at", ", ".join(one.stuck) or "nothing"),
+        ("Undone", ", ".join(one.undone) or "nothing"),
+        ("Still stands", ", ".join(one.still_standing) or "nothing"),
+    )
+
+
+def _of_run(history: RunHistory) -> Facts:
+    if history.started is None:
+        return ()
+    return (("Agent", history.started.agent), ("Run's input", _cut(plain_input(history.started.input).encode())))
+
+
+def _answer(command: str, item: str) -> str:
+    """The command, where it can be copied as it stands: a name with odd signs is chosen from the inbox."""
+    odd = harmless(item, 400) != item or set(item) & set(" \t'\"`$&;|<>(){}[]*?!\\#~") - {"#", "~"}
+    return "holdfast inbox" if odd else command

@@ -1,0 +1,117 @@
+"""Looking for what has to be said, and to whom: done by whoever looks for runs that are due.
+
+Nothing is queued when somebody is asked: what waits is compared with what was sent, again and again, so that nothing
+can be lost between the two. A message is decided upon by its entry in the ledger, and sent by a run of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.control.service import Service
+from holdfast.engine.outbox import Cursor, begin_asleep
+from holdfast.journal.bodies import readable, written
+from holdfast.journal.port import Post
+from holdfast.people.items import Placed, placed
+from holdfast.policies import milliseconds
+from holdfast_console.notify.channel import Channel
+from holdfast_console.notify.schedule import (
+    AGENT,
+    NOTICES,
+    Missed,
+    Sent,
+    Told,
+    Waiting,
+    missed_stream,
+    planned,
+    run_of,
+    stream_of,
+)
+from holdfast_console.notify.sender import Message, Sender
+
+if TYPE_CHECKING:
+    from holdfast_console.notify.reach import Reach
+
+
+class Planner:
+    """What one app knows of what its channels were told. Two that look at once send each message once."""
+
+    def __init__(self, service: Service, reach: Reach, sender: Sender) -> None:
+        self._service = service
+        self._reach = reach
+        self._sender = sender
+        self._cursor = Cursor(service.engine.journal, NOTICES)
+        self._told: dict[str, Told] = {}
+        self._read: dict[str, int] = {}
+        self._missed: dict[str, int] = {}
+        self._tools: dict[str, str] = {}
+        self._next_ms = 0
+
+    async def run(self) -> None:
+        """Plan what is due now, and begin the runs that send it. Raises `JournalUnavailable`."""
+        now = self._service.engine.journal.now().ms
+        if now >= self._next_ms:
+            self._next_ms = now + milliseconds(self._reach.every)
+            waiting = await self.waiting()
+            for channel in self._reach.channels:
+                await self._plan(channel, waiting)
+        await self._hand_out()
+
+    async def waiting(self) -> list[Waiting]:
+        """What people are asked now, as far as channels want to know it."""
+        by_tool = any(channel.only.tools for channel in self._reach.channels)
+        found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
+        return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
+
+    async def _plan(self, channel: Channel, waiting: list[Waiting]) -> None:
+        now_ms = self._service.engine.environment.clock.wall_ms()
+        told = await self._refresh(channel.name)
+        for sent in planned(channel.only, channel.pace, told, waiting, now_ms):
+            if not await self.post(channel.name, sent):
+                return  # another process was faster: what it sent is looked at the next time
+
+    async def post(self, channel: str, sent: Sent) -> bool:
+        """Decide upon a message; False where another process decided upon one of that number."""
+        told = await self._refresh(channel)
+        post = Post(stream_of(channel), str(told.messages + 1), written(sent))
+        return (await self._service.engine.journal.post(post)).fresh
+
+    async def _refresh(self, channel: str) -> Told:
+        told = self._told.setdefault(channel, Told())
+        journal = self._service.engine.journal
+        entries = await journal.entries(stream_of(channel), self._read.get(channel, 0))
+        for entry, sent in await readable(journal, entries, Sent):
+            told.add(sent)
+            self._read[channel] = entry.id
+        entries = await journal.entries(missed_stream(channel), self._missed.get(channel, 0))
+        for entry, missed in await readable(journal, entries, Missed):
+            told.miss(missed)
+            self._missed[channel] = entry.id
+        return told
+
+    async def _hand_out(self) -> None:
+        """Begin a run for every message that has none yet."""
+        engine = self._service.engine
+        for entry in await self._cursor.news():
+            message = Message(entry.stream.removeprefix(NOTICES), int(entry.key))
+            stored = self._sender.agent.stored_input(message, engine.identity.secret)
+            await begin_asleep(engine, run_of(message.channel, message.number), stored, AGENT)
+            await self._cursor.passed(entry.id)
+
+    async def _tool(self, one: Placed) -> str:
+        """The tool that is asked about; read once for each asking."""
+        name = f"{one.item}@{one.asked_ms}"
+        if one.kind == "unreadable":
+            return ""
+        if name not in self._tools:
+            history = await self._service.looking.history(one.run)
+            operation = history.operations.get(one.item.partition("/")[2])
+            self._tools[name] = "" if operation is None else operation.intent.tool
+        return self._tools[name]
+
+
+def waiting_of(one: Placed, tool: str) -> Waiting:
+    """An item of the inbox, as notices are planned."""
+    return Waiting(
+        one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
+    )

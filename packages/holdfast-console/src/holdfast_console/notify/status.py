@@ -1,0 +1,142 @@
+"""What people were told: each message of each channel, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.inspect.reader import JournalReader
+from holdfast.journal.bodies import readable, values_in
+from holdfast.journal.port import Entry, RunRow
+from holdfast.people.items import placed
+from holdfast.webhooks.outgoing import is_parked, runs_named
+from holdfast_console.notify.channel import Channel
+from holdfast_console.notify.planner import waiting_of
+from holdfast_console.notify.schedule import (
+    NOTICES,
+    Missed,
+    Sent,
+    Told,
+    Waiting,
+    Word,
+    missed_stream,
+    planned,
+    run_of,
+    stream_of,
+)
+
+State: TypeAlias = Literal["sent", "on the way", "quiet", "unknown", "failed"]
+NAMED: Final = 20
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One message. `quiet`: everything in it was answered before it could be sent. `said` is what became of it.
+
+    `items` names the first ones that it is about, `about` how many there are; `test` who asked for a trial.
+    """
+
+    run: str
+    number: int
+    state: State
+    said: str
+    at_ms: int
+    words: list[Word]
+    items: list[str]
+    about: int
+    test: str = ""
+
+
+class ToldChannel(msgspec.Struct, frozen=True):
+    """One channel: how many messages it was sent or spared, which are not sent yet, and which went wrong.
+
+    `failed` and `unknown` name runs; `notices` are the last messages, the newest first.
+    """
+
+    channel: str
+    messages: int
+    on_the_way: list[str]
+    unknown: list[str]
+    failed: list[str]
+    notices: list[Notice]
+
+
+async def told_channels(looking: JournalReader, *, limit: int, channel: str = "") -> list[ToldChannel]:
+    """Every channel that was ever told something, by name, with its last `limit` messages."""
+    streams: dict[str, list[Entry]] = {}
+    for entry in await looking.journal.entries(NOTICES):
+        streams.setdefault(entry.stream.removeprefix(NOTICES), []).append(entry)
+    return [
+        await _channel(looking, name, streams[name], limit)
+        for name in sorted(streams)
+        if not channel or name == channel
+    ]
+
+
+async def _channel(looking: JournalReader, name: str, entries: list[Entry], limit: int) -> ToldChannel:
+    rows = {row.run: row for row in await runs_named(looking, f"notice-{name}-")}
+    by_state: dict[State, list[str]] = {"on the way": [], "unknown": [], "failed": []}
+    for row in rows.values():
+        if (state := state_of(row)) in by_state:
+            by_state[state].append(row.run)
+    last = [
+        await notice_of(looking, name, entry, sent, rows.get(run_of(name, int(entry.key))))
+        for entry, sent in await readable(looking.journal, entries[-limit:], Sent)
+    ]
+    return ToldChannel(name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1])
+
+
+async def notice_of(looking: JournalReader, channel: str, entry: Entry, sent: Sent, row: RunRow | None) -> Notice:
+    """One message, and what its run says about it."""
+    run = run_of(channel, int(entry.key))
+    state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
+    if row is not None and state == "sent":
+        completed = (await looking.history(run)).completed
+        said = msgspec.json.decode(completed.result, type=str) if completed is not None else ""
+        state = "quiet" if said.startswith("quiet") else "sent"
+    items = [about.item for about in sent.abouts]
+    words: list[Word] = sorted({about.word for about in sent.abouts})
+    return Notice(run, int(entry.key), state, said, sent.at_ms, words, items[:NAMED], len(items), sent.test)
+
+
+def state_of(row: RunRow) -> State:
+    """How far a message is, from the listing alone: one that had become needless counts as sent here."""
+    if row.status == "completed":
+        return "sent"
+    if row.status in {"stopped", "undone"}:
+        return "failed"
+    return "unknown" if is_parked(row) else "on the way"
+
+
+# What each channel is to be told now: judged as whoever plans it would, and neither decided upon nor sent.
+
+
+class Due(msgspec.Struct, frozen=True):
+    """What a worker that looks now would tell one channel: about which items, and why. `receiver` is for people."""
+
+    channel: str
+    receiver: str
+    items: list[str]
+    words: list[Word]
+
+
+async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[Due]:
+    """The same for each of these channels, in their order. Nothing is written."""
+    waiting = [waiting_of(one, one.tool) for one in await placed(looking, now_ms=now_ms) if one.asked_ms]
+    return [await _of(looking, channel, waiting, now_ms) for channel in channels]
+
+
+async def _of(looking: JournalReader, channel: Channel, waiting: list[Waiting], now_ms: int) -> Due:
+    messages = planned(channel.only, channel.pace, await _told(looking, channel.name), waiting, now_ms)
+    abouts = [about for message in messages for about in message.abouts]
+    return Due(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))
+
+
+async def _told(looking: JournalReader, channel: str) -> Told:
+    told = Told()
+    for sent in await values_in(looking.journal, stream_of(channel), Sent):
+        told.add(sent)
+    for missed in await values_in(looking.journal, missed_stream(channel), Missed):
+        told.miss(missed)
+    return told

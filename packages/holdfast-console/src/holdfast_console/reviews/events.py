@@ -1,0 +1,116 @@
+"""Looks: what people said about operations, one value per word, as the figures about people count them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.model.shadow import Traits
+from holdfast_console.reviews.statistics import band_of
+
+Kind = Literal["approval", "review", "shadow", "planted"]
+Said = Literal["approved", "declined", "asked_back", "edited", "answered", "expired", "right", "wrong", "settled"]
+
+OVERRIDES: Final = frozenset[Said]({"declined", "asked_back", "edited", "answered", "wrong"})
+"""Words after which something other happened than the agent wanted, or should have."""
+JUDGED: Final = OVERRIDES | frozenset[Said]({"approved", "right"})
+"""Words that say whether the agent was right. A time that ran out says nothing, nor does a word on an outcome."""
+
+
+class Look(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One person's word about one operation (`item` is RUN/STEP). Times are wall clocks in milliseconds.
+
+    `shown` is how many characters there were to read. `sampled`: the draw asked, nothing else.
+    """
+
+    item: str
+    kind: Kind
+    said: Said
+    by: str
+    asked_ms: int
+    answered_ms: int
+    shown: int
+    traits: Traits
+    sampled: bool = False
+
+    @property
+    def overridden(self) -> bool:
+        """Whether the word is against what the agent wanted."""
+        return self.said in OVERRIDES
+
+    @property
+    def judges(self) -> bool:
+        """Whether it says anything about the agent: planted cases are not the agent's."""
+        return self.said in JUDGED and self.kind in {"approval", "shadow"}
+
+
+class Passed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An operation that a policy let leave without a person. `undone`: on a person's order, with its whole run."""
+
+    item: str
+    at_ms: int
+    traits: Traits
+    undone: bool = False
+
+
+def last_words(looks: Iterable[Look]) -> list[Look]:
+    """One word for each operation: of several people, the last one said decided."""
+    last: dict[tuple[str, Kind], Look] = {}
+    for one in sorted(looks, key=lambda look: look.answered_ms):
+        last[one.item, one.kind] = one
+    return list(last.values())
+
+
+def known_wrong(looks: Iterable[Look], passed: Iterable[Passed]) -> list[Passed]:
+    """What left unseen and was undone later: no sample has to stand for it."""
+    seen = {one.item for one in looks if one.kind == "shadow" and one.judges}
+    return [one for one in passed if one.undone and one.item not in seen]
+
+
+def weights(looks: Iterable[Look], passed: Iterable[Passed]) -> dict[tuple[str, Kind], float]:
+    """What each judged operation stands for, so that all that were decided are represented.
+
+    What was always asked about stands for itself. What was drawn, before or after it left, stands for its stratum: all
+    that could have been drawn, over those that were answered. Counting answers takes care of the unanswered ones, if
+    chance alone left them.
+    """
+    decided, left = [one for one in last_words(looks) if one.judges], list(passed)
+    drawn = Counter(one.traits.stratum for one in decided if is_drawn(one))
+    asked = Counter(one.traits.stratum for one in decided if one.sampled)
+    unseen = Counter(one.traits.stratum for one in left)
+    unseen.subtract(one.traits.stratum for one in known_wrong(decided, left))
+    found: dict[tuple[str, Kind], float] = {}
+    for one in decided:
+        stratum = one.traits.stratum
+        stands_for = (unseen[stratum] + asked[stratum]) / drawn[stratum] if is_drawn(one) else 1.0
+        found[one.item, one.kind] = max(1.0, stands_for)
+    return found
+
+
+def is_drawn(look: Look) -> bool:
+    """Whether chance put it before a person."""
+    return look.sampled or look.kind == "shadow"
+
+
+def amount_band(amount: float | None) -> str:
+    """The power of ten that an amount lies in, such as `100 to 1000`."""
+    if amount is None:
+        return "not stated"
+    if amount < 1:
+        return "below 1"
+    low = 10 ** math.floor(math.log10(amount) + 1e-9)
+    return f"{low} to {low * 10}"
+
+
+def groups_of(look: Look) -> dict[str, str]:
+    """The group that a word falls into, for each way to group."""
+    return {
+        "tool": look.traits.tool,
+        "confidence": band_of(look.traits.confidence),
+        "amount": amount_band(look.traits.amount),
+        "reviewer": look.by,
+    }

@@ -1,0 +1,114 @@
+"""The figures about people and the agent they judge: override rates by group, and what stated confidence is worth.
+
+An override rate is a share of looks, not of errors: it counts what people found, and people miss things. Where cases
+are planted, `caught` says how much, and `wrong` puts back what was missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from holdfast_console.reviews.events import Kind, Look, Passed, groups_of, is_drawn, known_wrong, last_words, weights
+from holdfast_console.reviews.statistics import Reliability, Share, corrected, median, reliability, share, weighted
+from holdfast_console.reviews.statistics import Said as Stated
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The looks of one tool, band or reviewer. `median_ms` is from the question to the answer."""
+
+    name: str
+    overrides: Share
+    median_ms: float | None
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What people found. `since_ms`: looks from that wall clock on; `passed`: operations that left without a person.
+
+    `overrides` is of what people looked at. `wrong` is of what was decided, with what left unseen: samples and shadow
+    reviews stand for it, and what people miss is put back where planted cases say how much that is. `unseen` of those
+    that left have nothing that stands for them: `wrong` says nothing about these.
+    """
+
+    since_ms: int
+    looks: int
+    passed: int
+    unseen: int
+    undone: int
+    expired: int
+    overrides: Share
+    wrong: Share
+    caught: Share
+    by_tool: tuple[Group, ...]
+    by_confidence: tuple[Group, ...]
+    by_amount: tuple[Group, ...]
+    by_reviewer: tuple[Group, ...]
+    confidence: Reliability
+
+
+def figures(looks: Sequence[Look], passed: Sequence[Passed], since_ms: int = 0) -> Figures:
+    """All of them, from the words that were said from `since_ms` on. Pure."""
+    looks = [one for one in looks if one.answered_ms >= since_ms]
+    passed = [one for one in passed if one.at_ms >= since_ms]
+    judged = [one for one in looks if one.judges]
+    decided = [one for one in last_words(looks) if one.judges]
+    stands_for = weights(looks, passed)
+    everything = [(one.overridden, stands_for[one.item, one.kind]) for one in decided]
+    undone = known_wrong(looks, passed)
+    caught = caught_of(looks)
+    return Figures(
+        since_ms=since_ms,
+        looks=len(judged),
+        passed=len(passed),
+        unseen=unseen_of(decided, passed),
+        undone=sum(one.undone for one in passed),
+        expired=sum(one.said == "expired" for one in looks),
+        overrides=share(sum(one.overridden for one in decided), len(decided)),
+        wrong=corrected(weighted([*everything, *((True, 1.0) for _ in undone)]), caught if caught.of else None),
+        caught=caught,
+        by_tool=_grouped(decided, "tool"),
+        by_confidence=_grouped(decided, "confidence"),
+        by_amount=_grouped(decided, "amount"),
+        by_reviewer=_grouped(judged, "reviewer"),
+        confidence=reliability(_stated(decided, undone, stands_for)),
+    )
+
+
+def unseen_of(decided: Iterable[Look], passed: Iterable[Passed]) -> int:
+    """How many left that nothing stands for: nothing was drawn from their stratum, and nobody undid them."""
+    drawn = {one.traits.stratum for one in decided if is_drawn(one)}
+    return sum(not one.undone and one.traits.stratum not in drawn for one in passed)
+
+
+def caught_of(looks: Iterable[Look]) -> Share:
+    """How many of the planted cases people caught."""
+    planted = [one for one in looks if one.kind == "planted"]
+    return share(sum(one.overridden for one in planted), len(planted))
+
+
+def _grouped(looks: Sequence[Look], way: str) -> tuple[Group, ...]:
+    """The groups, those with most looks first."""
+    groups: dict[str, list[Look]] = {}
+    for one in looks:
+        groups.setdefault(groups_of(one)[way], []).append(one)
+    return tuple(
+        _group(name, found) for name, found in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    )
+
+
+def _group(name: str, looks: Sequence[Look]) -> Group:
+    took = [one.answered_ms - one.asked_ms for one in looks]
+    return Group(name, share(sum(one.overridden for one in looks), len(looks)), median(took))
+
+
+def _stated(
+    decided: Sequence[Look], undone: Sequence[Passed], stands_for: Mapping[tuple[str, Kind], float]
+) -> Iterable[Stated]:
+    """Stated confidence beside how it turned out, by people's words and by what was undone."""
+    for one in decided:
+        if one.traits.confidence is not None:
+            yield Stated(one.traits.confidence, not one.overridden, stands_for[one.item, one.kind])
+    for left in undone:
+        if left.traits.confidence is not None:
+            yield Stated(left.traits.confidence, right=False)

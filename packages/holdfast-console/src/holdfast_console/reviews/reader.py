@@ -1,0 +1,206 @@
+"""Reading what people said, and what left without them, from the records of all runs. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.commands import command_stream
+from holdfast.errors import Unreadable
+from holdfast.inspect.reader import JournalReader
+from holdfast.journal.bodies import read, set_aside
+from holdfast.journal.port import Entry
+from holdfast.model import records as r
+from holdfast.model.ids import operation_id
+from holdfast.model.outcome import ASKED_BACK, EXPIRED
+from holdfast.model.seeded_cases import Ended
+from holdfast.model.shadow import SAID, SHADOW, Judged, Left, Traits
+from holdfast.model.system import is_planted, is_system, shown_agent
+from holdfast.model.transaction import WHOLE_RUN
+from holdfast_console.reviews.events import Kind, Look, Passed, Said
+
+Word: TypeAlias = (
+    r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved | r.OperationSettled
+)
+
+
+class Gathered(msgspec.Struct):
+    """What the journal holds: words of people, and operations that left without one."""
+
+    looks: list[Look]
+    passed: list[Passed]
+
+
+async def gather(looking: JournalReader, since_ms: int = 0) -> Gathered:
+    """Read every run that changed since that wall clock."""
+    found = Gathered([], [])
+    async for row in looking.every_run():
+        if row.updated_ms < since_ms or (is_system(row.agent) and not is_planted(row.agent)):
+            continue
+        reading = RunReading(row.run)
+        async for _, record in looking.readable_records(row.run):
+            reading.add(record)
+        if reading.entries:
+            reading.answered_at(await _moments(looking, row.run))
+        found.looks.extend(reading.looks)
+        found.passed.extend(reading.passed)
+    found.looks.extend(await _afterwards(looking))
+    return found
+
+
+async def _afterwards(looking: JournalReader) -> list[Look]:
+    """What people said about what had left already."""
+    left: dict[str, Entry] = {}
+    looks: list[Look] = []
+    for entry in await looking.journal.entries(SHADOW):
+        if entry.key == "":
+            left.setdefault(entry.stream, entry)
+        elif entry.key == SAID and entry.stream in left:
+            asked = left[entry.stream]
+            try:
+                what, judged = read(asked, Left), read(entry, Judged)
+            except Unreadable as error:
+                await set_aside(looking.journal, entry, error)
+                continue
+            item = operation_id(what.run, what.step)
+            looks.append(
+                Look(item, "shadow", judged.word, judged.by, asked.at_ms, entry.at_ms, len(what.asks), what.traits)
+            )
+    return looks
+
+
+async def _moments(looking: JournalReader, run: str) -> Mapping[int, int]:
+    """When each order was given. Its record says when it was applied, which may be much later."""
+    return {entry.id: entry.at_ms for entry in await looking.journal.entries(command_stream(run))}
+
+
+class RunReading:
+    """One run, read record by record."""
+
+    def __init__(self, run: str) -> None:
+        self.run: Final = run
+        self.looks: list[Look] = []
+        self.entries: dict[int, int] = {}  # the ledger entry of a word, and its place among the looks
+        self._agent = ""
+        self._confidence: float | None = None
+        self._met: dict[str, _Met] = {}
+        self._left: dict[str, int] = {}
+        self._undone = self._planted = False
+
+    def add(self, record: r.Record) -> None:
+        """One more record, in order."""
+        intent = getattr(record, "intent", None)
+        if isinstance(intent, r.Intent):
+            self._meet(str(getattr(record, "step", "")), intent)
+        match record:
+            case r.RunStarted():
+                self._agent, self._planted = shown_agent(record.agent), is_planted(record.agent)
+            case r.RunCompleted() if self._planted:
+                self._end(record)
+            case r.DecisionRecorded() if record.confidence is not None:
+                self._confidence = record.confidence
+            case r.Ruled() | r.AttemptStarted() | r.OperationParked() if record.step in self._met:
+                self._go_on(self._met[record.step], record)
+            case r.TransactionAborting() if record.transaction == WHOLE_RUN:
+                self._undone = True
+            case (
+                r.ApprovalGranted()
+                | r.ApprovalRefused()
+                | r.ArgumentsEdited()
+                | r.ResultGiven()
+                | r.Resolved()
+                | r.OperationSettled()
+            ):
+                self._hear(record)
+            case _:
+                return
+
+    def answered_at(self, moments: Mapping[int, int]) -> None:
+        """Put in when each word was said, by the ledger."""
+        for entry, place in self.entries.items():
+            if entry in moments:
+                self.looks[place] = replace(self.looks[place], answered_ms=moments[entry])
+
+    @property
+    def passed(self) -> list[Passed]:
+        """What left without a person."""
+        name = self.run
+        return [
+            Passed(operation_id(name, step), at, self._met[step].traits, self._undone)
+            for step, at in self._left.items()
+        ]
+
+    def _meet(self, step: str, intent: r.Intent) -> None:
+        if step not in self._met:
+            traits = Traits(intent.tool, self._agent, self._confidence)
+            self._met[step] = _Met(traits, len(bytes(intent.arguments)) + len(intent.tool))
+
+    def _go_on(self, met: _Met, record: r.Ruled | r.AttemptStarted | r.OperationParked) -> None:
+        match record:
+            case r.Ruled():
+                self._rule(met, record)
+            case r.AttemptStarted():
+                if met.automatic and not met.asked_ms:
+                    self._left.setdefault(record.step, record.at)
+            case r.OperationParked():
+                met.asked_ms, met.shown = record.at, met.length + len(record.why)
+
+    def _rule(self, met: _Met, record: r.Ruled) -> None:
+        """What a policy knew, and what it said: the facts are better than what was guessed from the decision before."""
+        facts, ruling = record.facts, record.ruling
+        known = met.traits if facts is None else replace(met.traits, amount=facts.amount)
+        if facts is not None and facts.confidence is not None:
+            known = replace(known, confidence=facts.confidence)
+        met.traits = replace(known, stratum=ruling.stratum, rule=ruling.rule)
+        met.sampled = ruling.sampled
+        met.automatic = ruling.word != "refuse" and not ruling.asks
+
+    def _end(self, record: r.RunCompleted) -> None:
+        """A planted case is over: its result says how."""
+        ended = msgspec.json.decode(record.result, type=Ended)
+        if ended.end != "withdrawn":
+            said: Said = "approved" if ended.end == "missed" else "declined"
+            for step, met in self._met.items():
+                item = operation_id(self.run, step)
+                self.looks.append(Look(item, "planted", said, ended.by, met.asked_ms, record.at, met.shown, met.traits))
+
+    def _hear(self, word: Word) -> None:
+        met, said = self._met.get(word.step), _word_of(word)
+        if met is None or said is None or not met.asked_ms:
+            return
+        by, entry = (word.by, word.entry) if not isinstance(word, r.OperationSettled) else ("", 0)
+        kind: Kind = "review" if isinstance(word, r.Resolved) else "approval"
+        if entry:
+            self.entries[entry] = len(self.looks)
+        item = operation_id(self.run, word.step)
+        self.looks.append(Look(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits, met.sampled))
+
+
+class _Met(msgspec.Struct):
+    """What is known of an operation so far. `length`: how many characters its call has."""
+
+    traits: Traits
+    length: int
+    asked_ms: int = 0
+    shown: int = 0
+    sampled: bool = False
+    automatic: bool = False
+
+
+def _word_of(word: Word) -> Said | None:
+    match word:
+        case r.ApprovalGranted():
+            return "approved"
+        case r.ApprovalRefused():
+            return "asked_back" if word.code == ASKED_BACK else "declined"
+        case r.ArgumentsEdited():
+            return "edited"
+        case r.ResultGiven():
+            return "answered"
+        case r.Resolved():
+            return "settled"
+        case r.OperationSettled():
+            return "expired" if word.code == EXPIRED else None

@@ -1,0 +1,223 @@
+"""Planting known-bad cases among what people are asked, like the questions that they are really asked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.active_run.run import Stamp
+from holdfast.engine.engine import Engine
+from holdfast.engine.loading import load
+from holdfast.errors import UsageError
+from holdfast.inspect.reader import JournalReader, Waiting, waits_of
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, beginning, genesis
+from holdfast.journal.port import Claimed, RunChange, RunRow
+from holdfast.model import records as r
+from holdfast.model.ids import approval_digest, checked_run_id, operation_id
+from holdfast.model.seeded_cases import Case, ending
+from holdfast.model.system import PLANTED, is_planted, is_system
+from holdfast.model.waits import call_text, is_whole
+
+RATE: Final = 0.04
+"""Planted cases for each question to people."""
+KEPT_DAYS: Final = 3.0
+"""After how long a case that nobody answered is withdrawn."""
+_DAY_MS: Final = 86_400_000
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A real question about a tool, after which a planted one is made."""
+
+    run: str
+    agent: str
+    intent: r.Intent
+    parked: r.OperationParked
+    contract: r.ContractStored | None
+    decision: r.DecisionRecorded | None
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """What was done: the items that were planted, and the runs that were withdrawn."""
+
+    items: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+
+
+async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS) -> Planted:
+    """Bring the planted cases of the last week up to `rate` for each question that people were asked.
+
+    Cases are drawn by chance. What waits for longer than `kept_days`, or beyond its deadline, is withdrawn. Raises
+    `UsageError` for a case about a tool that people were never asked about: nothing would be like it.
+    """
+    if not cases:
+        raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
+    looking, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
+    asked, planted, old, models = 0, 0, list[RunRow](), dict[str, Model]()
+    async for row in looking.every_run():
+        recent = row.created_ms >= now_ms - 7 * _DAY_MS
+        if is_planted(row.agent):
+            planted += recent
+            if row.status == "suspended" and _is_over(row, now_ms, kept_days):
+                old.append(row)
+        elif not is_system(row.agent):
+            asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
+    _checked(cases, models)
+    wanted = max(0, int(rate * asked + engine.environment.rng.uniform(0, 1)) - planted)
+    items = [await plant_one(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
+    return Planted(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
+
+
+def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
+    """Whether nobody is to answer it any more: a real question would have ended at its deadline, too."""
+    ends = [wait.due for wait in waits_of(row) if wait.due is not None and wait.then == "refuse"]
+    return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
+
+
+async def _learn(looking: JournalReader, row: RunRow, models: dict[str, Model]) -> int:
+    """How many approvals this run asked for; the last one about each tool is a model."""
+    intents: dict[str, r.Intent] = {}
+    contracts: dict[str, r.ContractStored] = {}
+    decision: r.DecisionRecorded | None = None
+    asked = 0
+    async for _, record in looking.readable_records(row.run):
+        intent = getattr(record, "intent", None)
+        if isinstance(intent, r.Intent):
+            intents[str(getattr(record, "step", ""))] = intent
+        match record:
+            case r.ContractStored():
+                contracts[record.digest] = record
+            case r.DecisionRecorded():
+                decision = record
+            case r.OperationParked() if record.asks and record.step in intents:
+                asked += 1
+                intent = intents[record.step]
+                contract = contracts.get(intent.contract)
+                models[intent.tool] = Model(row.run, row.agent, intent, record, contract, decision)
+            case _:
+                continue
+    return asked
+
+
+def _checked(cases: Sequence[Case], models: dict[str, Model]) -> None:
+    if unlike := sorted({case.tool for case in cases} - models.keys()):
+        raise UsageError(
+            f"nobody was asked about {unlike[0]} in the last week",
+            known=f"people were asked about: {', '.join(sorted(models)) or 'nothing'}",
+            next_step="plant cases about what people are really asked: they have to look like it",
+        )
+
+
+def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
+    """So many cases by chance, none of them twice before all were used."""
+    left: list[Case] = []
+    found: list[Case] = []
+    for _ in range(count):
+        left = left or list(cases)
+        found.append(left.pop(min(len(left) - 1, int(engine.environment.rng.uniform(0, len(left))))))
+    return found
+
+
+async def plant_one(engine: Engine, case: Case, model: Model) -> str:
+    """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
+    run = case.run or await _free_name(engine, model.run)
+    step = model.parked.step
+    question = _question(case, model, operation_id(run, step))
+    stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+    until = stamp["at"] + model.parked.until - model.parked.at if model.parked.until else 0
+    records = _records(engine, case, model, question, (run, until), stamp)
+    title = _title(engine, case, model)
+    if model.intent.title and not title:
+        raise UsageError(
+            f"what people are asked about {case.tool} has a title, and this case has none: it would be recognised",
+            known=f"a title reads like: {model.intent.title}",
+            next_step='add "title" to the case',
+        )
+    asked = f"{title}: {question}" if title else question
+    asks, queue = f"{operation_id(run, step)}: {asked}", model.parked.queue
+    parked, then = records[-1], model.parked.on_expiry
+    assert isinstance(parked, r.OperationParked), parked
+    shown = parked.asks if is_whole(msgspec.json.encode(case.arguments)) else ""
+    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
+    change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
+    new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
+    claimed = await engine.leases.claim(run, new)
+    if isinstance(claimed, Claimed):
+        engine.leases.let_go(run)
+        if claimed.fresh:
+            return operation_id(run, step)
+        engine.leases.give_back(claimed.row)
+    raise UsageError(f"there is a run {run} already", next_step="give the planted case another run")
+
+
+def _records(
+    engine: Engine, case: Case, model: Model, question: str, place: tuple[str, int], stamp: Stamp
+) -> list[r.Record]:
+    """A run that asks like the model, about other arguments. It claims no business key: it stands in nobody's way."""
+    run, until = place
+    arguments = r.Raw(msgspec.json.encode(case.arguments, order="deterministic"))
+    digest = hashlib.sha256(bytes(arguments)).hexdigest()
+    intent = msgspec.structs.replace(
+        model.intent, arguments=arguments, digest=digest, claim="", words="", title=_title(engine, case, model)
+    )
+    asks = approval_digest(engine.identity.namespace, operation_id(run, model.parked.step), digest.encode())
+    parked = msgspec.structs.replace(model.parked, why=question, asks=asks, people=1, until=until, **stamp)
+    begun = r.RunStarted(agent=PLANTED + model.agent, input=r.Raw(msgspec.json.encode(case)), digest=digest, **stamp)
+    records: list[r.Record] = [begun]
+    if model.contract is not None:
+        records.append(msgspec.structs.replace(model.contract, **stamp))
+    if model.decision is not None:
+        why, sure = case.thought, case.confidence
+        seen = r.Raw(msgspec.json.encode(case.seen)) if case.seen else model.decision.seen
+        thought = msgspec.structs.replace(
+            model.decision, seen=seen, result=arguments, why=why, confidence=sure, digest=digest, **stamp
+        )
+        records.append(thought)
+    return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
+
+
+def _title(engine: Engine, case: Case, model: Model) -> str:
+    """The title of the case, or the one that its tool gives to such a call; none where the model has none."""
+    code = engine.tools.get(case.tool)
+    if not model.intent.title:
+        return ""
+    if case.title or code is None:
+        return case.title
+    return code.title_of(msgspec.json.encode(case.arguments))
+
+
+def _question(case: Case, model: Model, item: str) -> str:
+    """The question of the model, with this call in it."""
+    call = call_text(case.tool, msgspec.json.encode(case.arguments, order="deterministic"), item)
+    _, _, because = model.parked.why.partition(" be sent?")
+    return f"may {call} be sent?{because}"
+
+
+async def _free_name(engine: Engine, like: str) -> str:
+    """A name like that of another run: its last number is another one, or it gets one."""
+    for _ in range(100):
+        number = str(int(engine.environment.rng.uniform(100, 100_000)))
+        name = re.sub(r"\d+(?!.*\d)", number, like) if re.search(r"\d", like) else f"{like}-{number}"
+        if not await engine.journal.runs(run=name):
+            return name
+    raise UsageError(f"no name like {like} is free", next_step="give the case a run of its own")
+
+
+async def withdraw(engine: Engine, run: str) -> str:
+    """End a planted run that nobody answered."""
+    claimed = await engine.leases.claim(run)
+    if not isinstance(claimed, Claimed):
+        return run
+    try:
+        history = await load(engine, run)
+        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+        now = engine.environment.clock.wall_ms(), engine.journal.now().ms
+        bodies = [encode(record) for record in ending(history, None, "", *now)]
+        await log.append(bodies, RunChange("completed", release=True))
+    finally:
+        engine.leases.let_go(run)
+    return run

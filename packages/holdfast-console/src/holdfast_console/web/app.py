@@ -1,0 +1,73 @@
+"""The web face, whole: pages and API over one service, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+
+from holdfast.control.service import Service
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.guard import API, SIGN_IN, Guard
+from holdfast_console.auth.oidc import BACK
+from holdfast_console.auth.proxy import TrustedProxy
+from holdfast_console.auth.site import Site
+from holdfast_console.web import api, openapi
+from holdfast_console.web.assets import Assets
+from holdfast_console.web.bootstrap_link import PATH as ENTER
+from holdfast_console.web.bootstrap_link import Link
+from holdfast_console.web.oidc_routes import PATH as PROVIDER
+from holdfast_console.web.oidc_routes import Elsewhere
+from holdfast_console.web.pages import Pages
+from holdfast_console.web.problems import plain_problem, response_of
+from holdfast_console.web.rendering import Templates
+from holdfast_console.web.signed_links import Links
+from holdfast_console.web.use_cases import Desk
+
+
+def web(
+    service: Service,
+    entrance: Entrance,
+    site: Site,
+    *,
+    proxy: TrustedProxy | None = None,
+    link: Link | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Guard:
+    """The ASGI app: nobody reaches a page or a call of it but through the guard.
+
+    `link` lets in whoever reads the terminal, where nobody has an account; `elsewhere` whom a provider vouches for.
+    """
+    assets, desk = Assets(), Desk(service, entrance)
+    links = Links(desk)
+    pages = Pages(desk, Templates(assets), links, provider=PROVIDER if elsewhere is not None else "")
+
+    entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
+    inner = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
+    routes = [*entering, *inner]
+
+    async def refused(request: Request, error: Exception) -> Response:
+        status = int(getattr(error, "status_code", 500))
+        problem = plain_problem(status, _SAYS.get(status, "something went wrong on the server; its log says more"))
+        headers = {"allow": _allowed(routes, request)} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
+        if request.url.path.startswith(API):
+            return response_of(problem, headers)
+        page = await pages.trouble(request, problem)
+        page.headers.update(headers)
+        return page
+
+    inside = Starlette(routes=routes, exception_handlers={404: refused, 405: refused, 500: refused})
+    return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
+
+
+_SAYS = {404: "there is nothing here", 405: "this cannot be done here"}
+
+
+def _allowed(routes: Sequence[Route], request: Request) -> str:
+    """The methods that some route takes at this path: each route alone only names its own."""
+    at = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in at for method in route.methods or ()}))

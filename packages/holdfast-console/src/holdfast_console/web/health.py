@@ -1,0 +1,38 @@
+"""How people keep up, for both faces: read at most once in a while, whoever asks and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.inspect.reader import JournalReader
+from holdfast_console.reviews.report import Report, report
+
+Days: TypeAlias = Literal[1, 7, 30, 90]
+FRESH_MS: Final = 30_000
+"""How old a report may be. Reading one takes the records of every run that changed in its days."""
+
+
+class AskingHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Over how many days: a few choices, so that there are only a few reports to keep."""
+
+    days: Days = 7
+
+
+class Reports:
+    """The last report of each length."""
+
+    def __init__(self, looking: JournalReader) -> None:
+        self._looking: Final = looking
+        self._kept: Final[dict[Days, Report]] = {}
+        self._reading: Final = asyncio.Lock()
+
+    async def recent(self, days: Days, now_ms: int) -> Report:
+        """A report of the last `days` that is no older than `FRESH_MS`; who asks while it is read waits for it."""
+        async with self._reading:
+            kept = self._kept.get(days)
+            if kept is None or not 0 <= now_ms - kept.watch.health.at_ms < FRESH_MS:
+                kept = self._kept[days] = await report(self._looking, now_ms, days)
+            return kept

@@ -1,0 +1,101 @@
+"""What travels over the API, as structs: requests are checked against them, and the description is made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.inspect.reader import Waiting, waits_of
+from holdfast.journal.port import RunRow, RunStatus
+from holdfast.people import answers as a
+from holdfast_console.auth.authorize import Principal, Role
+
+BULK: Final = 20
+"""How many items are answered at once at most: nobody reads more of them before one click."""
+ItemName = Annotated[str, Meta(min_length=1, max_length=1000, description="RUN/STEP, as the list names it.")]
+Digest = Annotated[str, Meta(min_length=1, max_length=128, description="The `digest` of the dossier that was read.")]
+
+
+class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer to one item. `shown` is the digest of what was read: where that has changed, nothing is taken."""
+
+    item: ItemName
+    shown: Digest
+    answer: a.Answer
+
+
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One item of several, with the digest of what was read about it."""
+
+    item: ItemName
+    shown: Digest
+
+
+class AnsweringAll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same answer to several items: all of them are taken, or none."""
+
+    items: Annotated[tuple[Named, ...], Meta(min_length=1, max_length=BULK)]
+    answer: a.Approve | a.Decline
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer that is on record. `at_once`: it is applied; else the process that `note` names applies it."""
+
+    item: str
+    run: str
+    at_once: bool
+    note: str = ""
+
+
+class TakenAll(msgspec.Struct, frozen=True):
+    """All answers are on record."""
+
+    taken: list[Taken]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One line of the listing. Times are wall clocks in milliseconds.
+
+    `contradicted` names the steps whose final outcome was contradicted, while no person has answered.
+    """
+
+    run: str
+    agent: str
+    status: RunStatus
+    reason: str
+    due_ms: int | None
+    created_ms: int
+    updated_ms: int
+    waits: list[Waiting]
+    contradicted: list[str] = []
+
+
+class Runs(msgspec.Struct, frozen=True):
+    """A page of the listing, by name. `next` is what `after` has to be for the next page; empty on the last one."""
+
+    runs: list[Run]
+    next: str
+
+
+class Me(msgspec.Struct, frozen=True):
+    """Who the server takes the caller for."""
+
+    name: str
+    via: str
+    roles: list[Role]
+
+
+def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> Run:
+    """A line of the listing as the API tells it; `contradicted` has the steps with an open contradiction, by run."""
+    return Run(
+        row.run, row.agent, row.status, row.reason, row.due_ms, row.created_ms, row.updated_ms, waits_of(row),
+        contradicted.get(row.run, []),
+    )  # fmt: skip
+
+
+def me(who: Principal) -> Me:
+    """The caller as the API tells it."""
+    return Me(who.name, who.via, [grant.role for grant in who.grants])

@@ -1,0 +1,117 @@
+"""Listening: where, for whom, and behind what."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import uvicorn
+
+from holdfast.control.service import Service
+from holdfast.errors import UsageError
+from holdfast.webhooks.connections import PER_PEER, Limits, server_config, tls_context
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.oidc import OpenId, Provider
+from holdfast_console.auth.proxy import TrustedProxy
+from holdfast_console.auth.site import Site, checked_bind, is_loopback, loopback
+from holdfast_console.web.app import web
+from holdfast_console.web.bootstrap_link import Link
+from holdfast_console.web.oidc_routes import Elsewhere
+
+PROXY_SECRET: Final = "HOLDFAST_PROXY_SECRET"  # noqa: S105 - the name of a variable
+PROVIDER_SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - as above
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where to listen, under which addresses browsers know it, and what stands in front.
+
+    `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is; empty where it
+    only says from where they come. People may sign in at the OpenID provider `issuer`, which knows us as `client`.
+    `per_peer` is how many connections one address may have open; behind a proxy that is the proxy.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    origins: tuple[str, ...] = ()
+    cert: str = ""
+    key: str = ""
+    proxy_header: str = ""
+    proxy_peers: tuple[str, ...] = ()
+    issuer: str = ""
+    client: str = "holdfast"
+    per_peer: int = PER_PEER
+
+    @property
+    def proxy(self) -> TrustedProxy | None:
+        """What stands in front, if anything does. Raises `UsageError`."""
+        if not self.proxy_header and not self.proxy_peers:
+            return None
+        return TrustedProxy(self.proxy_header, self.proxy_peers, os.environ.get(PROXY_SECRET, ""))
+
+    @property
+    def provider(self) -> Provider | None:
+        """Where people sign in besides here. Raises `UsageError`."""
+        if not self.issuer:
+            return None
+        secret = os.environ.get(PROVIDER_SECRET, "")
+        if not secret:
+            raise UsageError(
+                f"the provider {self.issuer} gave us a secret", next_step=f"put it into the variable {PROVIDER_SECRET}"
+            )
+        return Provider(self.issuer, self.client, secret)
+
+    def site(self, port: int) -> Site:
+        """The addresses that are answered. Raises `UsageError` where others would reach it under none, or in clear."""
+        if is_loopback(self.host):
+            return Site(*self.origins) if self.origins else loopback(port, "https" if self.cert else "http")
+        if not self.origins or not all(origin.startswith("https://") for origin in self.origins):
+            raise UsageError(
+                f"nobody reaches it on {self.host or 'every address'} under a name of its own",
+                next_step="say which: --origin https://inbox.example.com",
+            )
+        return Site(*self.origins)
+
+
+async def listen(service: Service, where: Where, by: str, tell: Callable[[str], None]) -> None:
+    """Serve until a signal comes. `by` is who answers while nobody has an account. Raises `UsageError`."""
+    entrance, proxy, provider = Entrance(service.engine), where.proxy, where.provider
+    elsewhere = Elsewhere(OpenId(entrance, service.engine, provider)) if provider is not None else None
+    accounts = len([account for account in await entrance.accounts.every() if not account.disabled])
+    checked_bind(where.host, accounts=accounts, encrypted=bool(where.cert) or proxy is not None)
+    with _listening(where) as place:
+        port: int = place.getsockname()[1]
+        site = where.site(port)
+        link = (
+            None
+            if accounts
+            else Link(entrance, by, service.engine.environment.rng, lambda path: tell(site.origins[0] + path))
+        )
+        app = web(service, entrance, site, proxy=proxy, link=link, elsewhere=elsewhere)
+        if link is None:
+            tell(f"{site.origins[0]}/")
+        else:
+            link.show()
+        tls = tls_context(where.cert, where.key) if where.cert else None
+        config = server_config(app, Limits(per_peer=where.per_peer), tls, lifespan="off")
+        await uvicorn.Server(config).serve(sockets=[place])
+
+
+def _listening(where: Where) -> socket.socket:
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio answers without delay
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            place.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        place.bind((where.host, where.port))
+        place.listen()
+    except OSError as error:
+        place.close()
+        raise UsageError(
+            f"it cannot listen on {where.host}, port {where.port}: {error.strerror or error}",
+            next_step="choose another one: --port N",
+        ) from error
+    return place

@@ -1,0 +1,170 @@
+"""What both faces do for somebody: list, show, answer. All of it in a principal's name, and judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from holdfast.control.applying import Applied
+from holdfast.control.approvals import checked_proof
+from holdfast.control.service import Service
+from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
+from holdfast.inspect.reader import JournalReader, ReadRecord
+from holdfast.inspect.timeline import Timeline, timeline
+from holdfast.journal.port import Post, RunRow, RunStatus
+from holdfast.model.operation import OperationState
+from holdfast.model.transaction import Transaction
+from holdfast.people import answers as a
+from holdfast.people.answers import OneOf, answer_all
+from holdfast.people.asked import Asked, asked, checked_shown
+from holdfast.people.assignments import handed
+from holdfast.people.dossier import Dossier, dossier
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import About, Deed, Principal, may
+from holdfast_console.reviews.report import Report
+from holdfast_console.web.health import AskingHealth, Reports
+from holdfast_console.web.listing import Asking, Listed, listed
+
+
+class Desk:
+    """The use cases of the web face over one open service."""
+
+    def __init__(self, service: Service, entrance: Entrance) -> None:
+        self.service: Final = service
+        self.entrance: Final = entrance
+        self._reports: Final = Reports(service.looking)
+
+    @property
+    def looking(self) -> JournalReader:
+        """What can be read."""
+        return self.service.looking
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.entrance.now_ms
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    async def listed(self, who: Principal, asking: Asking) -> Listed:
+        """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
+        await self.entrance.require_somewhere(who, "look")
+
+        @cache  # many items, few places
+        def allowed(tool: str, queue: str) -> bool:
+            return may(who, "look", tool, queue)
+
+        return await listed(self.looking, asking, self.now_ms, lambda item: allowed(item.tool, item.queue))
+
+    async def dossier(self, who: Principal, item: str) -> Dossier:
+        """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
+        _, about = await self._seen(who, item)
+        await self.entrance.require(who, "look", about)
+        return await dossier(self.service, item)
+
+    async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
+        """Runs by name, without those that only send notices."""
+        await self.entrance.require(who, "look", About("the runs"))
+        return await self.looking.page(status, limit, after, everything=False)
+
+    async def row(self, who: Principal, run: str) -> RunRow:
+        """One line of the listing. Raises `UnknownRun`."""
+        await self.entrance.require(who, "look", About(run))
+        return await self.looking.row(run)
+
+    async def timeline(self, who: Principal, run: str) -> Timeline:
+        """What happened in a run. Raises `UnknownRun`."""
+        await self.entrance.require(who, "look", About(run))
+        told: list[ReadRecord] = await self.looking.told(run)
+        return timeline(run, (record for _, record in told))
+
+    async def health(self, who: Principal, asking: AskingHealth) -> Report:
+        """Whether people keep up, and what they found; it is about everything, so it takes a role everywhere."""
+        await self.entrance.require(who, "look", About("the health of the inbox"))
+        return await self._reports.recent(asking.days, self.now_ms)
+
+    # --- answering -------------------------------------------------------------------------------------------
+
+    async def answer(
+        self, who: Principal, item: str, given: a.Answer, shown: str, *, also: Post | None = None
+    ) -> Applied:
+        """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`.
+
+        `also` is a ledger entry in the same commit: where that is taken, the answer is not.
+        """
+        now = await self._judged(who, item, given, shown)
+        if also is not None:
+            (applied,) = await self._all_or_none(who, [(now, shown)], given, also)
+            return applied
+        return await a.answer(self._voice(who), now, given, by=who.name, shown=shown)
+
+    async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
+        """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
+
+        What became of each, in the order of the items: two of one run have the same word about it.
+        """
+        judged = [await self._judged(who, item, given, shown) for item, shown in items]
+        return await self._all_or_none(
+            who, [(now, shown) for now, (_, shown) in zip(judged, items, strict=True)], given
+        )
+
+    async def _all_or_none(
+        self, who: Principal, judged: Sequence[tuple[Asked, str]], given: a.Answer, *also: Post
+    ) -> list[Applied]:
+        said = [OneOf(now.item, given, shown, now) for now, shown in judged]
+        applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
+        return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # handing over tells no run
+
+    def _voice(self, who: Principal) -> Service:
+        """The same use cases, which keep with each word how the name of its giver is known."""
+        return Service(self.service.engine, via=who.via, proven_ms=who.proven_ms)
+
+    async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
+        now, about = await self._seen(who, item)
+        checked_shown(now, shown)
+        yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
+        if yes and isinstance(now.subject, OperationState):
+            await self._checked_proof(who, now, now.subject)
+        await self.entrance.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
+        return now
+
+    async def _checked_proof(self, who: Principal, now: Asked, subject: OperationState) -> None:
+        """Refuse, on record, a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
+        try:
+            checked_proof(now.item, subject, who.via, who.proven_ms, self.now_ms)
+        except SignInNeeded as needed:
+            await self.entrance.note_refused(who, "answer", now.item, needed.message)
+            raise
+
+    async def _seen(self, who: Principal, item: str) -> tuple[Asked, About]:
+        """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""
+        hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
+        try:
+            now = await asked(self.looking, item)
+        except UsageError:
+            if may(who, "look"):
+                raise
+            raise hidden from None
+        step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+        given = await handed(self.looking.journal, now.run, step)
+        about = About(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
+        if not may(who, "look", about.tool, about.queue):
+            with suppress(NotAllowed):
+                await self.entrance.require(who, "look", about)  # it is on record that they tried
+            raise hidden
+        return now, about
+
+
+def deed_of(given: a.Answer) -> Deed:
+    """What has to be allowed for this answer."""
+    match given:
+        case a.Delegate() | a.Snooze() | a.Escalate():
+            return "hand"
+        case a.Resume():
+            return "order"
+        case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon() | a.TakeOver():
+            return "resolve"
+        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply() | a.Right() | a.Wrong():
+            return "answer"

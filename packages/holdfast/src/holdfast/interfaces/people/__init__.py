@@ -1,1 +1,0 @@
-"""People decide: what they are asked, what they are shown about it, and every word with which they can answer."""

@@ -1,1 +1,0 @@
-"""Reaching people: the channels, what a notice says on each of them, and the runs that send it."""

@@ -1,0 +1,112 @@
+"""An approval may require a person who signed in a short time ago: over HTTP, in the engine, and on the command line."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from holdfast import Key, Run, agent, tool
+from holdfast.control.service import Service
+from holdfast.engine.commands import Command, command_post
+from holdfast.errors import RunSuspended, SignInNeeded
+from holdfast.model import records as r
+from holdfast.model.preapproval import Standing
+from holdfast.people.asked import asked
+from holdfast.people.standing import add_standing
+from holdfast.policies import Gate, Require
+from holdfast_console.auth.authorize import Grant
+from tests.unit.console.web.stand import Stand, standing
+from tests.unit.engine.lab import Lab, virtual
+
+PAY = "pay-ann/pay#1"
+PAGE = "/inbox/pay-ann/pay%231"
+TEN = Require(fresh_sign_in=timedelta(minutes=10), person=True)
+
+
+def paying(lab: Lab, require: Require = TEN) -> list[Any]:
+    @tool(gate=Gate("cents > 5000", require=require), idempotency=Key.forever())
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"pay {cents}")
+        return "paid"
+
+    @agent(run_id="pay-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(9000)
+
+    return [desk]
+
+
+async def shown(stand: Stand) -> str:
+    return (await asked(stand.app.service.looking, PAY)).digest
+
+
+async def by_api(stand: Stand, client: httpx2.AsyncClient, kind: str = "approve", **fields: object) -> httpx2.Response:
+    body = {"item": PAY, "shown": await shown(stand), "answer": {"type": kind, **fields}}
+    return await client.post("/api/v1/answers", json=body)
+
+
+async def by_page(stand: Stand, client: httpx2.AsyncClient) -> httpx2.Response:
+    return await client.post(PAGE, data={"type": "approve", "shown": await shown(stand), "hours": "4"})
+
+
+@virtual
+async def test_an_old_session_signs_in_again_and_then_approves(lab: Lab):
+    async with standing(lab, agents=paying(lab)) as stand:
+        await stand.entrance.accounts.add("bea", [Grant("answerer")], by="root")
+        client = await stand.signed_in("bea")
+        assert "in the last 600 s" in (await client.get(PAGE)).text, "the page says what it takes"
+        await lab.pass_time(hours=1)
+        refused = await by_api(stand, client)
+        assert (refused.status_code, refused.json()["error"]) == (403, "SignInNeeded")
+        assert "in the last 600 s" in refused.json()["detail"]
+        sent_on = await by_page(stand, client)
+        assert (sent_on.status_code, sent_on.headers["location"].startswith("/sign-in?next=%2Finbox%2F")) == (303, True)
+        assert "takes a fresh sign-in" in (await client.get(sent_on.headers["location"])).text
+        assert lab.sent == []
+        noted = [one.access for one in await stand.entrance.log.read("bea") if one.access.about == PAY]
+        assert [one.allowed for one in noted] == [False, False], "on record"
+        again = await stand.signed_in("bea")
+        assert (await by_page(stand, again)).status_code == 303
+        await stand.app.resume("pay-ann")
+    assert lab.sent == ["pay 9000"]
+
+
+@virtual
+async def test_a_token_is_no_person_and_a_no_takes_no_sign_in(lab: Lab):
+    async with standing(lab, agents=paying(lab, Require(person=True))) as stand:
+        await stand.entrance.accounts.add("bea", [Grant("admin")], by="root")
+        token = await stand.proven("bea")
+        for refused in (await by_api(stand, token), await by_api(stand, token, "stand_in", result="paid")):
+            assert (refused.status_code, "no token" in refused.json()["detail"]) == (403, True)
+        bulk = {"items": [{"item": PAY, "shown": await shown(stand)}], "answer": {"type": "approve"}}
+        assert (await token.post("/api/v1/answers/bulk", json=bulk)).status_code == 403
+        assert (await by_api(stand, token, "decline", why="no")).status_code == 200
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize("via", ["", "typed", "token", "oidc", "proxy"])
+@virtual
+async def test_a_name_that_was_typed_or_proven_without_a_password_is_no_fresh_sign_in(lab: Lab, via: str):
+    """Neither where it is said, nor where another program put it into the ledger."""
+    async with standing(lab, agents=paying(lab)) as stand:
+        with pytest.raises(SignInNeeded, match="still waits"):
+            await Service(stand.app.engine, via=via).approve(PAY, by="bea")
+        said = r.ApprovalGranted(step="pay#1", approval=await shown(stand), by="bea")
+        word = Command("approve", "bea", record=said, via=via)
+        await stand.app.engine.journal.post(command_post("pay-ann", msgspec.json.encode(word)))
+        with pytest.raises(RunSuspended):
+            await stand.app.resume("pay-ann")
+    assert lab.sent == []
+    assert "it takes a person who signed in" in lab.of("pay-ann", r.CommandApplied)[-1].refused
+
+
+@virtual
+async def test_a_standing_permission_does_not_replace_the_sign_in(lab: Lab):
+    (desk,) = paying(lab)
+    async with lab.app(desk) as app:
+        await add_standing(app.engine, Standing("", "pay", "bea", 4_000_000_000_000))
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    assert lab.sent == []

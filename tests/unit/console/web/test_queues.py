@@ -1,0 +1,51 @@
+"""Whose queue an item is in: where somebody put it, unless it was asked anew in another one since."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Run, agent, tool
+from holdfast.errors import RunSuspended, UnknownRun
+from holdfast.people import Policy, Rule
+from holdfast.people import answers as a
+from holdfast.people.asked import asked
+from holdfast.people.items import items
+from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authorize import Grant, Principal
+from holdfast_console.web.use_cases import Desk
+from tests.unit.engine.lab import Lab, virtual
+
+REFUND = "r-ann/refund#1"
+LOW = Principal("low", (Grant("answerer", queues=("low",)),))
+HEAD = Principal("head", (Grant("answerer", queues=("heads",)),))
+
+
+@virtual
+async def test_what_a_policy_gives_to_others_is_theirs_whoever_had_it_before(lab: Lab):
+    @tool
+    async def refund(cents: int) -> str:
+        lab.sent.append(f"refund {cents}")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[refund])
+    async def desk(run: Run, name: str) -> str:
+        return await refund(9000)
+
+    late = Rule(
+        "all", "true", "ask", queue="low", within=timedelta(hours=1), on_expiry="escalate", escalates_to="heads"
+    )
+    async with lab.app(desk, policy=Policy("desk", (late,))) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await a.answer(app.service, REFUND, a.Delegate(queue="low"), by="low")
+        await lab.pass_time(hours=2)
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann")
+        (item,) = await items(app.service.looking)
+        assert item.queue == "heads"
+        people, shown = Desk(app.service, Entrance(app.engine)), (await asked(app.service.looking, REFUND)).digest
+        with pytest.raises(UnknownRun):
+            await people.answer(LOW, REFUND, a.Approve(), shown)
+        await people.answer(HEAD, REFUND, a.Delegate(queue="low"), shown)
+        await people.answer(LOW, REFUND, a.Approve(), shown)
+        assert await app.run(desk, "ann") == "paid"
