@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from holdfast.journal import host, host_apple, host_mounts
+from holdfast.journal import host, host_mounts
 from holdfast.journal.port import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the facts of /proc")
@@ -267,7 +267,7 @@ def test_the_machine_id_itself_is_not_given_away() -> None:
 
 
 def test_the_facts_of_macos_are_empty_elsewhere() -> None:
-    assert (host_apple.machine(), host_apple.boot()) == ("", "")
+    assert (host._apple_machine(), host._apple_boot()) == ("", "")
 
 
 # -- clocks and files ---------------------------------------------------------------------------------

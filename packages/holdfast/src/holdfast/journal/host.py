@@ -215,10 +215,32 @@ def _first_line(*paths: str) -> str:
 
 def _apple(fact: Literal["machine", "boot"]) -> str:
     if sys.platform == "darwin":
-        from holdfast.journal import host_apple  # noqa: PLC0415 - loads ctypes, which only macOS needs
-
-        return host_apple.machine() if fact == "machine" else host_apple.boot()
+        return _apple_machine() if fact == "machine" else _apple_boot()
     return ""
+
+
+def _apple_machine() -> str:
+    """The hardware's UUID, from gethostuuid(2)."""
+    import ctypes  # noqa: PLC0415 - only macOS needs it
+
+    try:
+        found, patience = (ctypes.c_ubyte * 16)(), (ctypes.c_long * 2)(1, 0)
+        failed = ctypes.CDLL(None).gethostuuid(found, patience)
+    except (AttributeError, OSError, TypeError):
+        return ""
+    return "" if failed else bytes(found).hex()
+
+
+def _apple_boot() -> str:
+    """The UUID of this boot, from sysctl(3)."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    try:
+        found, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+        failed = ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", found, ctypes.byref(size), None, 0)
+    except (AttributeError, OSError, TypeError):
+        return ""
+    return "" if failed else found.value.decode("ascii", errors="replace")
 
 
 # -- clocks and files --------------------------------------------------------------------------------------

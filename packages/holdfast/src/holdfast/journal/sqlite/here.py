@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.journal import host
+from holdfast.journal.host import boot_id, fate, machine_id, uptime_ms, wall_ms
 from holdfast.journal.port import Fate, Worker
 
 
@@ -38,9 +38,9 @@ class Here(msgspec.Struct, frozen=True):
 def this_host() -> Here:
     """The real machine."""
     return Here(
-        machine=host.machine_id(),
-        boot=host.boot_id(),
-        uptime_ms=host.uptime_ms,
-        wall_ms=host.wall_ms,
-        fate=host.fate,
+        machine=machine_id(),
+        boot=boot_id(),
+        uptime_ms=uptime_ms,
+        wall_ms=wall_ms,
+        fate=fate,
     )
