@@ -1,9 +1,19 @@
-"""The wheel holds the product and nothing else, and a program runs on it without the repository."""
+"""Both wheels hold what they say and nothing else, and work in environments of their own.
 
+Each environment is fresh: a Python without this repository, with the requirements of the development environment beside
+it. One has the runtime alone, the other has the console, too.
+"""
+
+import email
+import http.cookiejar
+import os
+import re
 import subprocess
-import sys
 import sysconfig
+import urllib.request
+import venv
 import zipfile
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -11,71 +21,218 @@ from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER_INSTALLED = {"simulator", "studies", "tests", "bench", "scripts", "examples"}
-PROGRAM = """
-import asyncio
-from holdfast import Holdfast, Run, agent, tool
+PLAYER = ROOT / "tests" / "docs" / "play.py"
+TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
+ASKING = """
+from holdfast import Holdfast, Run, RunSuspended, agent, tool
 
-@tool
-async def refund(cents: int) -> str:
+@tool(gate="cents > 5000")
+def refund(cents: int) -> str:
     return f"refunded {cents}"
 
 @agent
 async def desk(run: Run, cents: int) -> str:
     return await refund(cents)
 
-async def main() -> None:
-    async with Holdfast("desk.db", agents=[desk]) as app:
-        print(await app.run(desk, 900, run_id="one"))
-
-asyncio.run(main())
+with Holdfast("holdfast.db", agents=[desk]) as app:
+    try:
+        print(app.run(desk, 9000, run_id="one"))
+    except RunSuspended:
+        print("asked")
 """
 
 
+class Installed:
+    """An environment with some of our wheels."""
+
+    def __init__(self, place: Path) -> None:
+        venv.create(place, symlinks=True, with_pip=False)
+        self.bin = place / "bin"
+        self.packages = next((place / "lib").glob("python*/site-packages"))
+        (self.packages / "requirements.pth").write_text(f"{_requirements(place / 'requirements')}\n")
+
+    def install(self, wheel: Path) -> None:
+        """Lay it out as pip would: its files, and the commands that it declares."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
+        distribution, version = wheel.name.split("-")[:2]
+        declared = ConfigParser(delimiters=("=",))
+        declared.read(self.packages / f"{distribution}-{version}.dist-info" / "entry_points.txt")
+        for name, target in declared.items("console_scripts") if declared.has_section("console_scripts") else ():
+            module, _, function = target.partition(":")
+            command = self.bin / name
+            command.write_text(f"#!{self.bin / 'python'}\nfrom {module} import {function}\n{function}()\n")
+            command.chmod(0o755)
+
+    def __call__(self, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.bin / command[0], *command[1:]],
+            check=False,
+            cwd=cwd,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+        )
+
+    @property
+    def environ(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))}
+        return kept | {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}
+
+
+def _requirements(place: Path) -> Path:
+    """What the development environment holds, without our own distributions and their entry points."""
+    place.mkdir()
+    for found in Path(sysconfig.get_path("purelib")).iterdir():
+        if not found.name.startswith(("holdfast", "_holdfast")):
+            (place / found.name).symlink_to(found)
+    return place
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with what the wheel brings, as pip would lay it out."""
-    place = tmp_path_factory.mktemp("wheel")
-    wheel = next(WheelBuilder(str(ROOT / "packages" / "holdfast")).build(directory=str(place), versions=["standard"]))
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "installed")
-    return place / "installed"
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = str(tmp_path_factory.mktemp("wheels"))
+    return {
+        name: Path(next(WheelBuilder(str(ROOT / "packages" / name)).build(directory=place, versions=["standard"])))
+        for name in ("holdfast", "holdfast-console")
+    }
 
 
-def on_the_wheel(installed: Path, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run Python where `holdfast` comes from the wheel: without `site`, the editable installation is not seen."""
-    path = f"{installed}:{sysconfig.get_path('purelib')}"
-    return subprocess.run(
-        [sys.executable, "-S", *command],
-        check=False,
-        cwd=cwd,
-        env={"PYTHONPATH": path, "PATH": ""},
-        capture_output=True,
-        text=True,
+@pytest.fixture(scope="module")
+def runtime(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment after `pip install holdfast`."""
+    environment = Installed(tmp_path_factory.mktemp("environments") / "runtime")
+    environment.install(wheels["holdfast"])
+    return environment
+
+
+@pytest.fixture(scope="module")
+def both(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment after `pip install holdfast-console`."""
+    environment = Installed(tmp_path_factory.mktemp("environments") / "both")
+    environment.install(wheels["holdfast"])
+    environment.install(wheels["holdfast-console"])
+    return environment
+
+
+@pytest.mark.parametrize(("name", "package"), [("holdfast", "holdfast"), ("holdfast-console", "holdfast_console")])
+def test_a_wheel_holds_its_package_and_nothing_else(wheels: dict[str, Path], name: str, package: str):
+    with zipfile.ZipFile(wheels[name]) as archive:
+        files = [Path(one) for one in archive.namelist()]
+    assert {file.parts[0] for file in files if not file.parts[0].endswith(".dist-info")} == {package}
+    assert not {part for file in files for part in file.parent.parts} & NEVER_INSTALLED
+    assert any(file.name == "py.typed" for file in files)
+    assert any(file.name == "LICENSE" for file in files)
+
+
+def test_the_console_brings_its_pages(wheels: dict[str, Path]):
+    with zipfile.ZipFile(wheels["holdfast-console"]) as archive:
+        files = set(archive.namelist())
+    source = ROOT / "packages" / "holdfast-console" / "src"
+    pages = {
+        path.relative_to(source).as_posix() for path in source.rglob("*") if path.suffix in {".html", ".css", ".js"}
+    }
+    assert pages
+    assert pages <= files
+
+
+def test_the_console_needs_the_runtime_of_its_own_version(wheels: dict[str, Path]):
+    with zipfile.ZipFile(wheels["holdfast-console"]) as archive:
+        metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        stated = email.message_from_bytes(archive.read(metadata))
+    assert f"holdfast[webhooks]=={stated['Version']}" in stated.get_all("Requires-Dist", [])
+
+
+def test_the_tutorial_runs_on_the_runtime_alone(runtime: Installed, tmp_path: Path):
+    played = runtime("python", "-W", "error", str(PLAYER), str(TUTORIAL), cwd=tmp_path)
+    assert played.returncode == 0, f"{played.stdout}\n{played.stderr}"
+
+
+def test_people_are_asked_and_answer_with_the_runtime_alone(runtime: Installed, tmp_path: Path):
+    (tmp_path / "desk.py").write_text(ASKING)
+    assert runtime("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
+    assert "one/refund#1" in runtime("holdfast", "inbox", cwd=tmp_path).stdout
+    shown = re.search(
+        r"--shown ([0-9a-f]{12})", runtime("holdfast", "answer", "one/refund#1", "yes", cwd=tmp_path).stderr
     )
+    assert shown is not None
+    answered = runtime("holdfast", "answer", "one/refund#1", "yes", "--shown", shown[1], "--by", "anna", cwd=tmp_path)
+    assert answered.returncode == 0, answered.stderr
+    assert runtime("python", "desk.py", cwd=tmp_path).stdout == "refunded 9000\n"
+    (tmp_path / "rules.yaml").write_text("name: refunds\nrules:\n  - {name: all, when: 'true', then: ask}\n")
+    assert "nothing is wrong" in runtime("holdfast", "policy", "check", "rules.yaml", cwd=tmp_path).stdout
+    assert runtime("holdfast", "resolve", "--help", cwd=tmp_path).returncode == 0
 
 
-def test_what_is_for_this_repository_is_not_installed(installed: Path):
-    tops = {path.name for path in installed.iterdir()}
-    assert {name for name in tops if not name.endswith(".dist-info")} == {"holdfast"}
-    inside = {path.name for path in installed.rglob("*") if path.is_dir()}
-    assert not inside & NEVER_INSTALLED - {"tests"}
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (("serve",), "holdfast serve"),
+        (("accounts", "list"), "holdfast accounts"),
+        (("notices",), "holdfast notices"),
+        (("figures", "--json"), "holdfast figures"),
+        (("plant", "cases.jsonl"), "holdfast plant"),
+        (("inbox", "--health"), "holdfast inbox --health"),
+        (("policy", "calibrate", "rules.yaml"), "holdfast policy calibrate"),
+        (("worker", "desk.py:desk", "--reach", "reach.yaml"), "reach="),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_without_the_console_its_commands_say_how_to_install_it(
+    runtime: Installed, tmp_path: Path, command: tuple[str, ...], wanted: str
+):
+    (tmp_path / "desk.py").write_text(ASKING)
+    (tmp_path / "rules.yaml").write_text("name: refunds\nrules:\n  - {name: all, when: 'true', then: ask}\n")
+    runtime("python", "desk.py", cwd=tmp_path)
+    said = runtime("holdfast", *command, cwd=tmp_path)
+    assert said.returncode == 2, said.stderr
+    assert f"{wanted} needs holdfast-console, which is not installed" in said.stdout + said.stderr
+    assert "pip install holdfast-console" in said.stdout + said.stderr
 
 
-def test_a_program_runs_on_it(installed: Path, tmp_path: Path):
-    (tmp_path / "desk.py").write_text(PROGRAM)
-    ran = on_the_wheel(installed, "desk.py", cwd=tmp_path)
-    assert (ran.stdout, ran.stderr) == ("refunded 900\n", "")
-    listed = on_the_wheel(installed, "-m", "holdfast", "--journal", "desk.db", "ps", cwd=tmp_path)
-    assert "one" in listed.stdout, listed.stderr
-
-
-def test_nothing_that_is_installed_imports_what_is_not(installed: Path):
-    modules = ", ".join(
-        f"'{'.'.join(path.relative_to(installed).with_suffix('').parts)}'"
-        for path in sorted((installed / "holdfast").rglob("*.py"))
-        if path.name != "__main__.py" and "templates" not in path.parts
+def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed, tmp_path: Path):
+    modules = sorted(
+        ".".join(path.relative_to(runtime.packages).with_suffix("").parts)
+        for path in (runtime.packages / "holdfast").rglob("*.py")
+        if path.name != "__main__.py"
     )
-    program = f"import importlib, sys\nfor name in ({modules}): importlib.import_module(name)\n"
-    program += f"print(sorted(set({sorted(NEVER_INSTALLED)!r}) & set(sys.modules)))"
-    ran = on_the_wheel(installed, "-c", program, cwd=installed)
+    program = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\n"
+    program += f"print(sorted(set({sorted(NEVER_INSTALLED | {'holdfast_console'})}) & set(sys.modules)))"
+    ran = runtime("python", "-c", program, cwd=tmp_path)
     assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr[-2000:]
+
+
+def test_the_inbox_is_served_in_a_browser_with_both(both: Installed, tmp_path: Path):
+    (tmp_path / "desk.py").write_text(ASKING)
+    assert both("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
+    command = [both.bin / "holdfast", "serve", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, env=both.environ, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            link = re.search(r"http://\S+", server.stderr.readline())
+            assert link is not None
+            cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+            with urllib.request.build_opener(cookies).open(link[0], timeout=30) as page:
+                assert page.status == 200
+                assert "one/refund#1" in page.read().decode()
+        finally:
+            server.terminate()
+
+
+def test_the_commands_of_the_console_are_there_with_both(both: Installed, tmp_path: Path):
+    (tmp_path / "desk.py").write_text(ASKING)
+    both("python", "desk.py", cwd=tmp_path)
+    added = both("holdfast", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
+    assert added.returncode == 0, added.stderr
+    assert "anna" in both("holdfast", "accounts", "list", cwd=tmp_path).stdout
+    assert both("holdfast", "inbox", "--health", cwd=tmp_path).returncode in {0, 1}
+    assert both("holdfast", "doctor", cwd=tmp_path).returncode == 0
+
+
+def test_a_journal_of_the_console_is_read_without_it(both: Installed, runtime: Installed, tmp_path: Path):
+    (tmp_path / "desk.py").write_text(ASKING)
+    both("python", "desk.py", cwd=tmp_path)
+    both("holdfast", "accounts", "add", "anna", "--role", "admin", cwd=tmp_path)
+    examined = runtime("holdfast", "doctor", cwd=tmp_path)
+    assert examined.returncode == 0, examined.stderr
+    assert "one" in runtime("holdfast", "ps", cwd=tmp_path).stdout

@@ -12,6 +12,7 @@ import os
 from typing import Final
 
 import msgspec
+from itsdangerous import BadData, URLSafeSerializer
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.signing_keys import SigningKeys, load_keys
@@ -58,8 +59,6 @@ def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
 
     To open the page of an item, this is enough; `use_link` comes with the answer.
     """
-    from itsdangerous import BadData  # noqa: PLC0415 - an extra
-
     if len(token) > _LONGEST or not token.isascii():
         raise LinkRefused("this is no link of ours", next_step="open the inbox and look there")
     try:
@@ -137,15 +136,9 @@ def given_keys(value: str) -> SigningKeys:
     return SigningKeys(keys)
 
 
-def _signer(keys: SigningKeys):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type is an extra's
-    try:
-        from itsdangerous import URLSafeSerializer  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "signed links need the package that signs them", next_step="pip install 'holdfast[notify]'"
-        ) from error
+def _signer(keys: SigningKeys) -> URLSafeSerializer:
     if not keys.keys:
         raise UsageError(
-            "there is no key to sign links with", next_step="give one, or let it be made beside the journal"
+            "no link-signing key configured", next_step="set Reach(link_key=...), or use a journal that is a file"
         )
     return URLSafeSerializer([*reversed(keys.keys)], salt=_SALT, signer_kwargs={"digest_method": hashlib.sha256})

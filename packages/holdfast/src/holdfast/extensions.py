@@ -6,8 +6,9 @@
 | `holdfast.command_parts` | `inbox.health`, `policy.calibrate` | the function behind this option or word of ours |
 | `holdfast.notifications` | `reach` | makes a `NotificationSource` of what `Holdfast(reach=...)` was given |
 | `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
+| `holdfast.exceptions` | any | a classifier of exceptions (`engine.exceptions.call_end` looks these up itself) |
 
-`holdfast-console` fills all four. Entry points are looked up when something asks for them: looking costs some
+`holdfast-console` fills the first four. Entry points are looked up when something asks for them: looking costs some
 milliseconds, and most commands need none.
 """
 

@@ -1,4 +1,6 @@
-"""Signing in at an OpenID Connect provider: the authorization code flow with PKCE, state and nonce (`holdfast[oidc]`).
+"""Signing in at an OpenID Connect provider: the authorization code flow with PKCE, state and nonce.
+
+It needs the extra `holdfast-console[oidc]`.
 
 The provider says who somebody is; the account says what they may. An account is found by issuer and `sub`, never by a
 name or an e-mail address, which providers let people change and give to others later.
@@ -84,7 +86,7 @@ class OpenId:
             from httpx2 import HTTPError  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             raise UsageError(
-                "a provider needs the package that speaks to it", next_step="pip install 'holdfast[oidc]'"
+                "a provider needs the package that speaks to it", next_step="pip install 'holdfast-console[oidc]'"
             ) from error
         self._client_class: Final[Any] = AsyncOAuth2Client
         self._failures: Final[tuple[type[Exception], ...]] = (AuthlibBaseError, HTTPError, ValueError, MsgspecError)

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.agent.registry import gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import Call, by_option, command
-from holdfast.errors import UsageError
+from holdfast_console.web.server import Where, listen
 
 
 @command(
@@ -42,12 +42,6 @@ async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> 
     answer as --by. With accounts (`holdfast accounts add`) people sign in. Where a
     TARGET names an agent, what takes its code (a result, edited arguments) is applied here.
     """
-    try:
-        from holdfast_console.web.server import Where, listen  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the page needs more packages: {error.name} is missing", next_step="pip install 'holdfast[server]'"
-        ) from error
     tools = gather_tools(load_agents(targets), ())
     async with call.serving(tools) as service:
         if service.engine.identity.trust == "distrustful":

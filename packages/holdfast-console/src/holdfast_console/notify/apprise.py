@@ -54,7 +54,7 @@ class Apprise(msgspec.Struct, frozen=True):
             import apprise  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise NotSent(
-                "this channel needs Apprise", retry_after=_LATER_S, next_step="pip install 'holdfast[notify]'"
+                "this channel needs Apprise", retry_after=_LATER_S, next_step="pip install 'holdfast-console[apprise]'"
             ) from error
         with _silent():
             service: Any = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False))

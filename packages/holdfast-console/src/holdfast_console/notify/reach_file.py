@@ -68,12 +68,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load_reach(path: Path) -> Reach:
     """Read such a file. Raises `UsageError` naming what does not fit."""
-    try:
-        import yaml  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"{path} needs the package that reads YAML", next_step="pip install 'holdfast[notify]'"
-        ) from error
+    import yaml  # noqa: PLC0415 - an app that is given channels reads no file
+
     try:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         file = msgspec.convert(found, _File)
