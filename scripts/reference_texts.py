@@ -36,7 +36,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.app.RunHandle",
         "holdfast.sync.SyncHoldfast",
         "holdfast.control.service.Service",
-        "holdfast.control.applying.Applied",
+        "holdfast.engine.commands.Applied",
         "holdfast.control.service.Delivered",
         "holdfast.engine.deferred.ArrivedAnswer",
     ),

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.inspect import reader as looking_module
-from holdfast.inspect.reader import JournalReader, Waiting
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Beginning, Claimed, Post, RunChange, RunStatus, Write
 from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
-from holdfast.model.waits import PEOPLE
+from holdfast.model.waits import PEOPLE, ListedWait
 from holdfast.people.assignments import Handing, hand
 from holdfast.people.items import Item, Wanted, items, placed, worded
 
 NOW_MS = 1000
 WAIT = st.builds(
-    Waiting,
+    ListedWait,
     st.sampled_from([*PEOPLE, "timer", "answer", "message"]),
     st.sampled_from(["pay#1", "pay#2", "trip/", "trip/book#1"]),
     st.sampled_from(["may it be sent?", "asks: how much?", "run r1 asks: so?"]),
@@ -45,7 +45,7 @@ HANDINGS = st.lists(
     ),
     max_size=6,
 )  # fmt: skip
-Runs = Sequence[tuple[str, RunStatus, list[Waiting]]]
+Runs = Sequence[tuple[str, RunStatus, list[ListedWait]]]
 
 
 async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shadows: int) -> JournalReader:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.control.applying import Applied, AtOnce
+from holdfast.control.applying import AtOnce
 from holdfast.control.service import Service
+from holdfast.engine.commands import Applied
 from holdfast.errors import JournalUnavailable, UsageError
 from holdfast.model import records as r
 from holdfast.people import answers as a

@@ -13,7 +13,7 @@ from holdfast.engine.active_run.run import Stamp
 from holdfast.engine.engine import Engine
 from holdfast.engine.loading import load
 from holdfast.errors import UsageError
-from holdfast.inspect.reader import JournalReader, Waiting, waits_of
+from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.codec import encode
 from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import Claimed, RunChange, RunRow
@@ -21,7 +21,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
 from holdfast.model.seeded_cases import Case, ending
 from holdfast.model.system import PLANTED, is_planted, is_system
-from holdfast.model.waits import call_text, is_whole
+from holdfast.model.waits import ListedWait, call_text, is_whole
 
 RATE: Final = 0.04
 """Planted cases for each question to people."""
@@ -142,7 +142,7 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     parked, then = records[-1], model.parked.on_expiry
     assert isinstance(parked, r.OperationParked), parked
     shown = parked.asks if is_whole(msgspec.json.encode(case.arguments)) else ""
-    wait = Waiting("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
+    wait = ListedWait("approval", step, asks, until or None, stamp["at"], queue, case.tool, then, shown)
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
     claimed = await engine.leases.claim(run, new)

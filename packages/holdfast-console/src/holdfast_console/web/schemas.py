@@ -8,8 +8,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.inspect.reader import Waiting, waits_of
+from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import RunRow, RunStatus
+from holdfast.model.waits import ListedWait
 from holdfast.people import answers as a
 from holdfast_console.auth.authorize import Principal, Role
 
@@ -69,7 +70,7 @@ class Run(msgspec.Struct, frozen=True):
     due_ms: int | None
     created_ms: int
     updated_ms: int
-    waits: list[Waiting]
+    waits: list[ListedWait]
     contradicted: list[str] = []
 
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from holdfast.control.applying import Applied
 from holdfast.control.approvals import checked_proof
 from holdfast.control.service import Service
+from holdfast.engine.commands import Applied
 from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Timeline, timeline

@@ -15,9 +15,9 @@ from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.control import about_contradicted
 from holdfast.cli.dossier import show_dossier
 from holdfast.cli.inputs import any_json, any_object, read_moment
-from holdfast.control.applying import Applied
 from holdfast.control.command_ack import until_taken
 from holdfast.control.service import Service
+from holdfast.engine.commands import Applied
 from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.model import records as r

@@ -11,9 +11,9 @@ from holdfast.cli.apps import tools_at_hand
 from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.inputs import any_json
 from holdfast.cli.screen import Screen
-from holdfast.control.applying import Applied
 from holdfast.control.command_ack import until_taken
 from holdfast.control.service import Service
+from holdfast.engine.commands import Applied
 from holdfast.engine.timers import signal_command
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import waits_of

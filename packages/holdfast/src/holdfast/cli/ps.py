@@ -13,12 +13,12 @@ from holdfast.cli.config import split_command
 from holdfast.cli.inputs import read_past
 from holdfast.cli.undriven import Finder, Undriven, commands_for
 from holdfast.engine.housekeeping import troubles_of
-from holdfast.inspect.reader import Listing, Waiting, waits_of
+from holdfast.inspect.reader import Listing, waits_of
 from holdfast.inspect.text import ago
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.system import is_system
-from holdfast.model.waits import PEOPLE
+from holdfast.model.waits import PEOPLE, ListedWait
 
 _STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
 _LIMIT: Final = 50
@@ -36,7 +36,7 @@ class Listed(msgspec.Struct, frozen=True):
     driven: bool
     created_ms: int
     updated_ms: int
-    waits: list[Waiting]
+    waits: list[ListedWait]
     abandoned: bool
     ready: bool
     contradicted: list[str] = []

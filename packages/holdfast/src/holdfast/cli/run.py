@@ -30,10 +30,10 @@ from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.worker import work
 from holdfast.engine.concurrency import gather_bounded
 from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
-from holdfast.inspect.reader import Waiting, waits_of
+from holdfast.inspect.reader import waits_of
 from holdfast.inspect.text import count, moment
 from holdfast.model.records import NOTHING, Raw
-from holdfast.model.waits import after_deadline
+from holdfast.model.waits import ListedWait, after_deadline
 from holdfast.people.items import answers_to
 
 
@@ -145,7 +145,7 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_status: int
     result: Raw | None = None
     reason: str = ""
-    waits: list[Waiting] = []
+    waits: list[ListedWait] = []
     problem: Problem | None = None
     line: int | None = None
 

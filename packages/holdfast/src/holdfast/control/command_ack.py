@@ -6,8 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.control.applying import Applied
-from holdfast.engine.commands import command_stream
+from holdfast.engine.commands import Applied, command_stream
 from holdfast.engine.engine import Engine
 from holdfast.engine.housekeeping import troubles_of
 from holdfast.engine.loading import load

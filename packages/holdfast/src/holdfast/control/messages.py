@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.control.applying import Applied
+from holdfast.engine.commands import Applied
 from holdfast.engine.exceptions.call_end import storable
 from holdfast.errors import UsageError
 from holdfast.journal.port import RunRow

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.applying import Applied, AtOnce, Sink
+from holdfast.control.applying import AtOnce, Sink
 from holdfast.control.approvals import (
     LASTS,
     Granted,
@@ -29,6 +29,7 @@ from holdfast.control.undo import call_off_reason, checked_finished, checked_ope
 from holdfast.engine.approvals import AnswerContext, came_late
 from holdfast.engine.breaker import ToolPause, pause_post
 from holdfast.engine.commands import (
+    Applied,
     Command,
     CommandName,
     checked_resolution,
@@ -36,7 +37,6 @@ from holdfast.engine.commands import (
 )
 from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, arrived_stream, forward, owner_of
 from holdfast.engine.engine import Engine
-from holdfast.engine.loading import load
 from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import NotAllowed, UsageError
@@ -52,6 +52,10 @@ from holdfast.model.questions import TAKE_OVER, Answered, Scalar
 from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.transaction import WHOLE_RUN
 from holdfast.people.asked import Asked, asked_in, checked_named, checked_shown
+
+REMEMBERED: Final = 1000
+_FROM_ENTRIES: Final = (r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
+"""The records that `RunHistory.entry_seen` is made of."""
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -87,6 +91,7 @@ class Service:
         self.via: Final = via
         self._shown: Final = shown
         self._loaded: Final = loaded
+        self._applied: dict[str, tuple[int, int]] = {}  # per run: records read, and the last entry among them
         self._sink: Sink = sink or AtOnce(engine)
 
     @property
@@ -403,14 +408,23 @@ class Service:
         another look, so it is for the caller to try again.
         """
         row, journal = await self.row(run), self._engine.journal
-        history = await load(self._engine, run)
-        if not await journal.entries(command_stream(run), history.entry_seen):
+        if not await journal.entries(command_stream(run), await self._last_applied(run)):
             return True
         due = row.due_ms is not None and row.due_ms <= self._engine.environment.clock.wall_ms()
         if row.status == "running" or (row.status == "suspended" and due):
             return False
         await self._apply(run)
         return True
+
+    async def _last_applied(self, run: str) -> int:
+        """The last ledger entry that the run has on record. Housekeeping asks again and again: only news are read."""
+        seq, last = self._applied.pop(run, (0, 0))
+        async for row, record in self.looking.records(run, after=seq):
+            seq, last = row.seq, max(last, record.entry if isinstance(record, _FROM_ENTRIES) else 0)
+        self._applied[run] = seq, last  # the newest at the end
+        if len(self._applied) > REMEMBERED:
+            del self._applied[next(iter(self._applied))]
+        return last
 
     # --- inside --------------------------------------------------------------------------------------------
 

@@ -1,10 +1,15 @@
-"""Commands from outside: final when they are in the ledger, applied by whoever holds the run's lease."""
+"""Commands from outside: final once they are in the ledger, and applied by the process that holds the run's lease.
+
+`apply_commands` is the one applicator. It applies the commands of an idle run itself, under its lease; the driver of a
+busy run applies them between two steps (`take_commands`). Both add the records that `records_for` makes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -14,14 +19,17 @@ from holdfast.engine.approvals import VERDICTS, YES, AnswerContext, Verdict, cam
 from holdfast.engine.claims import outcome_posts
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.late_reports import by_report, opening_posts
+from holdfast.engine.leases import notify_owner
 from holdfast.engine.loading import load
 from holdfast.engine.messages import between_attempts, drop_plan_steps, wake_everything
 from holdfast.engine.rulings import decision_posts
-from holdfast.engine.suspension import Ending, records_on_stopped
+from holdfast.engine.suspension import Ending, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
-from holdfast.errors import Unreadable, UsageError
+from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
 from holdfast.journal.bodies import read, set_aside
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.codec import encode
+from holdfast.journal.log import RunLog, genesis
+from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, Worker
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
@@ -29,8 +37,14 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import why_ended
 from holdfast.model.run_history import RunHistory, members_of
+from holdfast.model.seeded_cases import Ended, ending, told
+from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
+from holdfast.model.waits import waits_left
+
+if TYPE_CHECKING:
+    from holdfast.engine.engine import Engine
 
 _LOG: Final = logging.getLogger("holdfast")
 ANSWER_KEY: Final = "arrived/"
@@ -172,6 +186,137 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
             posts.extend(decision_posts(history.operations[record.step], record, history.run))
     return tuple(posts)
+
+
+LEFT: Final = "the process that drives the run has not applied it yet"
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """The result of a command: applied at once, or left for the process that drives the run (`elsewhere`).
+
+    `lacks` names the tool whose code has to check the command first, where this process does not have it. `alert`: the
+    note is important to the person who gave the command, for example that it was refused after all.
+    """
+
+    run: str
+    at_once: bool
+    note: str = ""
+    lacks: str = ""
+    alert: bool = False
+    elsewhere: bool = False
+    owner: Worker | None = None  # the process that has to apply it, where it was left for one
+
+
+async def apply_commands(engine: Engine, run: str, answered: str = "") -> Applied:
+    """Apply the pending commands of a run: here if it is idle or ours, otherwise by notifying its owner.
+
+    `answered` is a step whose question has its answer, so that the inbox no longer lists it.
+    """
+    while True:
+        instance = engine.instances.get(run)
+        ours = instance is not None and instance.sealed is None
+        if instance is not None and ours:
+            with contextlib.suppress(LeaseLost):  # the present owner of the run is notified below
+                await take_commands(instance)
+        found = await engine.leases.claim(run)
+        if isinstance(found, Claimed):
+            return await _apply_claimed(engine, found, answered)
+        # An owner that released the run just before the notification does not read the command: then the claim is
+        # tried again, so that the command does not wait for the next poll.
+        if found is None or await notify_owner(engine.journal, run, found.row.token):
+            if ours or found is None:
+                return Applied(run, at_once=ours, elsewhere=not ours)
+            return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
+
+
+async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> Applied:
+    """Apply the commands of a run whose lease we hold, and give the lease back."""
+    run = claimed.lease.run
+    try:
+        history = await load(engine, run)
+        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+        if is_planted(claimed.row.agent):
+            note = await _end_planted(engine, claimed.row, history, log)
+            return Applied(run, at_once=True, note=note, alert=bool(note))
+        lacking, refused = await _apply_idle(engine, claimed.row, history, log, answered)
+        note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
+        return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(run)
+
+
+async def _apply_idle(engine: Engine, row: RunRow, history: RunHistory, log: RunLog, answered: str) -> tuple[str, str]:
+    """Apply the commands in turn, up to one that needs the code of a tool: the tool's name, and the refusals."""
+    entries = await engine.journal.entries(command_stream(row.run), history.entry_seen)
+    codes = AnswerContext(engine.tools, engine.identity.secret)
+    bodies: list[bytes] = []
+    posts: list[Post] = []
+    refused: list[str] = []
+    lacking = ""
+    for entry in entries:
+        if lacking := waits_for_code(history, entry, engine.tools):
+            break
+        records = records_for(history, entry, _stamp(engine), codes)
+        posts.extend(posts_for(history, records))
+        for record in records:
+            history.add(record)
+            bodies.append(encode(record))
+            if isinstance(record, r.CommandApplied) and record.refused:
+                refused.append(f"what {record.by} said was {record.told}" if record.by else record.told)
+    await log.append(bodies, _after(engine, row, history, answered), tuple(posts))
+    return lacking, "; ".join(refused)
+
+
+def _stamp(engine: Engine) -> Stamp:
+    return Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+
+
+def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> RunChange:
+    """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is."""
+    undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
+    if row.status not in {"suspended", "running"} and not undone:
+        if row.status == "stopped" and history.status == "running":
+            return RunChange("running", release=True)
+        if history.status == "stopped" and history.stopped is not None:
+            return stopped_change(history.stopped, row.agent, row.due_ms)
+        return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
+    waits = waits_left(row.waits, history, answered)
+    if history.paused is not None and not undone:
+        return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
+    return RunChange("suspended", row.reason, engine.environment.clock.wall_ms(), waits, release=True)
+
+
+async def _end_planted(engine: Engine, row: RunRow, history: RunHistory, log: RunLog) -> str:
+    """End a planted case with the first answer about it, in one commit, so that it can never be sent.
+
+    The note for the person who answered it; empty while it has no answer.
+    """
+    stamp = _stamp(engine)
+    bodies: list[bytes] = []
+    for entry in await engine.journal.entries(command_stream(row.run), history.entry_seen):
+        try:
+            command = read(entry, Command)
+        except Unreadable as error:
+            await set_aside(engine.journal, entry, error)
+            bodies.append(encode(refused_unread(entry, error, stamp)))
+            continue
+        applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
+        found: list[r.Record] = [applied]
+        if command.record is not None and history.completed is None:
+            found += ending(history, command.record, command.by, **stamp)
+        for record in found:
+            history.add(record)
+            bodies.append(encode(record))
+    change = RunChange("completed", release=True)
+    if history.completed is None:
+        change = RunChange(row.status, row.reason, None, row.waits, release=True)
+    await log.append(bodies, change)
+    if history.completed is None:
+        return ""
+    return told(msgspec.json.decode(history.completed.result, type=Ended))
 
 
 async def take_commands(instance: ActiveRun) -> None:

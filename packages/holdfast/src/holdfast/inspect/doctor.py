@@ -11,11 +11,12 @@ from holdfast.engine.housekeeping import HEALTH, troubles_in
 from holdfast.engine.suspension import stopped_change, unreadable_change
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
-from holdfast.inspect.reader import JournalReader, Waiting
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.port import Claimed, Reader, RunChange, RunRow, RunStatus, Storage
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
+from holdfast.model.waits import ListedWait
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -141,7 +142,7 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     if status != "suspended":
         return RunChange(status, release=True)
     waits = [
-        Waiting("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
+        ListedWait("person", operation.step, f"{operation_id(history.run, operation.step)}: {operation.reason}")
         for operation in history.open_operations()
         if operation.phase in {"unknown", "gated"}
     ]

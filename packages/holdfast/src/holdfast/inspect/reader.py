@@ -14,7 +14,7 @@ from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Wai
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
-from holdfast.model.waits import HALT, PEOPLE, Then, question_of
+from holdfast.model.waits import ListedWait, decode_waits
 
 if TYPE_CHECKING:
     from holdfast.model import records as r
@@ -26,24 +26,6 @@ PAGE: Final = 1000
 WHOLE: Final = 10_000
 """How many lines of the listing are read at once where all are wanted."""
 ReadRecord: TypeAlias = "tuple[Row, Record]"
-
-
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
-
-    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
-    is the digest of what an approval asks.
-    """
-
-    kind: str
-    step: str = ""
-    asks: str = ""
-    due: int | None = None
-    at: int = 0
-    queue: str = ""
-    tool: str = ""
-    then: Then = ""
-    shown: str = ""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -241,25 +223,6 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
     return history.questions[step]
 
 
-_WAITS: Final = msgspec.json.Decoder(list[Waiting])
-
-
-def waits_of(row: RunRow | Waits) -> list[Waiting]:
+def waits_of(row: RunRow | Waits) -> list[ListedWait]:
     """What the listing says that a run waits for."""
-    return _WAITS.decode(row.waits)
-
-
-def waits_after(row: RunRow, history: RunHistory, answered: str = "") -> bytes:
-    """What is still asked once orders were applied, as the listing stores it; `answered` is a step with its answer."""
-    return msgspec.json.encode([left for wait in waits_of(row) if (left := _left(wait, history, answered)) is not None])
-
-
-def _left(wait: Waiting, history: RunHistory, answered: str) -> Waiting | None:
-    operation = history.operations.get(wait.step)
-    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
-        return None
-    if wait.kind not in PEOPLE or operation is None:
-        return wait
-    if operation.phase not in {"gated", "unknown"}:
-        return None
-    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")
+    return decode_waits(row.waits)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
+
 if TYPE_CHECKING:
     from holdfast.model.operation import OperationState
+    from holdfast.model.run_history import RunHistory
 
 Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
 """What happens at a deadline: see `after_deadline`."""
@@ -109,3 +112,46 @@ def _why_asked(operation: OperationState, rule: str) -> str:
         return f"{reason} ({operation.asks_people} people{said})"
     end = operation.attempts[-1].end if operation.attempts else None
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
+
+
+class ListedWait(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
+
+    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
+    is the digest of what an approval asks.
+    """
+
+    kind: str
+    step: str = ""
+    asks: str = ""
+    due: int | None = None
+    at: int = 0
+    queue: str = ""
+    tool: str = ""
+    then: Then = ""
+    shown: str = ""
+
+
+_WAITS: Final = msgspec.json.Decoder(list[ListedWait])
+
+
+def decode_waits(waits: bytes) -> list[ListedWait]:
+    """The waits of a run, from its row of the listing."""
+    return _WAITS.decode(waits)
+
+
+def waits_left(waits: bytes, history: RunHistory, answered: str = "") -> bytes:
+    """The waits that are still open once commands were applied; `answered` is a step with its answer."""
+    left = (_left(wait, history, answered) for wait in decode_waits(waits))
+    return msgspec.json.encode([wait for wait in left if wait is not None])
+
+
+def _left(wait: ListedWait, history: RunHistory, answered: str) -> ListedWait | None:
+    operation = history.operations.get(wait.step)
+    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
+        return None
+    if wait.kind not in PEOPLE or operation is None:
+        return wait
+    if operation.phase not in {"gated", "unknown"}:
+        return None
+    return msgspec.structs.replace(wait, asks=f"{history.run}/{wait.step}: {question_of(operation)}")

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.control.applying import Applied, Collected
+from holdfast.control.applying import Collected
 from holdfast.control.service import Service
-from holdfast.engine.commands import Command
+from holdfast.engine.commands import Applied, Command
 from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.journal.bodies import read_taken

@@ -7,12 +7,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.control.applying import Applied, Collected
+from holdfast.control.applying import Collected
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
 from holdfast.control.undo import ENDED, contract_of, preview
 from holdfast.engine.claims import reuse_stream
-from holdfast.engine.commands import Command, command_post
+from holdfast.engine.commands import Applied, Command, command_post
 from holdfast.engine.deferred import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.inspect.reader import JournalReader

@@ -11,14 +11,14 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.inspect.reader import JournalReader, Waiting, waits_of
+from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.inspect.text import cut
 from holdfast.journal.bodies import readable
 from holdfast.journal.port import Entry, Waits, Which
 from holdfast.model.contradiction import Opened, contradiction_text
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, Then, answer_with
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, PEOPLE, UNREADABLE, ListedWait, Then, answer_with
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, all_handed, item_stream
 from holdfast.people.shadow_reviews import answer_afterwards, open_shadows
@@ -64,7 +64,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     item: str
     run: str
     agent: str
-    wait: Waiting
+    wait: ListedWait
     since_ms: int
     queue: str
     to: str = ""
@@ -174,14 +174,14 @@ def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
 
 def _shadow(entry: Entry, left: Left) -> Placed:
     """What left without a person, and was drawn for a look afterwards."""
-    wait = Waiting("shadow", left.step, left.asks, at=entry.at_ms)
+    wait = ListedWait("shadow", left.step, left.asks, at=entry.at_ms)
     return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
 
 
 def _contradicted(one: Opened) -> Placed:
     """A final outcome with evidence against it, whether or not its run has ended."""
     kind = AMENDABLE if one.amends else DISPUTED
-    wait = Waiting(kind, one.step, contradiction_text(one.phase, (one.evidence,)), at=one.at, tool=one.tool)
+    wait = ListedWait(kind, one.step, contradiction_text(one.phase, (one.evidence,)), at=one.at, tool=one.tool)
     return Placed("review", f"{one.run}/{one.step}", one.run, shown_agent(one.agent), wait, one.at, "")
 
 
@@ -195,7 +195,7 @@ def _given(one: Placed, all_of: Mapping[str, Handed], now_ms: int) -> Placed:
     )  # fmt: skip
 
 
-def asked_by(run: str, wait: Waiting) -> str:
+def asked_by(run: str, wait: ListedWait) -> str:
     """What a person is asked, without the name and the commands that stand beside it in the inbox."""
     asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
     if "; holdfast " not in asks:
@@ -203,7 +203,7 @@ def asked_by(run: str, wait: Waiting) -> str:
     return asks.replace(f"; {answer_with(run, wait.kind, wait.step, shown=wait.shown)})", ")")
 
 
-def answers_to(run: str, wait: Waiting) -> tuple[str, ...]:
+def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
     """The commands that show and answer what a run waits for, where a person can."""
     answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
     if not answer or wait.kind == "question":

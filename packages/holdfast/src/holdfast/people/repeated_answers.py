@@ -10,10 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.applying import Applied
 from holdfast.control.service import Service
 from holdfast.control.undo import call_off_reason
-from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.commands import Applied, Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
 from holdfast.journal.bodies import read, readable

@@ -7,10 +7,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.control.applying import Applied
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
-from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.commands import Applied, Command, command_stream
 from holdfast.errors import UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.journal.bodies import read, written
