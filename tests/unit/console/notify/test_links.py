@@ -118,5 +118,5 @@ def test_keys_are_made_once_and_are_for_their_owner_alone(tmp_path: Path):
 
 
 def test_without_a_key_nothing_is_signed():
-    with pytest.raises(UsageError, match="no key"):
+    with pytest.raises(UsageError, match="no link-signing key"):
         make_link(BASE, SigningKeys(()), LINK)
