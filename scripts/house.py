@@ -112,8 +112,7 @@ def largest_cycle() -> set[str]:
 def keyed_write() -> frozenset[tuple[str, str]]:
     """The functions of the package, as (file, function), through which each keyed write passes once its run is warm.
 
-    What only some of several writes meet is left out: a timer that came due, a lease that was renewed. On a slow disk a
-    thread makes the commits, and its functions are not counted: take the figure of a machine at rest for a bound.
+    What only some of several writes meet is left out: a timer that came due, a lease that was renewed.
     """
     from holdfast import Holdfast, Key, Run, agent, current_operation, tool  # noqa: PLC0415 - only this measure runs it
     from holdfast.journal.sqlite.journal import SqliteJournal  # noqa: PLC0415 - as above

@@ -58,7 +58,7 @@ def varied(name: str, value: float) -> Year:
 
 
 def page(year: Compared, swept: Swept, deaf: Compared) -> str:
-    """The whole page. In the years of `deaf` nobody is told about planted cases."""
+    """The whole page. In the years of `deaf` no reviewer is notified of planted cases."""
     parts = [
         HEAD,
         results(year),
@@ -85,7 +85,7 @@ def page(year: Compared, swept: Swept, deaf: Compared) -> str:
 def results(year: Compared) -> str:
     """The table of the default year."""
     rows = [
-        ("strategy", "cost of a case, €", "95 % interval", "looked at", "errors caught", "attention", "moves a year"),
+        ("strategy", "cost of a case, €", "95 % interval", "reviewed", "errors caught", "attention", "moves a year"),
         ("---", "---:", "---", "---:", "---:", "---:", "---:"),
     ]
     for name, years in year.lived.items():
@@ -117,8 +117,8 @@ def losses(swept: Swept, deaf: Compared) -> str:
     found = [f"- {place}: {gaps}" for place, point in places(swept) if (gaps := dearer(point))]
     planted, without = deaf.cost(NAMES[-1]), deaf.cost(CALIBRATED)
     told = (
-        "Planted cases cost looks. If hearing about them would not wake anybody (`told=False`), they would make a case "
-        f"cost {planted.mean:.2f} instead of {without.mean:.2f} €: then they only measure."
+        "Planted cases cost reviews. If the notices about them had no effect on attention (`told=False`), they would "
+        f"make a case cost {planted.mean:.2f} instead of {without.mean:.2f} €: then they only measure."
     )
     return "\n".join(["Here *sampling, calibrated* cost provably more than something simpler:", "", *found, "", told])
 

@@ -24,29 +24,29 @@ class Year(msgspec.Struct, frozen=True):
 
     reviewers: int = 2
     hours: float = 6.0  # hours a day that one of them gives to reviews
-    reading: float = 3.0  # minutes that a careful look takes
-    skim: float = 0.15  # the part of that time which a look takes without any attention
+    reading: float = 3.0  # minutes that a careful review takes
+    skim: float = 0.15  # the part of that time that a review takes without any attention
     catch: float = 0.95  # share of errors that full attention catches
     false_no: float = 0.01  # share of right cases that are refused
     patience: float = 2.0  # hours of reading in the queue, for each reviewer, that halve attention
     streak: float = 60.0  # approvals in a row that halve attention
     tiring: float = 0.3  # the part of attention that is gone after a full day of reviews
     floor: float = 0.1  # attention that nothing takes away
-    told: bool = True  # whether hearing about a planted case ends a streak
+    told: bool = True  # whether the notice about a planted case ends a streak
 
     minute: float = 0.8  # a minute of review
     error: float = 40.0  # an error that went through ...
     error_part: float = 0.3  # ... and this part of its amount
     wrong_no: float = 8.0  # a right case that was refused
     wait: float = 0.4  # an hour of waiting
-    expiry_days: float = 3.0  # a case that nobody looked at for so long is refused ...
+    expiry_days: float = 3.0  # a case that was not reviewed for so long is refused ...
     expired: float = 12.0  # ... which costs this
     undone: float = 0.5  # the part of an error's cost that is saved when it is found afterwards
 
-    start: float = 0.8  # where the threshold of confidence stands on the first day
+    start: float = 0.8  # the threshold of confidence on the first day
     width: float = 0.08  # cases up to this much above it are borderline
     rate: float = 0.15  # share of the borderline cases that is asked about
-    shadow: float = 0.02  # share of the other automatic cases that is looked at afterwards
+    shadow: float = 0.02  # share of the other automatic cases that is reviewed afterwards
     planted: float = 0.04  # known-bad cases for each case that is asked about
     asked_from: float = 500.0  # amounts from here on are always asked about
 
