@@ -116,7 +116,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "The journal": (
         "holdfast.journal.sqlite.journal.SqliteJournal",
-        "holdfast.journal.sqlite.here.JournalClock",
+        "holdfast.journal.host.JournalClock",
         "holdfast.journal.memory.MemoryJournal",
     ),
 }

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from measure import Mark, payload, rates, report, settled_size
 
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Beginning, Claimed, Journal, Worker
+from holdfast.journal.port import Journal, LeaseGranted, NewRun, Worker
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 WARM_UP_STEPS = 20
@@ -47,8 +47,8 @@ async def rate(path: Path, *, rides: bool, steps: int, runs: int) -> dict[str, f
 
 
 async def claim(journal: Journal, namespace: str, worker: Worker, run: str) -> RunLog:
-    claimed = await journal.claim(run, worker.id, Beginning("bench"))
-    assert isinstance(claimed, Claimed)
+    claimed = await journal.claim(run, worker.id, NewRun("bench"))
+    assert isinstance(claimed, LeaseGranted)
     return RunLog(journal, claimed.lease, claimed.last, genesis(namespace, run))
 
 

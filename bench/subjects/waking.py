@@ -26,8 +26,8 @@ from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.environment import Environment, SystemClock, system_environment
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite.background import Background
-from holdfast.journal.sqlite.here import this_host
+from holdfast.journal.host import this_host
+from holdfast.journal.sqlite.group_commit import CommitThread
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 from holdfast.model.records import Raw
@@ -161,7 +161,7 @@ async def counted(path: Path) -> dict[str, float]:
     return {f"{kind}_steps": statistics.median(each) for kind, each in steps.items()}
 
 
-def _nothing(_: Background) -> None:
+def _nothing(_: CommitThread) -> None:
     """Instead of keeping house."""
 
 
@@ -172,7 +172,7 @@ def count_steps() -> None:
     while the loop holds the interpreter and waits for the connection.
     """
     connect = sqlite3.connect
-    Background.keep_house = Background._clean_up = _nothing  # type: ignore[method-assign]  # noqa: SLF001  # the anchor can wait
+    CommitThread.keep_house = CommitThread._clean_up = _nothing  # type: ignore[method-assign]  # noqa: SLF001  # the anchor can wait
 
     def step() -> None:
         counter[0] += 1

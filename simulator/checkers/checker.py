@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.journal.codec import decode
 from holdfast.journal.port import Write
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome

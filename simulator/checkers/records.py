@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from holdfast.journal.codec import decode
-from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.record_codec import decode
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.model import records as r
 from holdfast.model.run_history import RunHistory
 from holdfast.testing.world.loop import Actor

@@ -310,7 +310,7 @@ OPERATIONS: Final = (
     Mutant(
         "effect before intent",
         "an attempt is sent before it is durable",
-        "holdfast.journal.log:RunLog.append",
+        "holdfast.journal.run_log:RunLog.append",
         intent_rides,
     ),
     Mutant(
@@ -322,7 +322,7 @@ OPERATIONS: Final = (
     Mutant(
         "flush vouches blindly",
         "what a cancelled caller wrote is taken for durable",
-        "holdfast.journal.log:RunLog.flush",
+        "holdfast.journal.run_log:RunLog.flush",
         never_mind,
     ),
     Mutant(
@@ -491,7 +491,7 @@ OPERATIONS: Final = (
     Mutant(
         "broken chain",
         "records are not chained to each other",
-        "holdfast.journal.log:RunLog.rows",
+        "holdfast.journal.run_log:RunLog.rows",
         chain_skips_the_body,
     ),
     Mutant(
@@ -501,7 +501,7 @@ OPERATIONS: Final = (
         early_events_dropped,
     ),
     Mutant(
-        "end not listed", "a completed run is driven for ever", "holdfast.journal.log:RunLog._write", end_not_listed
+        "end not listed", "a completed run is driven for ever", "holdfast.journal.run_log:RunLog._write", end_not_listed
     ),
     Mutant(
         "nobody hears the knock",
@@ -530,7 +530,7 @@ OPERATIONS: Final = (
     Mutant(
         "waiting runs forgotten",
         "a waiting run whose owner died is left alone",
-        "holdfast.journal.rules:wants_worker",
+        "holdfast.journal.backend_rules:wants_worker",
         only_released,
     ),
     Mutant(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.inspect.ledger_kinds import KINDS
-from holdfast.journal.bodies import REFUSED
-from holdfast.journal.log import beginning
-from holdfast.journal.port import Claimed, Post, RunChange, Write
+from holdfast.journal.entry_codec import REFUSED
+from holdfast.journal.port import LeaseGranted, Post, RunChange, Write
+from holdfast.journal.run_log import beginning
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model.records import Record
 from tests.cli.lab import Lab
@@ -40,7 +40,7 @@ def spoil(path: Path, bodies: dict[str, bytes], posts: list[Post]) -> None:
             begun = b'{"kind":"RunStarted","agent":"desk","input":{"input":{"id":"9"}},"digest":"d"}'
             new = beginning(identity.namespace, f"bad-{name}", "desk", [begun, body], program="desk")
             claimed = await journal.claim(f"bad-{name}", "w", new)
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             await journal.append(Write(claimed.lease, (), RunChange("running", release=True)))
         for post in posts:
             await journal.post(post)

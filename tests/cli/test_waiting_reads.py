@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast.journal import backends
-from holdfast.journal.port import Entry, Reader
+from holdfast.journal.port import LedgerEntry, Reader
 from holdfast.journal.sqlite.backend import SqliteFiles
-from holdfast.journal.sqlite.reading import ReadingJournal
+from holdfast.journal.sqlite.reader import SqliteReader
 from tests.cli.lab import Lab
 
 READING = [
@@ -58,7 +58,7 @@ class WaitingReader:
 
         return call
 
-    async def ledger(self) -> AsyncIterator[Entry]:
+    async def ledger(self) -> AsyncIterator[LedgerEntry]:
         async for entry in self._inner.ledger():
             await asyncio.sleep(0)
             yield entry
@@ -68,7 +68,7 @@ class WaitingFiles(SqliteFiles):
     reads_wait = True
 
     def reader(self, place: str) -> Any:
-        return WaitingReader(ReadingJournal(place))
+        return WaitingReader(SqliteReader(place))
 
 
 @pytest.fixture

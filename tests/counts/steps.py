@@ -12,7 +12,7 @@ import sys
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.engine.settings import Settings
-from holdfast.journal.sqlite import background
+from holdfast.journal.sqlite import group_commit
 
 statements: list[str] = []
 # What the anchor is made of is read about once a second, beside the steps: no step waits for it.
@@ -76,7 +76,7 @@ async def main(path: str, kind: str, count: int) -> None:
 
 if __name__ == "__main__":
     # Riding records are also stored after a few milliseconds; a slow machine would then count more than a fast one.
-    background.TICK_S = 60
+    group_commit.TICK_S = 60
     count_statements()
     asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
     sys.stdout.write(json.dumps(statements))

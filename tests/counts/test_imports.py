@@ -29,7 +29,7 @@ HEAVY = {
     "holdfast.engine": "and drives nothing",
     "holdfast.control.service": "and orders nothing",
     "holdfast.people.dossier": "one item in full is another call",
-    "holdfast.journal.codec": "what is asked stands in the listing: no record is read",
+    "holdfast.journal.record_codec": "what is asked stands in the listing: no record is read",
     "holdfast.model.records": "as above",
     "importlib.metadata": "only `--version` asks for it",
     "importlib.resources": "it imports archives and temporary files",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast import Holdfast, current_operation
 from holdfast.agent.agent import Agent
 from holdfast.engine.environment import system_environment
-from holdfast.journal.codec import decode
+from holdfast.journal.record_codec import decode
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model import records as r
 from holdfast.people import Policy

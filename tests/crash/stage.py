@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.journal.codec import decode
-from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.port import Row
+from holdfast.journal.record_codec import decode
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.model.run_history import RunHistory
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from holdfast.journal.codec import decode
+from holdfast.journal.record_codec import decode
 from tests.crash.deferred import NUMBER
 from tests.crash.forks import Forks
 

@@ -6,7 +6,7 @@ that was handed over, and `take` takes it over.
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Interrupted, RunStopped, RunSuspended, UsageError
-from holdfast.journal.codec import decode
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.people.items import items
 from tests.crash.desks import note, serve_desk

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.demo.side_holdfast import STEPS, WithHoldfast, place_of
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Beginning, Worker
+from holdfast.journal.port import NewRun, Worker
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis
 
@@ -32,7 +32,7 @@ async def report_of(records):
     journal = MemoryJournal(now=lambda: 0)
     identity = await journal.open()
     await journal.beat(Worker("w"), 1000)
-    claimed = await journal.claim("request-7", "w", Beginning("desk"))
+    claimed = await journal.claim("request-7", "w", NewRun("desk"))
     log = RunLog(journal, claimed.lease, None, genesis(identity.namespace, "request-7"))
     began = [r.RunStarted(agent="desk", input=EMPTY, digest="d"), r.Claimed(worker="w", token=1, boot="b")]
     await log.append([encode(record) for record in (*began, *records)])

@@ -13,8 +13,8 @@ import os
 import sys
 
 from holdfast.errors import HoldfastError
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Beginning, Claimed, Post, RunChange, Worker
+from holdfast.journal.port import LeaseGranted, NewRun, Post, RunChange, Worker
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -42,8 +42,8 @@ async def main(path: str, commits: str, mode: str = "auto", appends: str = "12")
 async def work(journal: SqliteJournal, namespace: str, worker: str, numbers: range) -> int:
     """Go on with the run as a new worker, as one does after a refusal."""
     await journal.beat(Worker(worker), -1)
-    claimed = await journal.claim("r", worker, Beginning("disk"))
-    assert isinstance(claimed, Claimed)
+    claimed = await journal.claim("r", worker, NewRun("disk"))
+    assert isinstance(claimed, LeaseGranted)
     log = RunLog(journal, claimed.lease, claimed.last, genesis(namespace, "r"))
     for number in numbers:
         if number % 3 == 0:

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalError
-from holdfast.journal.log import genesis, verify_chain
 from holdfast.journal.port import Identity
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.journal.sqlite import anchor, ledger, runs
 from holdfast.journal.sqlite.driver import StandardDatabase
-from holdfast.journal.sqlite.opening import Settings
-from holdfast.journal.sqlite.store import Store
+from holdfast.journal.sqlite.journal_file import JournalFile
+from holdfast.journal.sqlite.opening import FileSettings
 from tests.disk.disk_model import Disk, Operation, Say, Sync, parse
 
 CHILD = Path(__file__).with_name("journal_child.py")
@@ -80,7 +80,7 @@ def check(place: Path, files: dict[str, bytes], said: list[str]) -> None:
     for name, content in files.items():
         (place / name).write_bytes(content)
     kept = anchor.load(place / "journal.db.anchor")
-    store = Store(Settings(place / "journal.db", place / "journal.db.anchor"))
+    store = JournalFile(FileSettings(place / "journal.db", place / "journal.db.anchor"))
     identity = store.open()
     try:
         compare(store, identity, kept, said)
@@ -88,7 +88,7 @@ def check(place: Path, files: dict[str, bytes], said: list[str]) -> None:
         store.close()
 
 
-def compare(store: Store, identity: Identity, kept: anchor.Mark | None, said: list[str]) -> None:
+def compare(store: JournalFile, identity: Identity, kept: anchor.Anchor | None, said: list[str]) -> None:
     database = store.reader
     assert isinstance(database, StandardDatabase)
     assert database.rows("pragma integrity_check") == [("ok",)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.inspect import reader as looking_module
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Beginning, Claimed, Post, RunChange, RunStatus, Write
+from holdfast.journal.port import LeaseGranted, NewRun, Post, RunChange, RunStatus, Write
 from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
 from holdfast.model.waits import PEOPLE, ListedWait
@@ -52,8 +52,8 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shado
     journal = MemoryJournal(lambda: NOW_MS)
     identity = await journal.open()
     for number, (agent, status, waits) in enumerate(runs):
-        claimed = await journal.claim(f"r{number}", "w", Beginning(agent))
-        assert isinstance(claimed, Claimed)
+        claimed = await journal.claim(f"r{number}", "w", NewRun(agent))
+        assert isinstance(claimed, LeaseGranted)
         change = RunChange(status, waits=msgspec.json.encode(waits), release=True)
         await journal.append(Write(claimed.lease, change=change))
     for number, step, one in handings:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
-from holdfast.journal.log import RunLog, beginning, genesis, verify_chain
+from holdfast.journal.host import HostFacts
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Claimed, Journal, Lease, Post, Row, RunChange, RunStatus, Worker
-from holdfast.journal.sqlite.here import Here
+from holdfast.journal.port import Journal, Lease, LeaseGranted, Post, Row, RunChange, RunStatus, Worker
+from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -68,7 +68,7 @@ class Player:
             case ("claim", str(worker), str(run), agent):
                 new = beginning("n", run, agent, [b"1"]) if isinstance(agent, str) else None
                 claimed = await journal.claim(run, worker, new)
-                if isinstance(claimed, Claimed):
+                if isinstance(claimed, LeaseGranted):
                     log = RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
                     self.logs.setdefault(run, []).insert(0, log)
                 return claimed
@@ -118,7 +118,7 @@ def test_memory_and_sqlite_agree(calls: list[tuple[object, ...]]) -> None:
     async def main(place: str) -> None:
         clock = [0]
         memory = MemoryJournal(lambda: clock[0])
-        here = Here("m", "b", lambda: clock[0], lambda: clock[0], lambda _: "alive")
+        here = HostFacts("m", "b", lambda: clock[0], lambda: clock[0], lambda _: "alive")
         sqlite = SqliteJournal(Path(place) / "journal.db", parts=Parts(here=here, commits="loop"))
         await memory.open()
         await sqlite.open()

@@ -34,8 +34,8 @@ from holdfast.control.service import Service
 from holdfast.engine.current_operation import CurrentOperation
 from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
 from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
-from holdfast.journal.bodies import REFUSED
-from holdfast.journal.codec import decode
+from holdfast.journal.entry_codec import REFUSED
+from holdfast.journal.record_codec import decode
 from holdfast.model.run_history import RunHistory
 from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import run_virtual

@@ -21,7 +21,7 @@ from holdfast.inspect.signed_heads import KeptHead, signed_head
 from holdfast.inspect.verify import Checked, Kept, check
 from holdfast.journal.port import Post
 from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.reading import ReadingJournal
+from holdfast.journal.sqlite.reader import SqliteReader
 from holdfast.model.heads import SignedHead
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -61,7 +61,7 @@ class Pristine(NamedTuple):
 
     def checked(self, *, heads: bool = False) -> Checked:
         async def look() -> Checked:
-            journal = ReadingJournal(self.file, untouched=True)
+            journal = SqliteReader(self.file, untouched=True)
             identity = await journal.open()
             kept = Kept((KeptHead(1, self.head),)) if heads else Kept()
             found = await check(JournalReader(journal, identity), journal, kept)

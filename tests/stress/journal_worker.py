@@ -12,8 +12,8 @@ import os
 import sys
 
 from holdfast.journal import host
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Beginning, Claimed, Post
+from holdfast.journal.port import LeaseGranted, NewRun, Post
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -24,8 +24,8 @@ async def main(path: str, name: str, runs: int, appends: int, commits: str) -> N
     await journal.beat(host.this_process(name), 3_600_000)
 
     async def work(run: str) -> None:
-        claimed = await journal.claim(run, name, Beginning("stress"))
-        assert isinstance(claimed, Claimed)
+        claimed = await journal.claim(run, name, NewRun("stress"))
+        assert isinstance(claimed, LeaseGranted)
         log = RunLog(journal, claimed.lease, claimed.last, genesis(identity.namespace, run))
         filling = "x" * 300
         for number in range(appends):

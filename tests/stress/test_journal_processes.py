@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 WORKER = Path(__file__).with_name("journal_worker.py")

@@ -19,6 +19,6 @@ def test_the_table_for_contributors_is_current():
 
 def test_the_measures_measure():
     edges, cycle = imports(), largest_cycle()
-    assert "holdfast.journal.port" in edges["holdfast.journal.log"]
+    assert "holdfast.journal.port" in edges["holdfast.journal.run_log"]
     assert all(edges[name] & cycle for name in cycle), "each depends on another one"
     assert any(function == "decide" for _, function in keyed_write())

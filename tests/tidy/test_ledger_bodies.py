@@ -1,4 +1,4 @@
-"""Every ledger entry is written and read through `journal/bodies.py`, so that its reader has seen it before."""
+"""Every ledger entry is written and read through `journal/entry_codec.py`, so that its reader has seen it before."""
 
 import ast
 from collections.abc import Iterator

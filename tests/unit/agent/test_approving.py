@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Key, Run, RunSuspended, TransactionAborted, agent, current_operation, tool
 from holdfast.inspect.replay import replay_records
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanAborted, PlanStep
 from tests.unit.engine.lab import Lab, virtual
@@ -88,7 +88,7 @@ async def test_a_question_about_what_is_dropped_needs_no_answer(lab: Lab):
         with pytest.raises(RunSuspended, match="Approve step seat"):
             await app.run(asking, "x")
 
-        async def post(one: Post) -> Entry:
+        async def post(one: Post) -> LedgerEntry:
             if b"the runtime, since a fact was corrected" in one.body:
                 on_record.extend(record for record in lab.durable("w-x") if isinstance(record, r.StepsDropped))
             return await lab.journal.post(one)

@@ -18,9 +18,9 @@ from holdfast import Holdfast
 from holdfast.engine.environment import CrashPoints, Environment, NoCrash, Threads
 from holdfast.engine.scopes import stop_numbering
 from holdfast.engine.settings import Settings
-from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Identity, Worker
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.testing.clock import (
     DAY,

@@ -27,8 +27,8 @@ from holdfast import (
 )
 from holdfast.errors import JournalUnavailable, RecordRefused, RunSuspended
 from holdfast.inspect.fork import fork
-from holdfast.journal.codec import decode
 from holdfast.journal.port import Write
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.transcripts import bury

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, Verdict, agent, current_operation, tool
 from holdfast.errors import Interrupted, RunSuspended
-from holdfast.journal.codec import decode
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.outcome import DidNotHappen, Happened
 from holdfast.policies import Retry

@@ -9,10 +9,10 @@ from holdfast.engine.run_driver import drive_run
 from holdfast.engine.settings import Settings
 from holdfast.errors import RunBusy, RunSuspended
 from holdfast.journal import host
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog
-from holdfast.journal.port import Claimed
-from holdfast.journal.sqlite.here import JournalClock
+from holdfast.journal.host import JournalClock
+from holdfast.journal.port import LeaseGranted
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model import records as r
 from holdfast.testing import run_virtual, simulated_environment, virtual_journal_clock
@@ -37,7 +37,7 @@ def test_two_claims_at_once_leave_the_lease_with_one(tmp_path):
                 await app.run(waiter, 1)
             for _ in range(20):
                 found = await asyncio.gather(*(app.engine.leases.claim("wait-1") for _ in range(3)))
-                claimed = [one for one in found if isinstance(one, Claimed)]
+                claimed = [one for one in found if isinstance(one, LeaseGranted)]
                 assert len(claimed) == 1, found
                 row = await app.service.row("wait-1")
                 assert row.token == claimed[0].lease.token, "somebody gave the lease back under its owner"
@@ -109,7 +109,7 @@ def test_no_step_under_a_lost_lease_raises_what_agent_code_could_catch(tmp_path)
     async def take_over(second):
         await second.engine._beat()
         claimed = await second.engine.journal.claim("many-1", second.engine.worker.id)
-        assert isinstance(claimed, Claimed)
+        assert isinstance(claimed, LeaseGranted)
         log = RunLog(second.engine.journal, claimed.lease, claimed.last, claimed.last.hash)
         stamp = {"worker": second.engine.worker.id, "token": claimed.lease.token, "boot": "shifted", "number": 1}
         await log.append([encode(r.Claimed(**stamp, at=0, up=0))] * 3)

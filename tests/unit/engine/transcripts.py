@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.journal.codec import decode
 from holdfast.journal.port import Write
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.testing.clock import EPOCH_MS, ticks_ms
 from tests.unit.engine.lab import Lab

@@ -13,8 +13,8 @@ from holdfast.engine.suspension import stopped_change
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.doctor import rebuild
 from holdfast.inspect.timeline import timeline
-from holdfast.journal.codec import encode
 from holdfast.journal.port import Post
+from holdfast.journal.record_codec import encode
 from holdfast.model import records as r
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Beginning, Claimed, Fate, Journal, Worker
+from holdfast.journal.host import HostFacts
+from holdfast.journal.port import Fate, Journal, LeaseGranted, NewRun, Worker
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, StandardDatabase, Value
-from holdfast.journal.sqlite.here import Here
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -25,8 +25,8 @@ def body(value: int) -> bytes:
 
 async def start_log(journal: Journal, run: str = "r", worker: str = "w") -> RunLog:
     await journal.beat(Worker(worker), LONG_MS)
-    claimed = await journal.claim(run, worker, Beginning("desk"))
-    assert isinstance(claimed, Claimed), claimed
+    claimed = await journal.claim(run, worker, NewRun("desk"))
+    assert isinstance(claimed, LeaseGranted), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 
 
@@ -112,8 +112,8 @@ class Machine:
     dead: set[str] = field(default_factory=set[str])
     now_ms: int = 1_000_000
 
-    def here(self) -> Here:
-        return Here(self.name, self.boot, lambda: self.now_ms, lambda: self.now_ms, self._fate)
+    def here(self) -> HostFacts:
+        return HostFacts(self.name, self.boot, lambda: self.now_ms, lambda: self.now_ms, self._fate)
 
     def _fate(self, worker: Worker) -> Fate:
         return "dead" if worker.id in self.dead else "unknown"

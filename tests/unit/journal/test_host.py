@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from holdfast.journal import host, host_mounts
+from holdfast.journal import host
 from holdfast.journal.port import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the facts of /proc")
@@ -334,30 +334,30 @@ def test_the_mount_under_a_path_decides(
 ) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(MOUNTINFO)
-    monkeypatch.setattr(host_mounts, "_MOUNTS", table)
-    monkeypatch.setattr(host_mounts, "_mount_id", lambda _: None)
-    monkeypatch.setattr(host_mounts, "_existing", lambda path: path)
+    monkeypatch.setattr(host, "_MOUNTS", table)
+    monkeypatch.setattr(host, "_mount_id", lambda _: None)
+    monkeypatch.setattr(host, "_existing", lambda path: path)
     assert host.network_filesystem(path) == kind
 
 
 def test_the_kernels_own_answer_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows which mount hides which; the longest prefix would say ext4 here."""
-    own = host_mounts._mount_id(str(tmp_path))
+    own = host._mount_id(str(tmp_path))
     assert own is not None
     table = tmp_path / "mountinfo"
     table.write_text(f"{own} 1 0:1 / / rw - nfs server:/ rw\n{own + 1} {own} 0:2 / {tmp_path} rw - ext4 /dev/vda rw\n")
-    monkeypatch.setattr(host_mounts, "_MOUNTS", table)
+    monkeypatch.setattr(host, "_MOUNTS", table)
     assert host.network_filesystem(tmp_path) == "nfs"
     assert host.network_filesystem(tmp_path / "not" / "yet" / "there.db") == "nfs"
 
 
 def test_the_real_table_is_understood(tmp_path: Path) -> None:
     assert host.network_filesystem("/proc") is None
-    mounts = host_mounts.mounts(Path("/proc/self/mountinfo").read_text())
+    mounts = host.mounts(Path("/proc/self/mountinfo").read_text())
     assert {mount.point for mount in mounts} >= {"/proc"}
-    assert host_mounts._mount_id("/proc/self/stat") in {mount.id for mount in mounts if mount.kind == "proc"}
+    assert host._mount_id("/proc/self/stat") in {mount.id for mount in mounts if mount.kind == "proc"}
 
 
 def test_without_a_table_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_mounts, "_MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(host, "_MOUNTS", tmp_path / "missing")
     assert host.network_filesystem(tmp_path) is None

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.backend_rules import MAX_BODY
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Post, Row
-from holdfast.journal.rules import MAX_BODY
+from holdfast.journal.run_log import genesis, verify_chain
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import RIDE_MS, MemoryJournal
-from holdfast.journal.port import Busy, Claimed, Post, RunChange
+from holdfast.journal.port import Busy, LeaseGranted, Post, RunChange
 from tests.unit.journal.journal_helpers import body, error_of, start_log, stored
 
 
@@ -79,7 +79,7 @@ def test_the_killed_are_proven_dead() -> None:
         assert isinstance(await journal.claim("r", "v"), Busy)
         journal.kill("w")
         assert (await journal.fate("w")).fate == "dead"
-        assert isinstance(await journal.claim("r", "v"), Claimed)
+        assert isinstance(await journal.claim("r", "v"), LeaseGranted)
 
     asyncio.run(main())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Beginning, Identity, Post, Worker
+from holdfast.journal.port import Identity, NewRun, Post, Worker
 from holdfast.journal.sqlite import anchor
 from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, body, error_of, sqlite, start_log, stored
@@ -331,12 +331,12 @@ def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path:
 
     async def first(journal: SqliteJournal, _: Identity) -> None:
         await journal.beat(Worker("old", machine="machine-1", boot="boot-1"), LONG_MS)
-        await journal.claim("r", "old", Beginning("desk"))
+        await journal.claim("r", "old", NewRun("desk"))
 
     async def second(journal: SqliteJournal, _: Identity) -> None:
         assert type(await journal.claim("r", "new")).__name__ == "Busy"
         await journal.confirm("doubtful", "ops@example.com")
-        assert type(await journal.claim("r", "new")).__name__ == "Claimed"
+        assert type(await journal.claim("r", "new")).__name__ == "LeaseGranted"
 
     session(sqlite(tmp_path, machine=Machine()), first)
     session(sqlite(tmp_path, machine=Machine(name="machine-2", boot="boot-9")), second)
@@ -344,7 +344,7 @@ def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path:
 
 def test_a_leftover_of_a_crash_while_writing_the_anchor_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "anchor"
-    mark = anchor.Mark("i", 1, "00", 2, 3, "m", "b", 0, "", ("", ""))
+    mark = anchor.Anchor("i", 1, "00", 2, 3, "m", "b", 0, "", ("", ""))
     anchor.save(path, mark)
     path.with_name("anchor.99999").write_text("half")
     assert anchor.load(path) == mark

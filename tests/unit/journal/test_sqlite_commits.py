@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalUnavailable, LeaseLost, RecordRefused
-from holdfast.journal.log import RunLog
 from holdfast.journal.port import Post, Row, RunChange, Write
-from holdfast.journal.sqlite import background
+from holdfast.journal.run_log import RunLog
+from holdfast.journal.sqlite import group_commit
 from holdfast.journal.sqlite.opening import Parts
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
@@ -90,7 +90,7 @@ def test_what_rides_is_durable_although_the_loop_is_blocked(tmp_path: Path) -> N
 
 
 def test_riding_goes_on_after_the_thread_fell_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_IDLE_TICKS", 3)
+    monkeypatch.setattr(group_commit, "_IDLE_TICKS", 3)
 
     async def main() -> None:
         journal = sqlite(tmp_path)

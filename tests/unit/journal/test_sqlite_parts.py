@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from holdfast.journal.port import Post
-from holdfast.journal.sqlite import ledger, pace
+from holdfast.journal.sqlite import group_commit, ledger
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
+from holdfast.journal.sqlite.group_commit import CommitPace
 from holdfast.journal.sqlite.lock import FileLock
-from holdfast.journal.sqlite.pace import Pace
 from holdfast.journal.sqlite.schema import shipped, statements
 
 MS = 1_000_000
 
 
-def measured(pace_: Pace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool = True) -> None:
+def measured(pace_: CommitPace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool = True) -> None:
     """A commit that keeps its thread waiting for `wall_ns`."""
     times = iter([0, wall_ns])
-    monkeypatch.setattr(pace.time, "perf_counter_ns", lambda: next(times))
-    monkeypatch.setattr(pace.time, "thread_time_ns", lambda: 0)
+    monkeypatch.setattr(group_commit.time, "perf_counter_ns", lambda: next(times))
+    monkeypatch.setattr(group_commit.time, "thread_time_ns", lambda: 0)
     started = None
     while started is None:
         started = pace_.start()
@@ -31,7 +31,7 @@ def measured(pace_: Pace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_l
 
 
 def test_a_slow_disk_is_left_to_the_thread_and_tried_again_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = Pace()
+    some = CommitPace()
     assert some.on_loop()
     for _ in range(3):
         measured(some, 5 * MS, monkeypatch)
@@ -45,16 +45,16 @@ def test_a_slow_disk_is_left_to_the_thread_and_tried_again_now_and_then(monkeypa
 
 
 def test_the_thread_s_figures_only_count_when_they_are_better(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = Pace()
+    some = CommitPace()
     for _ in range(20):
         measured(some, 50 * MS, monkeypatch, on_loop=False)
     assert some.on_loop()
 
 
 def test_a_forced_way_is_kept() -> None:
-    assert Pace("loop").on_loop()
-    assert not Pace("thread").on_loop()
-    assert Pace("loop").start() is None
+    assert CommitPace("loop").on_loop()
+    assert not CommitPace("thread").on_loop()
+    assert CommitPace("loop").start() is None
 
 
 def test_locks_exclude_each_other_within_a_process_too(tmp_path: Path) -> None:

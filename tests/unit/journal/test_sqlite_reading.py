@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.cli.common import without_waiting
 from holdfast.errors import JournalError, JournalUnavailable
-from holdfast.journal.port import Beginning, Lease, Post, Worker, Write
+from holdfast.journal.port import Lease, NewRun, Post, Worker, Write
 from holdfast.journal.sqlite.journal import SqliteJournal
-from holdfast.journal.sqlite.reading import ReadingJournal
+from holdfast.journal.sqlite.reader import SqliteReader
 
 LEASE = Lease("r", 1, 1, "w")
 
@@ -17,7 +17,7 @@ LEASE = Lease("r", 1, 1, "w")
 async def filled(path) -> None:
     journal = SqliteJournal(path)
     await journal.open()
-    await journal.claim("r", "w", Beginning("agent"))
+    await journal.claim("r", "w", NewRun("agent"))
     await journal.post(Post("s", "k", b"1"))
     await journal.put_hint("h", b"2", None)
     await journal.close()
@@ -27,7 +27,7 @@ def test_it_reads_and_never_writes(tmp_path):
     async def main():
         await filled(tmp_path / "j.db")
         before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("-shm")}
-        journal = ReadingJournal(tmp_path / "j.db", untouched=True)
+        journal = SqliteReader(tmp_path / "j.db", untouched=True)
         with pytest.raises(JournalUnavailable, match="is not open"):
             await journal.runs()
         identity = await journal.open()
@@ -57,7 +57,7 @@ def test_it_reads_and_never_writes(tmp_path):
 def test_what_is_no_journal_is_said(tmp_path, content):
     (tmp_path / "j.db").write_bytes(content)
     with pytest.raises(JournalError):
-        asyncio.run(ReadingJournal(tmp_path / "j.db", untouched=True).open())
+        asyncio.run(SqliteReader(tmp_path / "j.db", untouched=True).open())
 
 
 def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
@@ -68,7 +68,7 @@ def test_an_older_schema_cannot_be_brought_up_to_date(tmp_path):
         journal._store._files.writer.rows("pragma user_version = 7")
         await journal.close()
         with pytest.raises(JournalError, match="has schema version 7; this release reads 1"):
-            await ReadingJournal(tmp_path / "j.db", untouched=True).open()
+            await SqliteReader(tmp_path / "j.db", untouched=True).open()
 
     asyncio.run(main())
 
@@ -77,7 +77,7 @@ def test_a_file_that_can_be_written_is_opened_as_by_everybody_and_not_appended_t
     async def main():
         await filled(tmp_path / "j.db")
         (tmp_path / "j.db-lock").unlink()
-        journal = ReadingJournal(tmp_path / "j.db")
+        journal = SqliteReader(tmp_path / "j.db")
         identity = await journal.open()
         assert (journal.untouched, identity.trust) == (False, "trusted")
         assert (tmp_path / "j.db-lock").exists()
@@ -96,7 +96,7 @@ def test_it_needs_no_event_loop(tmp_path):
     asyncio.run(filled(tmp_path / "j.db"))
 
     async def look() -> list[str]:
-        journal = ReadingJournal(tmp_path / "j.db")
+        journal = SqliteReader(tmp_path / "j.db")
         await journal.open()
         found = [row.run for row in await journal.runs()]
         await journal.close()
@@ -131,7 +131,7 @@ def test_a_full_disk_can_be_looked_at(tmp_path):
             await SqliteJournal(path).open()
         assert not fresh.is_symlink(), "what could not be written is not left behind"
         fresh.symlink_to("/dev/full")
-        reading = ReadingJournal(path)
+        reading = SqliteReader(path)
         identity = await reading.open()
         assert reading.untouched
         assert "the disk is full" in identity.notices[-1]

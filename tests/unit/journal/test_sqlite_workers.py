@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.journal import host
-from holdfast.journal.port import Beginning, Busy, Claimed, Worker
+from holdfast.journal.port import Busy, LeaseGranted, NewRun, Worker
 from holdfast.journal.sqlite.journal import SqliteJournal
 from tests.unit.journal.journal_helpers import LONG_MS, Machine, error_of, sqlite
 
@@ -29,7 +29,7 @@ def check(journal: SqliteJournal, what: Callable[[SqliteJournal], Awaitable[None
 
 async def own(journal: SqliteJournal) -> None:
     await journal.beat(OLD, 10_000)
-    assert isinstance(await journal.claim("r", "old", Beginning("desk")), Claimed)
+    assert isinstance(await journal.claim("r", "old", NewRun("desk")), LeaseGranted)
 
 
 def test_a_lease_ends_on_the_clock_of_its_boot(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_lease_ends_on_the_clock_of_its_boot(tmp_path: Path) -> None:
         assert busy.owner == OLD
         machine.now_ms += 1
         assert (await journal.fate("old")).silent_ms == 1
-        assert isinstance(await journal.claim("r", "new"), Claimed)
+        assert isinstance(await journal.claim("r", "new"), LeaseGranted)
 
     check(sqlite(tmp_path, machine=machine), what)
 
@@ -56,7 +56,7 @@ def test_a_proven_death_ends_it_at_once(tmp_path: Path) -> None:
         machine.dead.add("old")
         assert (await journal.fate("old")).fate == "dead"
         assert [line.run for line in await journal.runs(wakeable=True)] == ["r"]
-        assert isinstance(await journal.claim("r", "new"), Claimed)
+        assert isinstance(await journal.claim("r", "new"), LeaseGranted)
 
     check(sqlite(tmp_path, machine=machine), what)
 
@@ -66,15 +66,15 @@ def test_another_boot_is_over_on_this_machine_and_unknown_elsewhere(tmp_path: Pa
     check(sqlite(tmp_path, machine=Machine()), own)
 
     async def what(journal: SqliteJournal) -> None:
-        assert isinstance(await journal.claim("r", "new"), Claimed if gone else Busy)
+        assert isinstance(await journal.claim("r", "new"), LeaseGranted if gone else Busy)
 
     check(sqlite(tmp_path, machine=Machine(name=name, boot="boot-2")), what)
 
 
 def test_an_owner_that_never_registered_is_gone(tmp_path: Path) -> None:
     async def what(journal: SqliteJournal) -> None:
-        assert isinstance(await journal.claim("r", "ghost", Beginning("desk")), Claimed)
-        assert isinstance(await journal.claim("r", "new"), Claimed)
+        assert isinstance(await journal.claim("r", "ghost", NewRun("desk")), LeaseGranted)
+        assert isinstance(await journal.claim("r", "new"), LeaseGranted)
 
     check(sqlite(tmp_path, machine=Machine()), what)
 
@@ -84,13 +84,13 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, signal, sys\n"
         "from holdfast.journal import host\n"
-        "from holdfast.journal.port import Beginning\n"
+        "from holdfast.journal.port import NewRun\n"
         "from holdfast.journal.sqlite.journal import SqliteJournal\n"
         "async def main():\n"
         "    journal = SqliteJournal(sys.argv[1])\n"
         "    await journal.open()\n"
         f"    await journal.beat(host.this_process('child'), {LONG_MS})\n"
-        "    await journal.claim('r', 'child', Beginning('desk'))\n"
+        "    await journal.claim('r', 'child', NewRun('desk'))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )
@@ -101,7 +101,7 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
         await journal.beat(host.this_process("me"), LONG_MS)
         assert (await journal.fate("child")).fate == "dead"
         assert (await journal.fate("me")).fate == "alive"
-        assert isinstance(await journal.claim("r", "me"), Claimed)
+        assert isinstance(await journal.claim("r", "me"), LeaseGranted)
 
     check(SqliteJournal(tmp_path / "journal.db"), what)
 
@@ -109,7 +109,7 @@ def test_the_real_fate_of_a_real_process(tmp_path: Path) -> None:
 def test_nothing_is_done_before_open_or_after_close(tmp_path: Path) -> None:
     async def main() -> None:
         journal = sqlite(tmp_path)
-        for call in (journal.runs(), journal.claim("r", "w", Beginning("desk")), journal.fate("w"), journal.hint("h")):
+        for call in (journal.runs(), journal.claim("r", "w", NewRun("desk")), journal.fate("w"), journal.hint("h")):
             assert "open the journal first" in str(await error_of(call))
 
     asyncio.run(main())

@@ -16,8 +16,8 @@ from itsdangerous import BadData, URLSafeSerializer
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.signing_keys import SigningKeys, load_keys
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 
 PATH: Final = "/links/"
 VARIABLE: Final = "HOLDFAST_LINK_KEY"
@@ -80,7 +80,7 @@ async def use_link(journal: Journal, link: Link, *, by: str) -> None:
         raise _used(entry)
 
 
-def _used(entry: Entry) -> LinkRefused:
+def _used(entry: LedgerEntry) -> LinkRefused:
     first = read(entry, dict[str, str])["by"]
     return LinkRefused(
         f"an answer was given through this link before, by {first}",

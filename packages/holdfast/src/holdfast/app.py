@@ -45,7 +45,7 @@ from holdfast.errors import (
 )
 from holdfast.extensions import Notifications, Reachable, notifications_of
 from holdfast.journal.backends import Address, address_of
-from holdfast.journal.inherited import belongs_here, inherited_app
+from holdfast.journal.fork_safety import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
 from holdfast.model.policy import Policy

@@ -9,8 +9,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.errors import Unreadable, UsageError
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.webhooks.access_log import Via
 from holdfast_console.auth.authorize import Grant, Principal
 
@@ -75,7 +75,7 @@ class Accounts:
 
     async def every(self) -> list[Account]:
         """All of them, by name."""
-        entries: dict[str, list[Entry]] = {}
+        entries: dict[str, list[LedgerEntry]] = {}
         for entry in await self._journal.entries(STREAM):
             entries.setdefault(entry.stream.removeprefix(STREAM), []).append(entry)
         found = (folded(name, entries[name]) for name in sorted(entries))
@@ -106,7 +106,7 @@ class Accounts:
         return await self.known(name)
 
 
-def folded(name: str, entries: Sequence[Entry]) -> Account | None:
+def folded(name: str, entries: Sequence[LedgerEntry]) -> Account | None:
     """The account that its entries tell of; None where none was added."""
     account: Account | None = None
     for entry in entries:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.engine.environment import Rng
-from holdfast.journal.bodies import readable, written
+from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Identity, Journal, Post
 from holdfast.webhooks.access_log import Via
 from holdfast_console.auth.accounts import Account, Accounts

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.engine.environment import Rng
 from holdfast.errors import Unreadable, UsageError
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast_console.auth.accounts import Account, Accounts
 from holdfast_console.auth.authorize import Grant, Principal
 
@@ -67,7 +67,7 @@ class Tokens:
 
     async def every(self, account: str = "") -> list[Token]:
         """All tokens, or those of one account; revoked and ended ones included."""
-        entries: dict[str, list[Entry]] = {}
+        entries: dict[str, list[LedgerEntry]] = {}
         for entry in await self._journal.entries(STREAM):
             entries.setdefault(entry.stream.removeprefix(STREAM), []).append(entry)
         found = [_listed(digest, entries[digest]) for digest in entries]
@@ -102,7 +102,7 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(b"holdfast api token\0" + secret.encode()).hexdigest()
 
 
-def _note_of(entry: Entry) -> TokenNote:
+def _note_of(entry: LedgerEntry) -> TokenNote:
     """What an entry says. One that cannot be read may have revoked the token, so it does."""
     try:
         return read(entry, TokenNote)
@@ -110,7 +110,7 @@ def _note_of(entry: Entry) -> TokenNote:
         return TokenNote("revoke", "")
 
 
-def _listed(digest: str, entries: Sequence[Entry]) -> Token:
+def _listed(digest: str, entries: Sequence[LedgerEntry]) -> Token:
     notes = [_note_of(entry) for entry in entries]
     first = notes[0]
     revoked = any(note.word == "revoke" for note in notes)

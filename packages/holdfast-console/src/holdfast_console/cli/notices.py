@@ -15,7 +15,7 @@ from holdfast.engine.environment import SystemClock, SystemRng
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.signing_keys import keep_keys, load_keys
 from holdfast.inspect.text import ago, count, safe
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast_console.links import KEYS
 from holdfast_console.notify.reach import reach_from

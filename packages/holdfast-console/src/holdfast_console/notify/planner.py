@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.service import Service
 from holdfast.engine.outbox import Cursor, begin_asleep
-from holdfast.journal.bodies import readable, written
+from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Post
 from holdfast.people.items import Placed, placed
 from holdfast.policies import milliseconds

@@ -21,7 +21,7 @@ from holdfast.engine.current_operation import current_operation
 from holdfast.errors import HoldfastError, NotSent, Rejected
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.signing_keys import SigningKeys
-from holdfast.journal.bodies import read, written
+from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model.view import Operation
 from holdfast.policies import Retry, milliseconds

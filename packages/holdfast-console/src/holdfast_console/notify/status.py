@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.bodies import readable, values_in
-from holdfast.journal.port import Entry, RunRow
+from holdfast.journal.entry_codec import readable, values_in
+from holdfast.journal.port import LedgerEntry, RunRow
 from holdfast.people.items import placed
 from holdfast.webhooks.outgoing import is_parked, runs_named
 from holdfast_console.notify.channel import Channel
@@ -64,7 +64,7 @@ class ToldChannel(msgspec.Struct, frozen=True):
 
 async def told_channels(looking: JournalReader, *, limit: int, channel: str = "") -> list[ToldChannel]:
     """Every channel that was ever told something, by name, with its last `limit` messages."""
-    streams: dict[str, list[Entry]] = {}
+    streams: dict[str, list[LedgerEntry]] = {}
     for entry in await looking.journal.entries(NOTICES):
         streams.setdefault(entry.stream.removeprefix(NOTICES), []).append(entry)
     return [
@@ -74,7 +74,7 @@ async def told_channels(looking: JournalReader, *, limit: int, channel: str = ""
     ]
 
 
-async def _channel(looking: JournalReader, name: str, entries: list[Entry], limit: int) -> ToldChannel:
+async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry], limit: int) -> ToldChannel:
     rows = {row.run: row for row in await runs_named(looking, f"notice-{name}-")}
     by_state: dict[State, list[str]] = {"on the way": [], "unknown": [], "failed": []}
     for row in rows.values():
@@ -87,7 +87,7 @@ async def _channel(looking: JournalReader, name: str, entries: list[Entry], limi
     return ToldChannel(name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1])
 
 
-async def notice_of(looking: JournalReader, channel: str, entry: Entry, sent: Sent, row: RunRow | None) -> Notice:
+async def notice_of(looking: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None) -> Notice:
     """One message, and what its run says about it."""
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")

@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.agent.judging import ThresholdPosition, threshold_positions, thresholds_in
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Journal, Post
 from holdfast.model.ids import stream
 from holdfast.model.policy import Policy

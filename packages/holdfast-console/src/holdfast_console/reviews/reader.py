@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from holdfast.engine.commands import command_stream
 from holdfast.errors import Unreadable
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.bodies import read, set_aside
-from holdfast.journal.port import Entry
+from holdfast.journal.entry_codec import read, set_aside
+from holdfast.journal.port import LedgerEntry
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
@@ -53,7 +53,7 @@ async def gather(looking: JournalReader, since_ms: int = 0) -> Gathered:
 
 async def _afterwards(looking: JournalReader) -> list[Look]:
     """What people said about what had left already."""
-    left: dict[str, Entry] = {}
+    left: dict[str, LedgerEntry] = {}
     looks: list[Look] = []
     for entry in await looking.journal.entries(SHADOW):
         if entry.key == "":

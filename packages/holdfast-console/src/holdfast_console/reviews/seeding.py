@@ -14,9 +14,9 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.loading import load
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, beginning, genesis
-from holdfast.journal.port import Claimed, RunChange, RunRow
+from holdfast.journal.port import LeaseGranted, RunChange, RunRow
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
 from holdfast.model.seeded_cases import Case, ending
@@ -146,7 +146,7 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
     change = RunChange("suspended", model.parked.why, None, msgspec.json.encode([wait]), release=True)
     new = beginning(engine.identity.namespace, checked_run_id(run), PLANTED + model.agent, map(encode, records), change)
     claimed = await engine.leases.claim(run, new)
-    if isinstance(claimed, Claimed):
+    if isinstance(claimed, LeaseGranted):
         engine.leases.let_go(run)
         if claimed.fresh:
             return operation_id(run, step)
@@ -210,7 +210,7 @@ async def _free_name(engine: Engine, like: str) -> str:
 async def withdraw(engine: Engine, run: str) -> str:
     """End a planted run that nobody answered."""
     claimed = await engine.leases.claim(run)
-    if not isinstance(claimed, Claimed):
+    if not isinstance(claimed, LeaseGranted):
         return run
     try:
         history = await load(engine, run)

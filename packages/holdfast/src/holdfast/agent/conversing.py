@@ -18,7 +18,7 @@ from holdfast.engine import steps
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import read, readable, written
+from holdfast.journal.entry_codec import read, readable, written
 from holdfast.journal.port import Post
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.memory import Spoken, conversation_stream, view_of

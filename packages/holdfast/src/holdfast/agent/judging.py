@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import readable
+from holdfast.journal.entry_codec import readable
 from holdfast.journal.port import Journal
 from holdfast.model.policy import MEMBERS, VARIABLES, Draw, Facts, Policy, Rule, Ruling, choose, text_of, version_of
 from holdfast.model.thresholds import THRESHOLDS, Move

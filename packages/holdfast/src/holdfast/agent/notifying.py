@@ -16,7 +16,7 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.engine import steps
 from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model.contract import Key
 from holdfast.model.secret import Secret, SecretUnavailableError

@@ -16,7 +16,7 @@ from holdfast.engine import steps
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import values_in, written
+from holdfast.journal.entry_codec import values_in, written
 from holdfast.journal.port import Post
 from holdfast.model.memory import Heeded, Kind, Lesson, Remembered, known, lessons, lessons_stream, memory_stream
 from holdfast.model.receipts import digest

@@ -12,7 +12,7 @@ from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count, moment, safe
-from holdfast.journal.bodies import refused
+from holdfast.journal.entry_codec import refused
 from holdfast.journal.host import wall_ms
 from holdfast.model.waits import after_deadline
 from holdfast.people.items import Item, Placed, Wanted, placed, worded

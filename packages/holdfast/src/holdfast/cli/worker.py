@@ -16,8 +16,8 @@ from holdfast.engine.background_verification import StoppedRunVerified, verify_s
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
 from holdfast.inspect.text import count
+from holdfast.journal.backend_rules import due_since
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
-from holdfast.journal.rules import due_since
 from holdfast.model.system import is_system
 
 _PAGE: Final = 1000

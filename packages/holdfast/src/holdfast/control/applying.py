@@ -7,13 +7,13 @@ from typing import Protocol
 
 from holdfast.engine.commands import Applied, apply_commands
 from holdfast.engine.engine import Engine
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.port import LedgerEntry, Post
 
 
 class Sink(Protocol):
     """Where words go: into the ledger and to their run."""
 
-    async def post(self, post: Post, /) -> Entry:
+    async def post(self, post: Post, /) -> LedgerEntry:
         """Put a word into the ledger."""
         ...
 
@@ -32,7 +32,7 @@ class AtOnce:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         """Durable on return."""
         return await self._engine.journal.post(post)
 
@@ -53,10 +53,10 @@ class Collected:
         self.posts: list[Post] = []
         self.runs: dict[str, str] = {}
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         """Not in the ledger yet."""
         self.posts.append(post)
-        return Entry(0, post.stream, post.key, post.body, self._now_ms)
+        return LedgerEntry(0, post.stream, post.key, post.body, self._now_ms)
 
     async def post_all(self, posts: Sequence[Post]) -> None:
         """Kept with the others."""

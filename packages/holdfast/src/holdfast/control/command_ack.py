@@ -10,7 +10,7 @@ from holdfast.engine.commands import Applied, command_stream
 from holdfast.engine.engine import Engine
 from holdfast.engine.housekeeping import troubles_of
 from holdfast.engine.loading import load
-from holdfast.journal.codec import decode_all
+from holdfast.journal.record_codec import decode_all
 
 LOOKS: Final = 40
 BETWEEN_S: Final = 0.05

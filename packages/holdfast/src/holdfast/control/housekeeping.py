@@ -13,8 +13,8 @@ from holdfast.engine.outbox import Cursor
 from holdfast.engine.run_start import Input
 from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.inspect.signed_heads import HeadPosts
-from holdfast.journal.bodies import read, set_aside
-from holdfast.journal.port import Entry
+from holdfast.journal.entry_codec import read, set_aside
+from holdfast.journal.port import LedgerEntry
 from holdfast.model.webhooks import Message
 
 PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it
@@ -59,7 +59,7 @@ class Errands:
                 await self._deliveries.passed(entry.id)
                 self._finished.discard(entry.id)
 
-    async def _finish(self, entry: Entry) -> bool:
+    async def _finish(self, entry: LedgerEntry) -> bool:
         """Whether nothing more is to be done about it: its run has taken it, or it was announced long ago.
 
         A run that is driven takes it by itself, unless it ends first: so it is looked at again.

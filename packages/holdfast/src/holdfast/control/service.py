@@ -41,8 +41,8 @@ from holdfast.engine.questions import answer_post
 from holdfast.engine.timers import event_stream
 from holdfast.errors import NotAllowed, UsageError
 from holdfast.inspect.reader import JournalReader, operation_in, question_in
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Post, RunRow, RunStatus
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import plain_name
@@ -326,7 +326,7 @@ class Service:
         await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
         await self._engine.look()
 
-    async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> Entry:
+    async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> LedgerEntry:
         """An event for a run. It is kept until the run waits for it; `once` makes a repeat of it harmless."""
         await self.row(run)
         entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(payload, Any)))
@@ -440,13 +440,13 @@ class Service:
             await self._apply(run)  # whoever gave the first one may have died before the run had it
         return None if entry.fresh else await self._second(run, command, entry)
 
-    async def _second(self, run: str, command: Command, entry: Entry) -> Command:
+    async def _second(self, run: str, command: Command, entry: LedgerEntry) -> Command:
         """Put a word on record that came second, and give the one that came first."""
         first = read(entry, Command)
         await self._post(run, msgspec.structs.replace(command, after=first.by), "")
         return first
 
-    async def _post(self, run: str, command: Command, key: str) -> Entry:
+    async def _post(self, run: str, command: Command, key: str) -> LedgerEntry:
         said = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
         return await self._sink.post(Post(command_stream(run), key, written(said)))
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.errors import ArgumentError, UsageError
-from holdfast.journal.bodies import read, values_in, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, values_in, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest, forms
 from holdfast.model.decision import moves as m
@@ -186,7 +186,7 @@ class AnswerContext(msgspec.Struct, frozen=True):
     secret: bytes
 
 
-def came_late(operation: OperationState, word: Entry) -> bool:
+def came_late(operation: OperationState, word: LedgerEntry) -> bool:
     """Whether the time for an answer was over when this word came into the ledger, whoever has looked since."""
     return operation.asked_too_long(word.at_ms)
 

@@ -23,8 +23,8 @@ from holdfast.engine.suspension import stopped_change
 from holdfast.engine.verification import verify
 from holdfast.engine.waiting import schedule
 from holdfast.errors import JournalError, LedgerTaken, RunBusy
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, RunChange
+from holdfast.journal.port import LeaseGranted, RunChange
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
 
@@ -47,7 +47,7 @@ class StoppedRunVerified(msgspec.Struct, frozen=True):
 async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
     """Read back what a stopped run left in doubt, once. Raises `RunBusy` while another process holds the run."""
     claimed = await engine.leases.claim(run)
-    if not isinstance(claimed, Claimed):
+    if not isinstance(claimed, LeaseGranted):
         raise RunBusy(f"run {run} is not free", run=run)
     try:
         return await _verify_once(engine, claimed)
@@ -64,7 +64,7 @@ def first_reading_due(instance: ActiveRun) -> int | None:
     return min((_next_reading(one, now) for one in _readable(instance)), default=None)
 
 
-async def _verify_once(engine: Engine, claimed: Claimed) -> StoppedRunVerified:
+async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerified:
     run, row = claimed.lease.run, claimed.row
     history = await load(engine, run)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))

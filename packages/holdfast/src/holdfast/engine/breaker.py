@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from holdfast.errors import Unreadable
-from holdfast.journal.bodies import read, set_aside, written
+from holdfast.journal.entry_codec import read, set_aside, written
 from holdfast.journal.port import Journal, Post
 
 if TYPE_CHECKING:

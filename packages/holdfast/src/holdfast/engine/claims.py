@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.engine.forks import find_ancestor_write
 from holdfast.engine.pending import find_pending, releasing_posts, taking_post
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.ids import stream
 from holdfast.model.records import NOTHING, Raw
@@ -187,7 +187,7 @@ def reused_post(source: str, operation: str) -> Post:
     return Post(reuse_stream(source), operation, operation.encode())
 
 
-def last_holder(entries: Iterable[Entry]) -> ClaimHolder | None:
+def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
     """The newest generation of a claim, in its newest state."""
     newest: ClaimHolder | None = None
     for entry in entries:
@@ -198,7 +198,7 @@ def last_holder(entries: Iterable[Entry]) -> ClaimHolder | None:
     return newest
 
 
-def last_write(entries: Iterable[Entry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
+def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
     """The newest write with the same words, `but` for one operation, that is not older than `within_ms`."""
     newest: ClaimHolder | None = None
     for entry in entries:
@@ -212,7 +212,7 @@ def last_write(entries: Iterable[Entry], but: str, within_ms: int | None, now_ms
     return newest
 
 
-def first_use_ms(entries: Iterable[Entry], outside: int) -> int | None:
+def first_use_ms(entries: Iterable[LedgerEntry], outside: int) -> int | None:
     """The wall clock at which an outside key was first used."""
     uses = [entry.at_ms for entry in entries if read(entry, ClaimNote).outside == outside]
     return min(uses, default=None)
@@ -268,7 +268,7 @@ def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
     return tuple(posts)
 
 
-def writes_begun(entries: Iterable[Entry]) -> int:
+def writes_begun(entries: Iterable[LedgerEntry]) -> int:
     """How many writes with the same words were begun."""
     return sum(read(entry, ClaimNote).state == "taken" for entry in entries)
 

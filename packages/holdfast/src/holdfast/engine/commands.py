@@ -26,10 +26,10 @@ from holdfast.engine.rulings import decision_posts
 from holdfast.engine.suspension import Ending, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
 from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
-from holdfast.journal.bodies import read, set_aside
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Entry, Post, RunChange, RunRow, Worker
+from holdfast.journal.entry_codec import read, set_aside
+from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
@@ -86,7 +86,7 @@ def command_post(run: str, body: bytes, key: str = "") -> Post:
     return Post(command_stream(run), key, body)
 
 
-def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: AnswerContext) -> tuple[r.Record, ...]:
+def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: AnswerContext) -> tuple[r.Record, ...]:
     """What one order adds to the run. An order that does not fit any more is recorded as refused."""
     try:
         command = read(entry, Command)
@@ -122,13 +122,13 @@ def records_for(history: RunHistory, entry: Entry, stamp: Stamp, codes: AnswerCo
     return (applied, replace(fits, entry=entry.id, **stamp))
 
 
-def refused_unread(entry: Entry, unread: Unreadable, stamp: Stamp) -> r.CommandApplied:
+def refused_unread(entry: LedgerEntry, unread: Unreadable, stamp: Stamp) -> r.CommandApplied:
     """The record of a command that cannot be read: it is refused, and the commands after it are applied."""
     why = clean(f"{unread.message}")
     return r.CommandApplied(command="unreadable", by="", entry=entry.id, refused=why, **stamp)
 
 
-def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: Entry) -> str:
+def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: LedgerEntry) -> str:
     """Why the yes of this person does not count; empty where it does."""
     if is_among(command.by, operation.proposers(history.started)):
         return f"{command.by} proposed it"
@@ -145,7 +145,7 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
 
 
 def _reported(
-    operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: Entry, codes: AnswerContext
+    operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: LedgerEntry, codes: AnswerContext
 ) -> tuple[r.Record, ...]:
     """What a call answered after it was given up, or what somebody brought."""
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
@@ -219,7 +219,7 @@ async def apply_commands(engine: Engine, run: str, answered: str = "") -> Applie
             with contextlib.suppress(LeaseLost):  # the present owner of the run is notified below
                 await take_commands(instance)
         found = await engine.leases.claim(run)
-        if isinstance(found, Claimed):
+        if isinstance(found, LeaseGranted):
             return await _apply_claimed(engine, found, answered)
         # An owner that released the run just before the notification does not read the command: then the claim is
         # tried again, so that the command does not wait for the next poll.
@@ -229,7 +229,7 @@ async def apply_commands(engine: Engine, run: str, answered: str = "") -> Applie
             return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
 
 
-async def _apply_claimed(engine: Engine, claimed: Claimed, answered: str) -> Applied:
+async def _apply_claimed(engine: Engine, claimed: LeaseGranted, answered: str) -> Applied:
     """Apply the commands of a run whose lease we hold, and give the lease back."""
     run = claimed.lease.run
     try:
@@ -337,7 +337,7 @@ async def _take_new(instance: ActiveRun) -> None:
             await _take(instance, entry)
 
 
-async def _take(instance: ActiveRun, entry: Entry) -> None:
+async def _take(instance: ActiveRun, entry: LedgerEntry) -> None:
     await _recall(instance, entry)
     codes = AnswerContext(instance.engine.tools, instance.engine.identity.secret)
     async with between_attempts(instance):
@@ -359,7 +359,7 @@ async def _take(instance: ActiveRun, entry: Entry) -> None:
             instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 
-async def _recall(instance: ActiveRun, entry: Entry) -> None:
+async def _recall(instance: ActiveRun, entry: LedgerEntry) -> None:
     """An order about an operation that was told and let go of: read it back from the records."""
     try:
         record = read(entry, Command).record
@@ -433,7 +433,7 @@ def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
     return stored is None or msgspec.json.decode(stored.clauses, type=Contract).may_be_null
 
 
-def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCode]) -> str:
+def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, ToolCode]) -> str:
     """The tool whose code has to say whether a result that was brought fits; empty where nothing has to wait."""
     try:
         command = read(entry, Command)
@@ -455,7 +455,9 @@ def waits_for_code(history: RunHistory, entry: Entry, tools: Mapping[str, ToolCo
     return "" if end.result == r.NOTHING and _may_be_null(history, operation) else operation.intent.tool
 
 
-def _read(operation: OperationState, report: r.LateReport, entry: Entry, tools: Mapping[str, ToolCode]) -> r.LateReport:
+def _read(
+    operation: OperationState, report: r.LateReport, entry: LedgerEntry, tools: Mapping[str, ToolCode]
+) -> r.LateReport:
     """A report with the answer that somebody brought, marked where that is not what the tool returns."""
     tool, end = tools.get(operation.intent.tool), report.end
     brought = entry.key.startswith(ANSWER_KEY) and end.kind == "returned" and not operation.intent.completes

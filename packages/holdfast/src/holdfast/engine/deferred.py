@@ -19,8 +19,8 @@ from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.operation_driver import OperationDriver, driver_of
 from holdfast.engine.pending import PendingNote, part_note, pending_post, pending_thing
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
-from holdfast.journal.bodies import read, read_taken, readable, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, read_taken, readable, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id, split_operation_id, stream
 from holdfast.model.run_history import PENDING
@@ -178,7 +178,7 @@ async def forward(journal: Journal, key: str) -> str:
     return owner.operation
 
 
-def _answer_command(owner: AwaitingOperation, key: str, entry: Entry, arrival: ArrivedAnswer) -> Post | None:
+def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arrival: ArrivedAnswer) -> Post | None:
     """What a message means for the operation that waits: how its attempt ended, if it says so."""
     if arrival.status == "pending":
         return None

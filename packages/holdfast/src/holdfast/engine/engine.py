@@ -31,7 +31,7 @@ from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import Ending
 from holdfast.engine.tool_protocol import Codec, ToolCode
 from holdfast.errors import HoldfastError, JournalUnavailable, LedgerTaken
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Identity, Journal, Post, Worker
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id

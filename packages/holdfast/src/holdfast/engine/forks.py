@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from holdfast.journal.codec import decode_all
+from holdfast.journal.record_codec import decode_all
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.ids import operation_id

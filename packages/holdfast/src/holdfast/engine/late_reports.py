@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.engine.loading import load
 from holdfast.errors import JournalError
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.contract import Contract

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import JournalError, LeaseLost
-from holdfast.journal.port import Beginning, Busy, Claimed, Journal, Lease, Post, RunChange, RunRow, Write
+from holdfast.journal.port import Busy, Journal, Lease, LeaseGranted, NewRun, Post, RunChange, RunRow, Write
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
@@ -27,7 +27,7 @@ class Leases:
         self._held: set[str] = set()
         self._asking: dict[str, int] = {}  # claims whose answer is under way: they may be ours in a moment
 
-    async def claim(self, run: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
         journal, worker = self._engine.journal, self._engine.worker.id
         self._asking[run] = self._asking.get(run, 0) + 1
@@ -37,7 +37,7 @@ class Leases:
             if isinstance(found, Busy) and found.row.owner == worker and forgotten:
                 await journal.append(self._giving_back(found.row))
                 found = await journal.claim(run, worker, new)
-            if isinstance(found, Claimed):
+            if isinstance(found, LeaseGranted):
                 self._held.add(run)
             return found
         finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import ChainBroken
-from holdfast.journal.codec import decode_all
-from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.record_codec import decode_all
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.model.run_history import RunHistory
 
 if TYPE_CHECKING:

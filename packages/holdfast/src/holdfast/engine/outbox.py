@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.journal.bodies import readable, written
-from holdfast.journal.codec import encode
-from holdfast.journal.log import beginning
-from holdfast.journal.port import Claimed, Entry, Journal, Post, RunChange
+from holdfast.journal.entry_codec import readable, written
+from holdfast.journal.port import Journal, LeaseGranted, LedgerEntry, Post, RunChange
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import beginning
 from holdfast.model import records as r
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
@@ -118,7 +118,7 @@ async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGEN
     change = RunChange("suspended", "to be sent", wall, release=True)
     new = beginning(engine.identity.namespace, run, agent, map(encode, records), change)
     claimed = await engine.leases.claim(run, new)
-    if not isinstance(claimed, Claimed):
+    if not isinstance(claimed, LeaseGranted):
         return False
     if not claimed.fresh:
         engine.leases.give_back(claimed.row)
@@ -142,7 +142,7 @@ class Cursor:
         self._shared: bytes | None = None
         self._known = False
 
-    async def news(self) -> list[Entry]:
+    async def news(self) -> list[LedgerEntry]:
         """What came since anybody dealt with this stream."""
         if not self._known:
             await self._read_mark()

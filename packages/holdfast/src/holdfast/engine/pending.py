@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from holdfast.errors import ArgumentError
-from holdfast.journal.bodies import read, readable, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, readable, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.ids import operation_id, parts_of, split_operation_id
 from holdfast.model.outcome import Met
@@ -108,7 +108,7 @@ def _things(flight: OperationDriver, tool: ToolCode) -> list[str]:
     return found
 
 
-async def _still_pending(flight: OperationDriver, entries: Iterable[Entry]) -> Elsewhere | None:
+async def _still_pending(flight: OperationDriver, entries: Iterable[LedgerEntry]) -> Elsewhere | None:
     """The notes that are not over, as what a call meets. What was left by a run that was called off is released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:

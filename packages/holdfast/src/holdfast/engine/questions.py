@@ -20,7 +20,7 @@ from holdfast.engine.sealing import refuse, sealing
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
-from holdfast.journal.bodies import read, written
+from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.ids import stream

@@ -49,9 +49,9 @@ from holdfast.errors import (
     UnknownRun,
     Unreadable,
 )
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog, beginning, genesis
-from holdfast.journal.port import Busy, Claimed, RunChange, RunStatus
+from holdfast.journal.port import Busy, LeaseGranted, RunChange, RunStatus
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
 from holdfast.model.questions import TAKE_OVER, why_ended
 from holdfast.model.receipts import receipts_in, unproven
@@ -122,7 +122,7 @@ async def drive_run(
         engine.leases.let_go(run)
 
 
-async def _history(engine: Engine, claimed: Claimed, begun: Iterable[r.Record]) -> RunHistory:
+async def _history(engine: Engine, claimed: LeaseGranted, begun: Iterable[r.Record]) -> RunHistory:
     """The history of a claimed run; that of a new one is known."""
     run = claimed.lease.run
     if not claimed.fresh:
@@ -136,7 +136,7 @@ async def _history(engine: Engine, claimed: Claimed, begun: Iterable[r.Record]) 
 
 async def _drive_claimed(
     engine: Engine,
-    claimed: Claimed,
+    claimed: LeaseGranted,
     history: RunHistory,
     agent: AgentCode | None,
     given: Input | None,

@@ -9,14 +9,14 @@ import msgspec
 from holdfast.engine.active_run.run import ActiveRun, Stamp
 from holdfast.engine.leases import unchanged_listing
 from holdfast.errors import JournalError, ParameterMismatch, UsageError
-from holdfast.journal.codec import encode
-from holdfast.journal.port import Claimed, RunChange
+from holdfast.journal.port import LeaseGranted, RunChange
+from holdfast.journal.record_codec import encode
 from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import AgentCode, Engine
-    from holdfast.journal.log import RunLog
+    from holdfast.journal.run_log import RunLog
     from holdfast.model.run_history import RunHistory
 
 
@@ -112,7 +112,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
     history.add(reopened)
 
 
-async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Claimed) -> None:
+async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: LeaseGranted) -> None:
     """Nothing was driven: the lease goes back, and the listing stays as it was, or as a reopening has made it."""
     change = unchanged_listing(claimed.row, engine.environment.clock.wall_ms())
     if claimed.row.status == "stopped" and history.status == "running":
@@ -148,7 +148,7 @@ async def admitted(instance: ActiveRun, number: int) -> bool:
     return await engine.company.enter(instance.run, chances=allowed - number + 1 if number > 1 else 0)
 
 
-async def record_claim(instance: ActiveRun, claimed: Claimed, number: int) -> None:
+async def record_claim(instance: ActiveRun, claimed: LeaseGranted, number: int) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 
     Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then

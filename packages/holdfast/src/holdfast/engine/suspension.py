@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import JournalError
-from holdfast.journal.port import Claimed, RunChange, Write
+from holdfast.journal.port import LeaseGranted, RunChange, Write
 from holdfast.model import records as r
 from holdfast.model.questions import HALTED, TAKE_OVER, why_ended
 from holdfast.model.system import is_system
@@ -113,7 +113,7 @@ def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
     )
 
 
-async def stop_unreadable(engine: Engine, claimed: Claimed, error: JournalError) -> None:
+async def stop_unreadable(engine: Engine, claimed: LeaseGranted, error: JournalError) -> None:
     """List the run as stopped: it asks a person, and recovery does not take it again and again."""
     change = unreadable_change(error, engine.environment.clock.wall_ms())
     try:

@@ -12,8 +12,8 @@ from holdfast.engine.suspension import stopped_change, unreadable_change
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.log import RunLog, genesis
-from holdfast.journal.port import Claimed, Reader, RunChange, RunRow, RunStatus, Storage
+from holdfast.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
 from holdfast.model.waits import ListedWait
@@ -110,7 +110,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
     busy: list[str] = []
     for run in names:
         claimed = await engine.leases.claim(run)
-        if not isinstance(claimed, Claimed):
+        if not isinstance(claimed, LeaseGranted):
             busy.append(run)
             continue
         try:

@@ -15,8 +15,8 @@ import msgspec
 
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.codec import decode_all, encode
 from holdfast.journal.port import Identity
+from holdfast.journal.record_codec import decode_all, encode
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 

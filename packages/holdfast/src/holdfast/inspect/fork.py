@@ -16,9 +16,9 @@ from holdfast.engine.forks import INHERITED
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.run_state import step_of
-from holdfast.journal.codec import encode
-from holdfast.journal.log import beginning
-from holdfast.journal.port import Claimed, RunChange
+from holdfast.journal.port import LeaseGranted, RunChange
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import beginning
 from holdfast.model import records as r
 from holdfast.model.ids import checked_run_id, operation_id
 from holdfast.model.operation import OperationState
@@ -146,7 +146,7 @@ async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[
     of = parent.started
     begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
     claimed = await engine.leases.claim(new, begun)
-    if isinstance(claimed, Claimed):
+    if isinstance(claimed, LeaseGranted):
         engine.leases.let_go(new)
         if claimed.fresh:
             return

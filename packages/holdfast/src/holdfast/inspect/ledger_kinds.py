@@ -18,8 +18,8 @@ from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, Aw
 from holdfast.engine.pending import PendingNote, PendingParameters
 from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
-from holdfast.journal.bodies import REFUSED, SetAside, read
-from holdfast.journal.port import Entry
+from holdfast.journal.entry_codec import REFUSED, SetAside, read
+from holdfast.journal.port import LedgerEntry
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
 from holdfast.model.memory import Heeded, Remembered, Spoken
 from holdfast.model.pending import WAYS
@@ -75,7 +75,7 @@ def kinds() -> Mapping[str, Any]:
     return found
 
 
-def kind_of(entry: Entry) -> Any:
+def kind_of(entry: LedgerEntry) -> Any:
     """The type of an entry; None for a stream that this version does not know."""
     name = entry.stream.partition("/")[0]
     if name == CONTRADICTED.rstrip("/"):
@@ -87,7 +87,7 @@ def kind_of(entry: Entry) -> Any:
     return kinds().get(name)
 
 
-def unreadable(entries: Iterable[Entry]) -> list[SetAside]:
+def unreadable(entries: Iterable[LedgerEntry]) -> list[SetAside]:
     """The entries that their readers refuse, and why."""
     found: list[SetAside] = []
     for entry in entries:

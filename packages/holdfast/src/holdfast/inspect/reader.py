@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
-from holdfast.journal.bodies import readable
-from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, Waits, Which
+from holdfast.journal.entry_codec import readable
+from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, RunWaits, StatusFilter
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import is_system
@@ -77,7 +77,7 @@ class JournalReader:
             after = rows[-1].run
         return found[:limit]
 
-    async def every_run(self, *, status: Which | None = None) -> AsyncIterator[RunRow]:
+    async def every_run(self, *, status: StatusFilter | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""
         after, more = "", True
         while more:
@@ -96,7 +96,7 @@ class JournalReader:
 
     async def records(self, run: str, after: int = 0) -> AsyncIterator[ReadRecord]:
         """The records of a run in order, from number `after` + 1 on, each with the row that holds it."""
-        from holdfast.journal.codec import decode  # noqa: PLC0415 - a list is read without the records behind it
+        from holdfast.journal.record_codec import decode  # noqa: PLC0415 - a list is read without the records behind it
 
         while rows := await self.journal.read(run, after, PAGE):
             for row in rows:
@@ -223,6 +223,6 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
     return history.questions[step]
 
 
-def waits_of(row: RunRow | Waits) -> list[ListedWait]:
+def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
     """What the listing says that a run waits for."""
     return decode_waits(row.waits)

@@ -29,10 +29,10 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import stored
 from holdfast.inspect.run_state import step_of
 from holdfast.journal import host
-from holdfast.journal.codec import decode, encode
-from holdfast.journal.log import RunLog, genesis
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Beginning, Claimed, Identity, RunChange, Write
+from holdfast.journal.port import Identity, LeaseGranted, NewRun, RunChange, Write
+from holdfast.journal.record_codec import decode, encode
+from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.run_history import RunHistory
 
@@ -152,9 +152,9 @@ class _Copy(MemoryJournal):
         assert history.started is not None, run
         newest = max(history.owners, default=0)
         while True:
-            new = Beginning(history.started.agent, program=history.started.program)
+            new = NewRun(history.started.agent, program=history.started.program)
             claimed = await self.claim(run, "the record", new)
-            assert isinstance(claimed, Claimed), claimed
+            assert isinstance(claimed, LeaseGranted), claimed
             log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
             if claimed.lease.token > newest:
                 break

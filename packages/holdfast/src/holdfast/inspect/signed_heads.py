@@ -14,7 +14,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Rng
 from holdfast.errors import JournalDistrusted, UsageError
 from holdfast.inspect.signing_keys import SigningKeys, first_keys, load_keys
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Identity, Journal, Post
 from holdfast.model.heads import SHORTEST_KEY, SignedHead, is_signed, sign
 from holdfast.model.webhooks import OUTBOX, Notice

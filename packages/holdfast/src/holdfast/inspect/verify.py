@@ -14,10 +14,10 @@ from holdfast.engine.claims import claim_stream
 from holdfast.errors import HoldfastError
 from holdfast.inspect.reader import PAGE, JournalReader
 from holdfast.inspect.signed_heads import KeptHead, badly_signed
-from holdfast.journal.codec import decode
-from holdfast.journal.log import genesis, verify_chain
+from holdfast.journal.backend_rules import CHANGED
 from holdfast.journal.port import Broken, Identity, KnownHead, Reader
-from holdfast.journal.rules import CHANGED
+from holdfast.journal.record_codec import decode
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 

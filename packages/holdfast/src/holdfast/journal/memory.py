@@ -19,29 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused, UsageError
 from holdfast.journal import host
-from holdfast.journal.port import (
-    AgentKey,
-    Beginning,
-    Busy,
-    Claimed,
-    Entry,
-    Identity,
-    Instant,
-    Journal,
-    Lease,
-    Post,
-    Reader,
-    Row,
-    RunRow,
-    RunStatus,
-    Trust,
-    Waits,
-    Which,
-    Worker,
-    WorkerState,
-    Write,
-)
-from holdfast.journal.rules import (
+from holdfast.journal.backend_rules import (
     FOREVER_MS,
     check_extras,
     check_post,
@@ -54,6 +32,28 @@ from holdfast.journal.rules import (
     trust_entry,
     wants_look,
     wants_worker,
+)
+from holdfast.journal.port import (
+    AgentKey,
+    Busy,
+    Identity,
+    Instant,
+    Journal,
+    Lease,
+    LeaseGranted,
+    LedgerEntry,
+    NewRun,
+    Post,
+    Reader,
+    Row,
+    RunRow,
+    RunStatus,
+    RunWaits,
+    StatusFilter,
+    Trust,
+    Worker,
+    WorkerState,
+    Write,
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 
@@ -96,8 +96,8 @@ class MemoryJournal:
         self.identity = Identity(namespace=namespace, secret=secret, incarnation="1", trust=trust)
         self._runs: dict[str, _Run] = {}
         self._names: dict[int, str] = {}
-        self._ledger: list[Entry] = []
-        self._keys: dict[tuple[str, str], Entry] = {}
+        self._ledger: list[LedgerEntry] = []
+        self._keys: dict[tuple[str, str], LedgerEntry] = {}
         self._hints: dict[str, bytes] = {}
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
@@ -178,7 +178,7 @@ class MemoryJournal:
         after()
         return self._fate(worker)
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         after = self._call("claim")
         found = self._runs.get(run)
         if found is None:
@@ -193,7 +193,7 @@ class MemoryJournal:
         found.listing = replace(listing, token=listing.token + 1, owner=worker, updated_ms=self._wall())
         after()
         lease = Lease(run, listing.row, found.listing.token, worker)
-        return Claimed(lease, found.listing, found.rows[-1] if found.rows else None)
+        return LeaseGranted(lease, found.listing, found.rows[-1] if found.rows else None)
 
     async def append(self, write: Write) -> None:
         after = self._call("append")
@@ -228,7 +228,7 @@ class MemoryJournal:
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -269,18 +269,18 @@ class MemoryJournal:
         self._call("counts")()
         return Counter((run.listing.agent, run.listing.status) for run in self._runs.values())
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         lines = await self.runs(status=status, limit=len(self._runs))
-        return [Waits(line.run, line.agent, line.waits, line.updated_ms) for line in lines]
+        return [RunWaits(line.run, line.agent, line.waits, line.updated_ms) for line in lines]
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         after = self._call("post")
         check_post(post)
         entry = self._insert(post)
         after()
         return entry
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         after = self._call("post_all")
         for post in posts:
             check_post(post)
@@ -289,7 +289,7 @@ class MemoryJournal:
         after()
         return entries
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         done = self._call("entries")
         self._riding_due()
         done()
@@ -405,7 +405,7 @@ class MemoryJournal:
             if standing is not None:
                 raise LedgerTaken(post.stream, post.key, standing.body)
 
-    def _create(self, run: str, worker: str, new: Beginning) -> Claimed:
+    def _create(self, run: str, worker: str, new: NewRun) -> LeaseGranted:
         wall = self._wall()
         lease = Lease(run, len(self._runs) + 1, 1, worker)
         write = first_write(lease, new)
@@ -415,7 +415,7 @@ class MemoryJournal:
         self._names[lease.row] = run
         self._runs[run] = found = _Run(listing)
         self._commit(write)
-        return Claimed(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
+        return LeaseGranted(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
 
     def _fate(self, worker: str) -> WorkerState:
         if worker not in self._workers:
@@ -426,18 +426,18 @@ class MemoryJournal:
     def _gone(self, worker: str) -> bool:
         return self._fate(worker).gone
 
-    def _insert(self, post: Post) -> Entry:
+    def _insert(self, post: Post) -> LedgerEntry:
         standing = self._keys.get((post.stream, post.key))
         if standing is not None:
             return replace(standing, fresh=False)
-        entry = Entry(len(self._ledger) + 1, post.stream, post.key, post.body, self._wall())
+        entry = LedgerEntry(len(self._ledger) + 1, post.stream, post.key, post.body, self._wall())
         self._ledger.append(entry)
         if post.key:
             self._keys[post.stream, post.key] = entry
         return entry
 
 
-def _digest(entry: Entry) -> bytes:
+def _digest(entry: LedgerEntry) -> bytes:
     """A hash over everything in an entry; in memory nothing chains it to its stream."""
     return ledger_hash(None, Post(entry.stream, entry.key, entry.body), entry.at_ms)
 

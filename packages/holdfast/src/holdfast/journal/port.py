@@ -16,7 +16,7 @@ import msgspec
 from holdfast.model.heads import Head
 
 RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
-Which: TypeAlias = RunStatus | Literal["halted"]
+StatusFilter: TypeAlias = RunStatus | Literal["halted"]
 """Which lines of the listing: those of a status, or `halted`, the stopped ones that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
@@ -114,7 +114,7 @@ class Post(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     """A ledger entry as stored. `fresh` is false where an earlier entry under the same key stands."""
 
     id: int
@@ -151,7 +151,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     updated_ms: int
 
 
-class Waits(msgspec.Struct, frozen=True, gc=False):
+class RunWaits(msgspec.Struct, frozen=True, gc=False):
     """What one run waits for: the part of its line that an inbox is made of."""
 
     run: str
@@ -160,7 +160,7 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
     updated_ms: int
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class LeaseGranted(msgspec.Struct, frozen=True):
     """The run is ours. `last` is the newest stored row; `fresh`: this claim has created the run.
 
     `row` is the listing as the claim found or made it, before any change that came with a new run.
@@ -172,7 +172,7 @@ class Claimed(msgspec.Struct, frozen=True):
     fresh: bool = False
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class NewRun(msgspec.Struct, frozen=True):
     """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents.
@@ -252,7 +252,7 @@ class Journal(Protocol):
         """Whether a worker's process is proven dead. Unknown ids are `unknown`, silent for ever."""
         ...
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         """Take the lease of a run whose owner is gone; a new fencing token each time.
 
         With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
@@ -292,7 +292,7 @@ class Journal(Protocol):
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -317,19 +317,19 @@ class Journal(Protocol):
         """The number of runs, by agent and status."""
         ...
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         """What all runs of that status wait for, in any order: less than half the work of whole lines in order."""
         ...
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         """Append one ledger entry by compare-and-set; durable on return."""
         ...
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         """Append several ledger entries in one commit, or none: raises `LedgerTaken` where a key is taken."""
         ...
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
         ...
 
@@ -370,7 +370,7 @@ class Reader(Journal, Protocol):
         """
         ...
 
-    def ledger(self) -> AsyncIterator[Entry]:
+    def ledger(self) -> AsyncIterator[LedgerEntry]:
         """The whole ledger by id, read page by page."""
         ...
 

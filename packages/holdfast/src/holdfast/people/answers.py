@@ -19,7 +19,7 @@ from holdfast.control.service import Service
 from holdfast.engine.commands import Applied, Command
 from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
-from holdfast.journal.bodies import read_taken
+from holdfast.journal.entry_codec import read_taken
 from holdfast.journal.port import Post
 from holdfast.model.contract import Contract
 from holdfast.model.decision.evidence import key_left_ms

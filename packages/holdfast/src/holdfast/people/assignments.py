@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import readable, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import readable, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model.ids import stream
 
 ITEMS: Final = "items/"
@@ -76,7 +76,7 @@ def handing_post(run: str, step: str, one: Handing) -> Post:
     return Post(item_stream(run, step), "", written(one))
 
 
-async def hand(journal: Journal, run: str, step: str, one: Handing) -> Entry:
+async def hand(journal: Journal, run: str, step: str, one: Handing) -> LedgerEntry:
     """Put it on record; durable on return. Raises `UsageError` where it says nothing."""
     return await journal.post(handing_post(run, step, one))
 
@@ -89,13 +89,13 @@ async def handed(journal: Journal, run: str, step: str) -> Handed:
 async def all_handed(journal: Journal) -> dict[str, Handed]:
     """How every item stands that anybody gave away, let rest or made urgent, by its ledger stream."""
     entries = await journal.entries(ITEMS)
-    by_stream: dict[str, list[tuple[Entry, Handing]]] = {}
+    by_stream: dict[str, list[tuple[LedgerEntry, Handing]]] = {}
     for entry, one in await readable(journal, entries, Handing):
         by_stream.setdefault(entry.stream, []).append((entry, one))
     return {name: _fold(found) for name, found in by_stream.items()}
 
 
-def _fold(said: list[tuple[Entry, Handing]]) -> Handed:
+def _fold(said: list[tuple[LedgerEntry, Handing]]) -> Handed:
     now = NOBODY
     for entry, one in said:
         now = now.after(one, entry.at_ms)

@@ -17,8 +17,8 @@ from holdfast.engine.deferred import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import moment
-from holdfast.journal.bodies import read_taken, readable, written
-from holdfast.journal.port import Entry, Post
+from holdfast.journal.entry_codec import read_taken, readable, written
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
 from holdfast.model.operation import OperationState
@@ -46,7 +46,7 @@ async def last_answer(looking: JournalReader, run: str, step: str) -> Command | 
     return next((one for _, one in reversed(await _answers(looking, run, step))), None)
 
 
-async def _answers(looking: JournalReader, run: str, step: str) -> list[tuple[Entry, Command]]:
+async def _answers(looking: JournalReader, run: str, step: str) -> list[tuple[LedgerEntry, Command]]:
     entries = await looking.journal.entries(contradiction_stream(run, step))
     return await readable(looking.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
 

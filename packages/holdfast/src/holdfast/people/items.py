@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.inspect.text import cut
-from holdfast.journal.bodies import readable
-from holdfast.journal.port import Entry, Waits, Which
+from holdfast.journal.entry_codec import readable
+from holdfast.journal.port import LedgerEntry, RunWaits, StatusFilter
 from holdfast.model.contradiction import Opened, contradiction_text
 from holdfast.model.shadow import Left, shadow_item
 from holdfast.model.system import is_planted, is_system, shown_agent
@@ -26,7 +26,7 @@ from holdfast.people.shadow_reviews import answer_afterwards, open_shadows
 LISTED: Final = 1000
 """How many characters of a question stand in a list."""
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
-WAITING: Final[tuple[Which, ...]] = ("suspended", "halted")
+WAITING: Final[tuple[StatusFilter, ...]] = ("suspended", "halted")
 """The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
 
 
@@ -161,7 +161,7 @@ def _marks(asks: str) -> tuple[str, ...]:
     return remarks(asks)
 
 
-def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
+def _asked(rows: Iterable[RunWaits]) -> Iterator[Placed]:
     """What these runs ask people, before anybody gave it to somebody."""
     for row in rows:
         if is_system(row.agent) and not is_planted(row.agent):
@@ -172,7 +172,7 @@ def _asked(rows: Iterable[Waits]) -> Iterator[Placed]:
                 yield Placed(kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue)
 
 
-def _shadow(entry: Entry, left: Left) -> Placed:
+def _shadow(entry: LedgerEntry, left: Left) -> Placed:
     """What left without a person, and was drawn for a look afterwards."""
     wait = ListedWait("shadow", left.step, left.asks, at=entry.at_ms)
     return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")

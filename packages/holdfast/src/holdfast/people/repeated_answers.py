@@ -15,7 +15,7 @@ from holdfast.control.undo import call_off_reason
 from holdfast.engine.commands import Applied, Command, command_stream
 from holdfast.engine.questions import question_stream
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import read, readable
+from holdfast.journal.entry_codec import read, readable
 from holdfast.model import records as r
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import same_person

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
-from holdfast.journal.bodies import read, written
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
 
 if TYPE_CHECKING:
     from holdfast.control.applying import Sink
 
 
-async def open_shadows(journal: Journal) -> list[Entry]:
+async def open_shadows(journal: Journal) -> list[LedgerEntry]:
     """What left and waits for a look, the oldest first."""
-    first: dict[str, Entry] = {}
+    first: dict[str, LedgerEntry] = {}
     for entry in await journal.entries(SHADOW):
         if entry.key == SAID:
             first.pop(entry.stream, None)

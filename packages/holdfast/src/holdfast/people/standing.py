@@ -13,7 +13,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.tool_protocol import ToolCode
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.bodies import written
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model.names import same_person
 from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, why_not

@@ -12,7 +12,7 @@ from holdfast.control.service import Service
 from holdfast.engine.commands import Applied, Command, command_stream
 from holdfast.errors import UsageError
 from holdfast.inspect.timeline import timeline
-from holdfast.journal.bodies import read, written
+from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.people.asked import Asked

@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, Threads
-from holdfast.journal.sqlite.here import JournalClock
+from holdfast.journal.host import JournalClock
 
 T = TypeVar("T")
 EPOCH_MS: Final = 1_767_225_600_000

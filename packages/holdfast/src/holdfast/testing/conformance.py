@@ -18,17 +18,17 @@ import contextlib
 from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.log import RunLog, beginning, genesis, verify_chain
+from holdfast.journal.backend_rules import FOREVER_MS, MAX_BODY
 from holdfast.journal.port import (
     Busy,
-    Claimed,
     Journal,
+    LeaseGranted,
     Post,
     Row,
     RunChange,
     Write,
 )
-from holdfast.journal.rules import FOREVER_MS, MAX_BODY
+from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
 from holdfast.testing.conformance_listing import (
     ALICE,
     DESK,
@@ -50,7 +50,7 @@ class JournalConformance(ListingConformance):
         async def check(journal: Journal) -> None:
             assert await journal.claim("r", "alice") is None
             claimed = await journal.claim("r", "alice", DESK)
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             assert (claimed.row.run, claimed.row.agent, claimed.row.status) == ("r", "desk", "running")
             assert (claimed.row.owner, claimed.last) == ("alice", None)
 
@@ -61,7 +61,7 @@ class JournalConformance(ListingConformance):
             large = b'"' + b"x" * 100_000 + b'"'
             owned = beginning("n", "owned", "desk", [body(1), large])
             claimed = await journal.claim("owned", "alice", owned)
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             assert (claimed.fresh, claimed.last, claimed.row.owner) == (True, owned.rows[-1], "alice")
             log = RunLog(journal, claimed.lease, claimed.last, genesis("n", "owned"))
             await log.append([body(3)])
@@ -76,12 +76,12 @@ class JournalConformance(ListingConformance):
             change = RunChange("suspended", "to be sent", 17, b'["x"]', release=True)
             free = beginning("n", "free", "desk", [body(1)], change)
             claimed = await journal.claim("free", "alice", free)
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             assert await fails(journal.append(Write(claimed.lease)), LeaseLost)
             (line,) = await journal.runs()
             assert (line.status, line.reason, line.due_ms, line.owner) == ("suspended", "to be sent", 17, None)
             again = await journal.claim("free", "bob", free)
-            assert isinstance(again, Claimed)
+            assert isinstance(again, LeaseGranted)
             assert (again.fresh, again.last) == (False, free.rows[-1])
             assert len(await journal.read("free")) == 1
 
@@ -92,7 +92,7 @@ class JournalConformance(ListingConformance):
             new = beginning("n", "r", "desk", [body(1), b"x" * (MAX_BODY + 1)])
             assert await fails(journal.claim("r", "alice", new), RecordRefused)
             assert await journal.runs() == []
-            assert isinstance(await journal.claim("r", "alice", DESK), Claimed)
+            assert isinstance(await journal.claim("r", "alice", DESK), LeaseGranted)
 
         self._run(tmp_path, check)
 
@@ -112,7 +112,7 @@ class JournalConformance(ListingConformance):
             await old.append([body(1)])
             await journal.beat(ALICE, OVER_MS)
             claimed = await journal.claim("r", "bob")
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             assert claimed.lease.token > old.lease.token
             assert claimed.last is not None
             assert claimed.last.body == body(1)
@@ -154,7 +154,7 @@ class JournalConformance(ListingConformance):
             await log.append([body(1)], RunChange("suspended", "sleep", release=True))
             assert await fails(log.append([body(2)]), LeaseLost)
             claimed = await journal.claim("r", "bob")
-            assert isinstance(claimed, Claimed)
+            assert isinstance(claimed, LeaseGranted)
             assert claimed.row.status == "suspended"
 
         self._run(tmp_path, check)
@@ -259,7 +259,7 @@ class JournalConformance(ListingConformance):
         async def check(journal: Journal) -> None:
             old = await start_log(journal)
             await journal.beat(ALICE, OVER_MS)
-            assert isinstance(await journal.claim("r", "bob"), Claimed)
+            assert isinstance(await journal.claim("r", "bob"), LeaseGranted)
             writing = asyncio.ensure_future(old.append([body(1)]))
             await asyncio.sleep(0)  # it is on its way
             writing.cancel()

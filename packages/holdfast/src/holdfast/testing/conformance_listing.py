@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.journal.log import RunLog, beginning, genesis
 from holdfast.journal.port import (
-    Beginning,
-    Claimed,
     Journal,
+    LeaseGranted,
+    NewRun,
     RunChange,
     RunStatus,
-    Which,
+    StatusFilter,
     Worker,
 )
+from holdfast.journal.run_log import RunLog, beginning, genesis
 
 ALICE = Worker("alice")
 BOB = Worker("bob")
-DESK = Beginning("desk")
+DESK = NewRun("desk")
 LONG_MS = 3_600_000
 OVER_MS = -1000
 """A lease of this length has ended before it began."""
@@ -33,7 +33,7 @@ def body(value: int) -> bytes:
 async def start_log(journal: Journal, run: str = "r", worker: str = "alice") -> RunLog:
     """Claim a run and log to it. The chains of these tests start at the genesis of namespace "n"."""
     claimed = await journal.claim(run, worker, DESK)
-    assert isinstance(claimed, Claimed), claimed
+    assert isinstance(claimed, LeaseGranted), claimed
     return RunLog(journal, claimed.lease, claimed.last, genesis("n", run))
 
 
@@ -70,7 +70,7 @@ class ListingConformance:
                 log = await start_log(journal, run=f"r{number}")
                 waits = b"[]" if number == 4 else b'["x"]'
                 await log.append([body(1)], RunChange(status, waits=waits))
-            expected: dict[Which, int] = {"suspended": 2, "running": 1, "stopped": 2, "halted": 1}
+            expected: dict[StatusFilter, int] = {"suspended": 2, "running": 1, "stopped": 2, "halted": 1}
             for which, count in expected.items():
                 lines = await journal.runs(status=which)
                 found = await journal.waiting(which)
@@ -148,8 +148,10 @@ class ListingConformance:
             }
             for run, change in {**changes, **{f"a {n}": changes["c first"] for n in range(30)}}.items():
                 new = beginning("n", run, "other" if run.startswith("a ") else "desk", [body(1)], change)
-                assert isinstance(await journal.claim(run, "alice", new), Claimed)
-            assert isinstance(await journal.claim("g held", "alice", beginning("n", "g", "desk", [body(1)])), Claimed)
+                assert isinstance(await journal.claim(run, "alice", new), LeaseGranted)
+            assert isinstance(
+                await journal.claim("g held", "alice", beginning("n", "g", "desk", [body(1)])), LeaseGranted
+            )
             dropped = beginning("n", "h dropped", "desk", [body(1)], RunChange("running", release=True))
             await journal.claim("h dropped", "alice", dropped)
             first = [line.run for line in await journal.due({("desk", "")}, 2)]
@@ -171,7 +173,7 @@ class ListingConformance:
                 for program in ("shop", "billing", ""):
                     new = beginning("n", f"{run} {program}", "desk", [body(1)], change, program)
                     claimed = await journal.claim(f"{run} {program}", "alice", new)
-                    assert isinstance(claimed, Claimed)
+                    assert isinstance(claimed, LeaseGranted)
                     assert (claimed.row.agent, claimed.row.program) == ("desk", program)
             await journal.beat(ALICE, OVER_MS)
             for program in ("shop", "billing", ""):

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.journal.bodies import readable, written
+from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Journal, Post
 
 STREAM: Final = "access/"

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.control.service import Service
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
-from holdfast.journal.bodies import readable, written
+from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Post, RunRow
 from holdfast.model.addresses import is_public
 from holdfast.model.system import is_system

@@ -27,9 +27,9 @@ from holdfast.errors import (
     ReplayDiverged,
     Sealed,
 )
-from holdfast.journal.codec import encode
-from holdfast.journal.log import RunLog
 from holdfast.journal.port import Lease, Post, RunChange
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.facts import Known

@@ -17,7 +17,7 @@ from holdfast.errors import JournalUnavailable
 from holdfast.model.heads import Head
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Anchor(msgspec.Struct, frozen=True):
     """How far the journal had come. `record` is the largest stored record id, `hash` its chain hash in hex.
 
     `entry` and `entry_hash` are the same of the ledger. Device numbers may change with each boot, so `device` counts
@@ -43,7 +43,7 @@ class Mark(msgspec.Struct, frozen=True):
         return Head(self.record, self.entry, *self.log)
 
 
-class Tails(msgspec.Struct, frozen=True):
+class LogEnds(msgspec.Struct, frozen=True):
     """How far a file goes, and the chain hashes that it has where its anchor ends; None: there is nothing any more.
 
     `missing` is how many of its numbers have no row.
@@ -61,15 +61,15 @@ def beside(journal: Path) -> Path:
     return journal.with_name(journal.name + ".anchor")
 
 
-def load(path: Path) -> Mark | None:
+def load(path: Path) -> Anchor | None:
     """The anchor, or None where there is none that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Mark)
+        return msgspec.json.decode(path.read_bytes(), type=Anchor)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def save(path: Path, mark: Mark) -> None:
+def save(path: Path, mark: Anchor) -> None:
     """Replace the anchor in one step: after a power loss the old or the new one is there, never half of it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -95,7 +95,7 @@ def save(path: Path, mark: Mark) -> None:
         ) from error
 
 
-def doubt(kept: Mark | None, found: Mark, tails: Tails) -> str:
+def doubt(kept: Anchor | None, found: Anchor, tails: LogEnds) -> str:
     """Why the journal cannot be trusted, in a sentence; empty when anchor and file agree.
 
     `found` describes the file as it is; `tails` is what it has at the record and the entry that the anchor names.
@@ -113,14 +113,14 @@ def doubt(kept: Mark | None, found: Mark, tails: Tails) -> str:
     return lost_tail(kept, tails) or _lost_rows(kept, tails)
 
 
-def _lost_rows(kept: Mark, tails: Tails) -> str:
+def _lost_rows(kept: Anchor, tails: LogEnds) -> str:
     lost = tails.missing - kept.missing
     if lost > 0:
         return f"{lost} of its records or ledger entries were removed: `holdfast verify` names them"
     return "records or ledger entries were put into its log: `holdfast verify` names them" if lost else ""
 
 
-def lost_tail(kept: Mark, tails: Tails) -> str:
+def lost_tail(kept: Anchor, tails: LogEnds) -> str:
     """What the anchor knows and the file does not have any more, in a sentence; empty where nothing is missing."""
     if kept.record and tails.record_hash != kept.hash:
         return (

@@ -38,9 +38,9 @@ class SqliteFiles:
         return SqliteJournal(place, parts=Parts(connect=self._connect()))
 
     def reader(self, place: str) -> Reader:
-        from holdfast.journal.sqlite.reading import ReadingJournal  # noqa: PLC0415 - a worker needs none
+        from holdfast.journal.sqlite.reader import SqliteReader  # noqa: PLC0415 - a worker needs none
 
-        return ReadingJournal(place, connect=self._connect())
+        return SqliteReader(place, connect=self._connect())
 
     def exists(self, place: str) -> bool:
         return Path(place).exists()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.journal.backend_rules import check_extras, check_size
 from holdfast.journal.port import Lease, Row, RunChange, Write
-from holdfast.journal.rules import check_extras, check_size
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 
@@ -53,7 +53,7 @@ _Places = dict[int, tuple[int, int]]
 """Where runs that are driven from here go on: the token, and the seq that comes next under it."""
 
 
-class Item(msgspec.Struct, eq=False):
+class CommitItem(msgspec.Struct, eq=False):
     """What waits for the next commit: one write, or one piece of `work` on the database.
 
     `work` looks first and changes afterwards, so that an error which it raises has changed nothing.
@@ -69,7 +69,7 @@ class Item(msgspec.Struct, eq=False):
     error: HoldfastError | None = None
 
 
-def item_of(write: Write) -> Item:
+def item_of(write: Write) -> CommitItem:
     """A write as it waits. Raises `RecordRefused` for a record that no journal takes."""
     plain = write.change is None and not write.posts and bool(write.rows)
     if not plain:
@@ -79,7 +79,7 @@ def item_of(write: Write) -> Item:
         if size == POINTER_SIZE or size > LARGEST_INLINE:
             check_size(write, row)
             plain = False  # one that only happens to have that size goes the longer way, to no harm
-    return Item(write, plain)
+    return CommitItem(write, plain)
 
 
 class BatchWriter:
@@ -90,10 +90,10 @@ class BatchWriter:
         self._wall_ms = wall_ms
         self._next: _Places = {}
 
-    def commit(self, items: Sequence[Item]) -> None:
+    def commit(self, items: Sequence[CommitItem]) -> None:
         """Commit what may be committed; afterwards each item has its result or its error."""
         ahead: _Places = {}
-        rest: list[Item] = []
+        rest: list[CommitItem] = []
         values = self._sort(items, ahead, rest)
         if rest or len(values) > _MOST_VALUES:
             self._database.rows("begin immediate")
@@ -107,7 +107,7 @@ class BatchWriter:
         if stored * _COLUMNS != len(values):
             self.recheck(items, self._database)
 
-    def recheck(self, items: Sequence[Item], database: Database) -> bool:
+    def recheck(self, items: Sequence[CommitItem], database: Database) -> bool:
         """Read back which of `items` are stored and give the others their error.
 
         False when none of the batch is: then its transaction did not happen.
@@ -124,7 +124,7 @@ class BatchWriter:
                 item.error = lease_lost(write)
         return landed
 
-    def _sort(self, items: Sequence[Item], ahead: _Places, rest: list[Item]) -> list[Value]:
+    def _sort(self, items: Sequence[CommitItem], ahead: _Places, rest: list[CommitItem]) -> list[Value]:
         """Part plain appends, whose values go into the one INSERT, from all that needs more.
 
         Order within each run is kept: what follows a write in `rest` goes there too.
@@ -143,7 +143,7 @@ class BatchWriter:
                 _add_values(values, write)
         return values
 
-    def _in_order(self, item: Item, write: Write, ahead: _Places) -> bool:
+    def _in_order(self, item: CommitItem, write: Write, ahead: _Places) -> bool:
         """Whether the write goes on where the run's stored chain ends; else it is refused.
 
         A write under an older token is `LeaseLost` whatever its number is: the present owner's records explain the
@@ -168,7 +168,7 @@ class BatchWriter:
         assert isinstance(last, int)
         return last + 1
 
-    def _perform(self, item: Item, ahead: _Places) -> None:
+    def _perform(self, item: CommitItem, ahead: _Places) -> None:
         """Do one item inside the open transaction; a refusal is its own and has changed nothing."""
         try:
             if item.work is not None:
@@ -178,7 +178,7 @@ class BatchWriter:
         except HoldfastError as error:
             item.error = error
 
-    def _write(self, item: Item, write: Write, ahead: _Places) -> None:
+    def _write(self, item: CommitItem, write: Write, ahead: _Places) -> None:
         database, run = self._database, write.lease.row
         if not self._holds(write.lease):
             raise lease_lost(write)

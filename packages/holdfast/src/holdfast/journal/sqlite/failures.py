@@ -6,8 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from holdfast.errors import JournalError, JournalLocked, JournalUnavailable, RecordRefused
+from holdfast.journal.fork_safety import NEXT_STEP
 from holdfast.journal.host import lock_holder
-from holdfast.journal.inherited import NEXT_STEP
 from holdfast.journal.sqlite.driver import DatabaseFailure
 
 LOCK_LIMIT_S = 30.0

@@ -11,39 +11,37 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.inherited import belongs_here
+from holdfast.journal.backend_rules import check_post
+from holdfast.journal.fork_safety import belongs_here
+from holdfast.journal.host import JournalClock
 from holdfast.journal.port import (
     AgentKey,
-    Beginning,
     Busy,
-    Claimed,
-    Entry,
     Identity,
     Instant,
     Lease,
+    LeaseGranted,
+    LedgerEntry,
+    NewRun,
     Post,
     Row,
     RunRow,
     RunStatus,
+    RunWaits,
+    StatusFilter,
     Trust,
-    Waits,
-    Which,
     Worker,
     WorkerState,
     Write,
 )
-from holdfast.journal.rules import check_post
 from holdfast.journal.sqlite import anchor as anchor_file
-from holdfast.journal.sqlite import hints, ledger, runs
-from holdfast.journal.sqlite.committer import Committer
+from holdfast.journal.sqlite import ledger, runs
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, inherited
-from holdfast.journal.sqlite.group import GroupCommit
-from holdfast.journal.sqlite.here import JournalClock
-from holdfast.journal.sqlite.opening import Mode, Parts, Settings
-from holdfast.journal.sqlite.pace import Pace
-from holdfast.journal.sqlite.runs import Query, Roll
-from holdfast.journal.sqlite.store import Store
+from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
+from holdfast.journal.sqlite.journal_file import JournalFile
+from holdfast.journal.sqlite.opening import FileSettings, Mode, Parts
+from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head
 
 T = TypeVar("T")
@@ -75,12 +73,12 @@ class SqliteJournal:
         if clock is not None:
             here = replace(parts.here, boot=clock.boot, uptime_ms=clock.uptime_ms, wall_ms=clock.wall_ms)
             parts = replace(parts, here=here)
-        settings = Settings(self.path, place, mode, allow_network_filesystem, namespace, parts)
+        settings = FileSettings(self.path, place, mode, allow_network_filesystem, namespace, parts)
         self._here = parts.here
         self._behind = parts.behind
-        self._store = Store(settings)
-        self._committer = Committer(self._store, Pace(parts.commits))
-        self._roll = Roll(parts.here, lambda: self._store.identity.incarnation)
+        self._store = JournalFile(settings)
+        self._committer = Committer(self._store, CommitPace(parts.commits))
+        self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
         self._group: GroupCommit | None = None
         self._inherited = False
 
@@ -113,7 +111,7 @@ class SqliteJournal:
     async def fate(self, worker: str) -> WorkerState:
         return self._read(lambda database: self._roll.fate(database, worker))
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         return await self._running.run(lambda database: self._roll.claim(database, run, worker, new))
 
     async def append(self, write: Write) -> None:
@@ -142,7 +140,7 @@ class SqliteJournal:
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -157,29 +155,29 @@ class SqliteJournal:
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         return self._read(lambda database: runs.waiting(database, status))
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         check_post(post)
         return await self._running.run(lambda database: ledger.put(database, post, self._here.wall_ms()))
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         for post in posts:
             check_post(post)
         return await self._running.run(lambda database: ledger.put_all(database, posts, self._here.wall_ms()))
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())
 
     async def hint(self, name: str) -> bytes | None:
-        return self._read(lambda database: hints.get(database, name))
+        return self._read(lambda database: ledger.hint(database, name))
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        return await self._running.run(lambda database: hints.put(database, name, body, previous))
+        return await self._running.run(lambda database: ledger.put_hint(database, name, body, previous))
 
     def sidecar(self, suffix: str) -> Path:
         return sidecar(self.path, suffix)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import LedgerTaken
-from holdfast.journal.port import Entry, Post
-from holdfast.journal.rules import ledger_hash
+from holdfast.journal.backend_rules import ledger_hash
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.journal.sqlite.driver import Database, Value
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
 _PAGE = 1000
 
 
-def insert(database: Database, post: Post, at_ms: int) -> Entry:
+def insert(database: Database, post: Post, at_ms: int) -> LedgerEntry:
     """Append an entry whose key is known to be free."""
     last = database.rows("select hash from ledger where stream = ? order by id desc limit 1", (post.stream,))
     previous = last[0][0] if last else None
@@ -23,10 +23,10 @@ def insert(database: Database, post: Post, at_ms: int) -> Entry:
         (post.stream, post.key, post.body, at_ms, ledger_hash(previous, post, at_ms)),
     )
     assert isinstance(number, int)
-    return Entry(number, post.stream, post.key, post.body, at_ms)
+    return LedgerEntry(number, post.stream, post.key, post.body, at_ms)
 
 
-def standing(database: Database, post: Post) -> Entry | None:
+def standing(database: Database, post: Post) -> LedgerEntry | None:
     """The entry that holds the post's key already."""
     if not post.key:
         return None
@@ -37,7 +37,7 @@ def standing(database: Database, post: Post) -> Entry | None:
     return _entry(found[0], fresh=False) if found else None
 
 
-def first_taken(database: Database, posts: Sequence[Post]) -> Entry | None:
+def first_taken(database: Database, posts: Sequence[Post]) -> LedgerEntry | None:
     """The entry that stands in the way of the first post whose key is taken."""
     seen: dict[tuple[str, str], Post] = {}
     for post in posts:
@@ -46,17 +46,17 @@ def first_taken(database: Database, posts: Sequence[Post]) -> Entry | None:
             return found
         twin = seen.get((post.stream, post.key))
         if post.key and twin is not None:
-            return Entry(0, twin.stream, twin.key, twin.body, 0, fresh=False)
+            return LedgerEntry(0, twin.stream, twin.key, twin.body, 0, fresh=False)
         seen[post.stream, post.key] = post
     return None
 
 
-def put(database: Database, post: Post, at_ms: int) -> Entry:
+def put(database: Database, post: Post, at_ms: int) -> LedgerEntry:
     """Append, or return what stands under the key."""
     return standing(database, post) or insert(database, post, at_ms)
 
 
-def put_all(database: Database, posts: Sequence[Post], at_ms: int) -> list[Entry]:
+def put_all(database: Database, posts: Sequence[Post], at_ms: int) -> list[LedgerEntry]:
     """Append all of them. Raises `LedgerTaken`, before anything is changed, where a key is taken."""
     taken = first_taken(database, posts)
     if taken is not None:
@@ -64,7 +64,7 @@ def put_all(database: Database, posts: Sequence[Post], at_ms: int) -> list[Entry
     return [insert(database, post, at_ms) for post in posts]
 
 
-def entries(database: Database, stream: str, after: int) -> list[Entry]:
+def entries(database: Database, stream: str, after: int) -> list[LedgerEntry]:
     """Entries with a larger id, of one stream or of all below a name that ends in `/`."""
     where, names = "stream = ?", [stream]
     if stream.endswith("/"):
@@ -78,7 +78,7 @@ def entries(database: Database, stream: str, after: int) -> list[Entry]:
     return [_entry(row, fresh=True) for row in found]
 
 
-def page(database: Database, after: int) -> list[Entry]:
+def page(database: Database, after: int) -> list[LedgerEntry]:
     """The next entries of the whole ledger, by id."""
     found = database.rows(
         f"select {_COLUMNS} from ledger where id > ? order by id limit {_PAGE}",  # noqa: S608 -- constants
@@ -101,11 +101,44 @@ def first_broken(database: Database, stream: str) -> int | None:
     return None
 
 
-def _entry(row: tuple[Value, ...], *, fresh: bool) -> Entry:
+def _entry(row: tuple[Value, ...], *, fresh: bool) -> LedgerEntry:
     number, stream, key, body, at_ms = row
     assert isinstance(number, int)
     assert isinstance(stream, str)
     assert isinstance(key, str)
     assert isinstance(body, bytes)
     assert isinstance(at_ms, int)
-    return Entry(number, stream, key, body, at_ms, fresh)
+    return LedgerEntry(number, stream, key, body, at_ms, fresh)
+
+
+# Hints on SQLite: losable notes that all processes share, replaced by compare-and-set.
+
+
+def hint(database: Database, name: str) -> bytes | None:
+    found = database.rows("select cast(body as blob) from hint where name = ?", (name,))
+    if not found:
+        return None
+    ((body,),) = found
+    assert isinstance(body, bytes)
+    return body
+
+
+def hints_below(database: Database, prefix: str) -> dict[str, bytes]:
+    """The hints whose names begin with `prefix`."""
+    found = database.rows(
+        "select name, cast(body as blob) from hint where substr(name, 1, ?) = ?", (len(prefix), prefix)
+    )
+    return {str(name): body for name, body in found if isinstance(body, bytes)}
+
+
+def put_hint(database: Database, name: str, body: bytes, previous: bytes | None) -> bool:
+    """Replace the hint if it still is `previous`."""
+    if previous is None:
+        changed = database.change(
+            "insert into hint (name, body) values (?, cast(? as text)) on conflict (name) do nothing", (name, body)
+        )
+    else:
+        changed = database.change(
+            "update hint set body = cast(? as text) where name = ? and body = cast(? as text)", (body, name, previous)
+        )
+    return changed == 1

@@ -15,19 +15,19 @@ from msgspec import field
 
 from holdfast.errors import JournalError
 from holdfast.journal import host
+from holdfast.journal.host import HostFacts, this_host
 from holdfast.journal.port import Identity, Trust
 from holdfast.journal.sqlite import anchor, heads, schema
 from holdfast.journal.sqlite.driver import Connect, Database, StandardDatabase
 from holdfast.journal.sqlite.failures import LOCK_LIMIT_S
-from holdfast.journal.sqlite.here import Here, this_host
-from holdfast.journal.sqlite.pace import Way
 from holdfast.journal.sqlite.schema import Migration
 from holdfast.model.heads import Head
 
 if TYPE_CHECKING:
-    from holdfast.journal.sqlite.background import MakeBehind
+    from holdfast.journal.sqlite.group_commit import MakeBackground
 
 Mode = Literal["auto", "wal", "rollback"]
+CommitsOn = Literal["auto", "loop", "thread"]
 
 CHECKPOINT_PAGES = 1000
 _GROWN_LOG = 32 + CHECKPOINT_PAGES * (24 + 4096)
@@ -44,16 +44,16 @@ class Parts(msgspec.Struct, frozen=True):
     for another process.
     """
 
-    commits: Way = "auto"
+    commits: CommitsOn = "auto"
     connect: Connect = StandardDatabase
-    here: Here = field(default_factory=this_host)
+    here: HostFacts = field(default_factory=this_host)
     entropy: Callable[[int], str] = lambda size: os.urandom(size).hex()
     migrations: Sequence[Migration] = field(default_factory=schema.shipped)
-    behind: MakeBehind | None = None
+    behind: MakeBackground | None = None
     lock_limit_s: float = LOCK_LIMIT_S
 
 
-class Settings(msgspec.Struct, frozen=True):
+class FileSettings(msgspec.Struct, frozen=True):
     """Where a journal lies and how to open it. `namespace` names a new journal; else one is minted."""
 
     path: Path
@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True):
     parts: Parts = field(default_factory=Parts)
 
 
-class Files(msgspec.Struct, frozen=True):
+class Connections(msgspec.Struct, frozen=True):
     """An open journal: the one connection that writes, the one that only reads, and who it is."""
 
     writer: Database
@@ -74,7 +74,7 @@ class Files(msgspec.Struct, frozen=True):
     inode: int
 
 
-def open_files(settings: Settings) -> Files:
+def open_files(settings: FileSettings) -> Connections:
     """Open, and on the first time create. Raises `JournalError` or lets `DatabaseFailure` pass."""
     path = settings.path
     is_new = _create_private(path)
@@ -100,10 +100,10 @@ def open_files(settings: Settings) -> Files:
         raise
     reader.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
     identity = read_identity(reader, settings, _notices(reader, wal=wal))
-    return Files(writer, reader, identity, wal, path.stat().st_ino)
+    return Connections(writer, reader, identity, wal, path.stat().st_ino)
 
 
-def check_place(settings: Settings) -> None:
+def check_place(settings: FileSettings) -> None:
     """Raise `JournalError` where a journal cannot or must not lie."""
     directory = settings.path.absolute().parent
     if not directory.is_dir():
@@ -120,12 +120,12 @@ def check_place(settings: Settings) -> None:
         )
 
 
-def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]) -> Identity:
+def read_identity(reader: Database, settings: FileSettings, notices: tuple[str, ...]) -> Identity:
     """Who the journal says it is, and whether its anchor agrees."""
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
     found = measure(reader, settings, meta["incarnation"], end_of(reader))
     kept = anchor.load(settings.anchor)
-    reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.Tails())
+    reason = anchor.doubt(kept, found, tails_at(reader, kept) if kept else anchor.LogEnds())
     trust: Trust = "distrustful"
     if not reason:
         trust, reason = ("doubtful", meta["reason"]) if meta["trust"] == "doubtful" else ("trusted", "")
@@ -139,23 +139,25 @@ def read_identity(reader: Database, settings: Settings, notices: tuple[str, ...]
     )
 
 
-def measure(database: Database, settings: Settings, incarnation: str, head: Head, missing: int = 0) -> anchor.Mark:
+def measure(
+    database: Database, settings: FileSettings, incarnation: str, head: Head, missing: int = 0
+) -> anchor.Anchor:
     """The anchor that this file should have where its log has come to `head`."""
     digest = _hash_at(database, "record", head.records) or ""
     entry_digest = _hash_at(database, "ledger", head.entries) or ""
     # Never opened: closing any descriptor of a file drops the locks that SQLite holds on it here.
     stat, here = settings.path.stat(), settings.parts.here
-    return anchor.Mark(
+    return anchor.Anchor(
         incarnation, head.records, digest, stat.st_ino, stat.st_dev, here.machine, here.boot, head.entries,
         entry_digest, (head.records_hash, head.entries_hash), missing,
     )  # fmt: skip
 
 
-def tails_at(reader: Database, kept: anchor.Mark) -> anchor.Tails:
+def tails_at(reader: Database, kept: anchor.Anchor) -> anchor.LogEnds:
     """How far the file goes, and what it has at the record and the ledger entry that its anchor names."""
     end = end_of(reader)
     record_hash, entry_hash = _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry)
-    return anchor.Tails(end.records, end.entries, record_hash, entry_hash, heads.missing(reader))
+    return anchor.LogEnds(end.records, end.entries, record_hash, entry_hash, heads.missing(reader))
 
 
 def _create_private(path: Path) -> bool:
@@ -167,7 +169,7 @@ def _create_private(path: Path) -> bool:
     return True
 
 
-def _migrate(writer: Database, settings: Settings) -> None:
+def _migrate(writer: Database, settings: FileSettings) -> None:
     blank = schema.is_blank(writer)
     if not blank:
         schema.check_is_journal(writer, settings.path)
@@ -190,7 +192,7 @@ def _migrate(writer: Database, settings: Settings) -> None:
     schema.migrate(writer, settings.path, parts.here.wall_ms(), parts.migrations, mint)
 
 
-def _switch_mode(writer: Database, settings: Settings) -> Mode:
+def _switch_mode(writer: Database, settings: FileSettings) -> Mode:
     """Put the file into the mode that was asked for, or that it was created with."""
     ((kept,),) = writer.rows("select value from meta where name = 'mode'")
     ((current,),) = writer.rows("pragma journal_mode")

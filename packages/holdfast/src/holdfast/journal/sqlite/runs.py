@@ -8,25 +8,25 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.journal.backend_rules import FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
+from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
     AgentKey,
-    Beginning,
     Busy,
-    Claimed,
     Fate,
     Lease,
+    LeaseGranted,
+    NewRun,
     Row,
     RunRow,
     RunStatus,
-    Waits,
-    Which,
+    RunWaits,
+    StatusFilter,
     Worker,
     WorkerState,
 )
-from holdfast.journal.rules import FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
 from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body, store
 from holdfast.journal.sqlite.driver import Database, Value
-from holdfast.journal.sqlite.here import Here
 
 _RUN = (
     "select name, id, agent, program, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms"
@@ -52,7 +52,7 @@ class Query(msgspec.Struct, frozen=True):
     """Which lines of the listing are asked for; see `Journal.runs`."""
 
     run: str | None
-    status: Which | None
+    status: StatusFilter | None
     wakeable: bool
     limit: int
     after: str
@@ -77,10 +77,10 @@ class Query(msgspec.Struct, frozen=True):
         return " and ".join(terms), tuple(value for values in terms.values() for value in values)
 
 
-class Roll:
+class RunTables:
     """Who drives what, as one process sees it: `here` is its machine, `incarnation` its journal's."""
 
-    def __init__(self, here: Here, incarnation: Callable[[], str]) -> None:
+    def __init__(self, here: HostFacts, incarnation: Callable[[], str]) -> None:
         self._here = here
         self._incarnation = incarnation
 
@@ -108,7 +108,7 @@ class Roll:
         """Whether the worker's process is proven dead, and how long its lease has been over."""
         return self._look_up(database, worker)[1]
 
-    def claim(self, database: Database, run: str, worker: str, new: Beginning | None) -> Claimed | Busy | None:
+    def claim(self, database: Database, run: str, worker: str, new: NewRun | None) -> LeaseGranted | Busy | None:
         """Take the lease of a run that no living process drives, creating the run if `new` is given."""
         row = find(database, run)
         if row is None:
@@ -126,7 +126,7 @@ class Roll:
             "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1",
             (row.row,),
         )
-        return Claimed(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
+        return LeaseGranted(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
 
     def due(self, database: Database, agents: Collection[AgentKey], limit: int, skip: Collection[str]) -> list[RunRow]:
         """Runs of these agents that want a worker, those due first; each part is read from an index in its order."""
@@ -163,7 +163,7 @@ class Roll:
         lines = map(_run_row, found)
         return page(lines, query.limit, wanted) if query.wakeable else list(lines)
 
-    def _create(self, database: Database, run: str, worker: str, new: Beginning) -> Claimed:
+    def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
         """A new run with its first records, which is the worker's from the beginning."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
         database.change(
@@ -175,7 +175,7 @@ class Roll:
         assert row is not None
         lease = replace(write.lease, row=row.row)
         store(database, replace(write, lease=lease), wall)
-        return Claimed(lease, row, new.rows[-1] if new.rows else None, fresh=True)
+        return LeaseGranted(lease, row, new.rows[-1] if new.rows else None, fresh=True)
 
     def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
         found = database.rows(f"{_WORKER} where id = ?", (worker,))
@@ -207,11 +207,11 @@ def counts(database: Database) -> dict[tuple[str, RunStatus], int]:
     return {(agent, status): number for agent, status, number in cast("list[tuple[str, RunStatus, int]]", found)}
 
 
-def waiting(database: Database, status: Which) -> list[Waits]:
+def waiting(database: Database, status: StatusFilter) -> list[RunWaits]:
     """What all runs of that status wait for, as the index has them."""
     where, values = Query(None, status, wakeable=False, limit=-1, after="", newest=False).where(0)
     found = database.rows(f"{_WAITS} where {where}", values)
-    return [Waits(*row) for row in cast("list[tuple[str, str, bytes, int]]", found)]
+    return [RunWaits(*row) for row in cast("list[tuple[str, str, bytes, int]]", found)]
 
 
 def read(database: Database, run: str, after: int, limit: int) -> list[Row]:

@@ -12,7 +12,7 @@ from holdfast.agent.policy_files import read_yaml
 from holdfast.engine.rulings import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
-from holdfast.journal.bodies import read
+from holdfast.journal.entry_codec import read
 from holdfast.model.policy import VARIABLES, Facts, Policy, Word
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}

@@ -13,9 +13,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Write
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.testing.clock import EPOCH_MS
 

@@ -16,20 +16,20 @@ from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import (
     AgentKey,
-    Beginning,
     Busy,
-    Claimed,
-    Entry,
     Identity,
     Instant,
     Lease,
+    LeaseGranted,
+    LedgerEntry,
+    NewRun,
     Post,
     Row,
     RunRow,
     RunStatus,
+    RunWaits,
+    StatusFilter,
     Trust,
-    Waits,
-    Which,
     Worker,
     WorkerState,
     Write,
@@ -80,7 +80,7 @@ class Backup(NamedTuple):
     """All that a journal holds at one moment, beside who is alive."""
 
     runs: dict[str, tuple[RunRow, list[Row]]]
-    ledger: list[Entry]
+    ledger: list[LedgerEntry]
     hints: dict[str, bytes]
 
 
@@ -171,7 +171,7 @@ class Disk:
             return WorkerState("unknown", state.silent_ms)
         return state
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         """See `Journal.claim`."""
         await self._reach("claim", writing=True)
         claimed = await self._world.store.claim(run, worker, new)
@@ -202,7 +202,7 @@ class Disk:
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -224,26 +224,26 @@ class Disk:
         await self._reach("counts")
         return await self._world.store.counts()
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         """See `Journal.waiting`."""
         await self._reach("waiting")
         return await self._world.store.waiting(status)
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         """See `Journal.post`."""
         await self._reach("post", writing=True)
         entry = await self._world.store.post(post)
         await self._told("post")
         return entry
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         """See `Journal.post_all`."""
         await self._reach("post_all", writing=True)
         entries = await self._world.store.post_all(posts)
         await self._told("post_all")
         return entries
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         """See `Journal.entries`."""
         await self._reach("entries")
         return await self._world.store.entries(stream, after)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from holdfast.errors import JournalUnavailable
-from holdfast.journal.port import Entry, Fate, Identity, Lease, Row, RunRow, Worker, Write
-from holdfast.journal.sqlite.batch import Item
-from holdfast.journal.sqlite.committer import Committer
+from holdfast.journal.host import HostFacts
+from holdfast.journal.port import Fate, Identity, Lease, LedgerEntry, Row, RunRow, Worker, Write
+from holdfast.journal.sqlite.batch import CommitItem
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase, Value
-from holdfast.journal.sqlite.here import Here
+from holdfast.journal.sqlite.group_commit import Committer
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 from holdfast.testing.clock import EPOCH_MS
@@ -78,13 +78,13 @@ class Files:
         self._reader: StandardDatabase | None = None
         self.identity = Identity("", b"", "")
 
-    def parts(self, here: Here, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
+    def parts(self, here: HostFacts, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
         """What one process's journal is made of; what stands behind it is added to `made`.
 
         `strain` is the code with which SQLite refuses to write, or zero.
         """
 
-        def behind(committer: Committer, deliver: Callable[[list[Item]], None]) -> Afterwards:
+        def behind(committer: Committer, deliver: Callable[[list[CommitItem]], None]) -> Afterwards:
             made.append(Afterwards(committer, deliver, self.world))
             return made[-1]
 
@@ -96,10 +96,10 @@ class Files:
             behind=behind,
         )
 
-    def here(self, fate: Callable[[Worker], Fate]) -> Here:
+    def here(self, fate: Callable[[Worker], Fate]) -> HostFacts:
         """The simulated machine, as somebody sees it who sees that much of other processes."""
         world = self.world
-        return Here(
+        return HostFacts(
             machine="m",
             boot=world.boot,
             uptime_ms=world.now_ms,
@@ -135,7 +135,7 @@ class Files:
         self.observe()
         return await self._journal.read(run, limit=limit)
 
-    async def entries(self, stream: str) -> list[Entry]:
+    async def entries(self, stream: str) -> list[LedgerEntry]:
         """The entries of one stream of the ledger."""
         return await self._journal.entries(stream)
 
@@ -201,7 +201,7 @@ class Strained:
 class Afterwards:
     """In the place of the thread behind a journal: the same duties, as timers of the simulated loop."""
 
-    def __init__(self, committer: Committer, deliver: Callable[[list[Item]], None], world: Ground) -> None:
+    def __init__(self, committer: Committer, deliver: Callable[[list[CommitItem]], None], world: Ground) -> None:
         self._committer = committer
         self._deliver = deliver
         self._world = world

@@ -9,21 +9,21 @@ from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import (
     AgentKey,
-    Beginning,
     Busy,
-    Claimed,
-    Entry,
     Fate,
     Identity,
     Instant,
     Lease,
+    LeaseGranted,
+    LedgerEntry,
+    NewRun,
     Post,
     Row,
     RunRow,
     RunStatus,
+    RunWaits,
+    StatusFilter,
     Trust,
-    Waits,
-    Which,
     Worker,
     WorkerState,
     Write,
@@ -94,7 +94,7 @@ class SqliteDisk:
         self._begin("fate")
         return await self._journal.fate(worker)
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         """See `Journal.claim`."""
         self._begin("claim", writing=True)
         claimed = await self._journal.claim(run, worker, new)
@@ -129,7 +129,7 @@ class SqliteDisk:
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -151,26 +151,26 @@ class SqliteDisk:
         self._begin("counts")
         return await self._journal.counts()
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         """See `Journal.waiting`."""
         self._begin("waiting")
         return await self._journal.waiting(status)
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         """See `Journal.post`."""
         self._begin("post", writing=True)
         entry = await self._journal.post(post)
         await self._end("post")
         return entry
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         """See `Journal.post_all`."""
         self._begin("post_all", writing=True)
         entries = await self._journal.post_all(posts)
         await self._end("post_all")
         return entries
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         """See `Journal.entries`."""
         self._begin("entries")
         return await self._journal.entries(stream, after)

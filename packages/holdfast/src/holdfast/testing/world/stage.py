@@ -24,9 +24,9 @@ from holdfast.errors import (
     TransactionAborted,
     UsageError,
 )
-from holdfast.journal.codec import decode
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Journal, Row, RunRow, Worker, Write
+from holdfast.journal.record_codec import decode
 from holdfast.model.run_history import RunHistory
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.disk import Disk, Store

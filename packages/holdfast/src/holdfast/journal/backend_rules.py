@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import ArgumentError, RecordRefused
-from holdfast.journal.port import Beginning, Lease, Post, Row, RunRow, Trust, Which, Write
+from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
 
 MAX_BODY = 64 << 20
 """Bytes of one record. Larger results belong into a file whose name is recorded."""
@@ -30,7 +30,7 @@ def check_size(write: Write, row: Row) -> None:
         )
 
 
-def first_write(lease: Lease, new: Beginning) -> Write:
+def first_write(lease: Lease, new: NewRun) -> Write:
     """What a new run begins with. Raises `RecordRefused` for a record that is too large."""
     write = Write(lease, new.rows, new.change)
     check_extras(write)
@@ -84,7 +84,7 @@ def trust_entry(trust: Trust, by: str, incarnation: str, reason: str = "") -> by
     return msgspec.json.encode({"trust": trust, "by": by, "incarnation": incarnation, "reason": reason})
 
 
-def stands(line: RunRow, which: Which | None) -> bool:
+def stands(line: RunRow, which: StatusFilter | None) -> bool:
     """Whether this is one of the lines that are asked for."""
     if which == "halted":
         return line.status == "stopped" and line.waits != b"[]"

@@ -17,29 +17,28 @@ import msgspec
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
     AgentKey,
-    Beginning,
     Busy,
-    Claimed,
-    Entry,
     Identity,
     Instant,
     KnownHead,
     Lease,
+    LeaseGranted,
+    LedgerEntry,
     LogCheck,
+    NewRun,
     Post,
     Row,
     RunRow,
     RunStatus,
+    RunWaits,
+    StatusFilter,
     Storage,
     Trust,
-    Waits,
-    Which,
     Worker,
     WorkerState,
     Write,
 )
-from holdfast.journal.sqlite import anchor, heads, hints, ledger, opening, runs, schema
-from holdfast.journal.sqlite.checking import check_log
+from holdfast.journal.sqlite import anchor, heads, ledger, opening, runs, schema
 from holdfast.journal.sqlite.driver import (
     Database,
     DatabaseFailure,
@@ -51,14 +50,15 @@ from holdfast.journal.sqlite.driver import (
     view_of,
 )
 from holdfast.journal.sqlite.failures import explain
-from holdfast.journal.sqlite.runs import Query, Roll
-from holdfast.journal.sqlite.store import Store
+from holdfast.journal.sqlite.journal_file import JournalFile
+from holdfast.journal.sqlite.log_check import check_log
+from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head, first_head
 
 T = TypeVar("T")
 
 
-class ReadingJournal:
+class SqliteReader:
     """A journal that is only looked at. Whatever would write raises `JournalUnavailable`.
 
     `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
@@ -70,10 +70,10 @@ class ReadingJournal:
         self.path = Path(path).absolute()
         self.untouched = untouched
         self._connect = connect
-        self._settings = opening.Settings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
+        self._settings = opening.FileSettings(self.path, anchor.beside(self.path), parts=opening.Parts(connect=connect))
         self._here = self._settings.parts.here
-        self._roll = Roll(self._here, lambda: self._identity.incarnation)
-        self._store = Store(self._settings)
+        self._roll = RunTables(self._here, lambda: self._identity.incarnation)
+        self._store = JournalFile(self._settings)
         self._identity = Identity("", b"", "")
         self._database: Database | None = None
         self._why_untouched = f"{self.path.name} or its directory cannot be written"
@@ -140,7 +140,7 @@ class ReadingJournal:
         self,
         *,
         run: str | None = None,
-        status: Which | None = None,
+        status: StatusFilter | None = None,
         wakeable: bool = False,
         limit: int = 1000,
         after: str = "",
@@ -155,10 +155,10 @@ class ReadingJournal:
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)
 
-    async def waiting(self, status: Which) -> list[Waits]:
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
         return self._read(lambda database: runs.waiting(database, status))
 
-    async def entries(self, stream: str, after: int = 0) -> list[Entry]:
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
     async def head(self) -> Head:
@@ -171,7 +171,7 @@ class ReadingJournal:
         return self._read(lambda database: heads.whole(database, start))
 
     async def hint(self, name: str) -> bytes | None:
-        return self._read(lambda database: hints.get(database, name))
+        return self._read(lambda database: ledger.hint(database, name))
 
     # --- what operators ask ----------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class ReadingJournal:
             raise explain(failure, self.path) from failure
         return check_log(view, self.path, self._identity, known)
 
-    async def ledger(self) -> AsyncIterator[Entry]:
+    async def ledger(self) -> AsyncIterator[LedgerEntry]:
         entries = self._page(0)
         while entries:
             for entry in entries:
@@ -197,12 +197,12 @@ class ReadingJournal:
             entries = self._page(entries[-1].id)
 
     async def hints(self, prefix: str) -> dict[str, bytes]:
-        return self._read(lambda database: hints.below(database, prefix))
+        return self._read(lambda database: ledger.hints_below(database, prefix))
 
     def sidecar(self, suffix: str) -> Path:
         return sidecar(self.path, suffix)
 
-    def _page(self, after: int) -> list[Entry]:
+    def _page(self, after: int) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.page(database, after))
 
     def _read(self, query: Callable[[Database], T]) -> T:
@@ -221,7 +221,7 @@ class ReadingJournal:
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         self._refuse("beat", worker, lease_ms)
 
-    async def claim(self, run: str, worker: str, new: Beginning | None = None) -> Claimed | Busy | None:
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         self._refuse("claim", run, worker, new)
 
     async def append(self, write: Write) -> None:
@@ -233,10 +233,10 @@ class ReadingJournal:
     async def flush(self, lease: Lease) -> None:
         self._refuse("flush", lease)
 
-    async def post(self, post: Post) -> Entry:
+    async def post(self, post: Post) -> LedgerEntry:
         self._refuse("post", post)
 
-    async def post_all(self, posts: tuple[Post, ...]) -> list[Entry]:
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         self._refuse("post_all", posts)
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.errors import ArgumentError, HoldfastError, LedgerTaken, Unreadable
-from holdfast.journal.port import Entry, Journal, Post
+from holdfast.journal.port import Journal, LedgerEntry, Post
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("holdfast")
@@ -50,7 +50,7 @@ def written(value: object, kind: Any = None) -> bytes:
     return body
 
 
-def read(entry: Entry, kind: type[T]) -> T:
+def read(entry: LedgerEntry, kind: type[T]) -> T:
     """What an entry says. Raises `Unreadable`: what depends on it cannot go on, and everything else can."""
     try:
         found: T = _decoder(kind).decode(entry.body)  # type: ignore[arg-type]  # as above
@@ -65,12 +65,12 @@ def read(entry: Entry, kind: type[T]) -> T:
 
 def read_taken(taken: LedgerTaken, kind: type[T]) -> T:
     """What the entry says whose key was taken. Raises `Unreadable` as `read` does."""
-    return read(Entry(0, taken.stream, taken.key, taken.body, 0), kind)
+    return read(LedgerEntry(0, taken.stream, taken.key, taken.body, 0), kind)
 
 
-async def readable(journal: Journal, entries: Iterable[Entry], kind: type[T]) -> list[tuple[Entry, T]]:
+async def readable(journal: Journal, entries: Iterable[LedgerEntry], kind: type[T]) -> list[tuple[LedgerEntry, T]]:
     """The entries with what each says; one that cannot be read is set aside, and the others count."""
-    found: list[tuple[Entry, T]] = []
+    found: list[tuple[LedgerEntry, T]] = []
     for entry in entries:
         try:
             found.append((entry, read(entry, kind)))
@@ -84,7 +84,7 @@ async def values_in(journal: Journal, stream: str, kind: type[T]) -> list[T]:
     return [value for _, value in await readable(journal, await journal.entries(stream), kind)]
 
 
-async def set_aside(journal: Journal, entry: Entry, error: Unreadable) -> None:
+async def set_aside(journal: Journal, entry: LedgerEntry, error: Unreadable) -> None:
     """Mark an entry as refused, once, and log it. A journal that cannot be written keeps no mark."""
     mark = SetAside(entry.id, entry.stream, str(error.__cause__ or error.message))
     with contextlib.suppress(HoldfastError):

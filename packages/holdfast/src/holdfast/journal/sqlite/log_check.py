@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from holdfast.journal.backend_rules import CHANGED
 from holdfast.journal.port import Broken, Identity, KnownHead, LogCheck
-from holdfast.journal.rules import CHANGED
 from holdfast.journal.sqlite import anchor, heads, ledger
 from holdfast.journal.sqlite.driver import DatabaseFailure, View
 from holdfast.journal.sqlite.opening import end_of, tails_at
@@ -37,7 +37,7 @@ def check_log(view: View, path: Path, identity: Identity, kept: Sequence[KnownHe
         database.close()
 
 
-def _ends(view: View, mark: anchor.Mark | None, kept: Sequence[KnownHead]) -> Iterator[Broken]:
+def _ends(view: View, mark: anchor.Anchor | None, kept: Sequence[KnownHead]) -> Iterator[Broken]:
     """A log that is shorter than its anchor or a kept head says. Its rows alone cannot show that."""
     end = end_of(view.database)
     # Where SQLite's own log could not be read, the end that the anchor knows may be in there.

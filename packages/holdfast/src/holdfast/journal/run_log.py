@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha256
 
 from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
-from holdfast.journal.port import Beginning, Journal, Lease, Post, Row, RunChange, Write
+from holdfast.journal.port import Journal, Lease, NewRun, Post, Row, RunChange, Write
 
 
 def genesis(namespace: str, run: str) -> bytes:
@@ -39,9 +39,9 @@ def beginning(
     bodies: Iterable[bytes],
     change: RunChange | None = None,
     program: str = "",
-) -> Beginning:
+) -> NewRun:
     """A run that does not exist yet, with its first records, chained under the token of its first claim."""
-    return Beginning(agent, _chained(bodies, 0, genesis(namespace, run), 1), change, program)
+    return NewRun(agent, _chained(bodies, 0, genesis(namespace, run), 1), change, program)
 
 
 def _chained(bodies: Iterable[bytes], seq: int, head: bytes, token: int) -> tuple[Row, ...]:

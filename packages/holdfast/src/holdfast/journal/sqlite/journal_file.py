@@ -15,24 +15,24 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import JournalError, JournalUnavailable
-from holdfast.journal.inherited import belongs_here, keep_for_ever
+from holdfast.journal.backend_rules import trust_entry
+from holdfast.journal.fork_safety import belongs_here, keep_for_ever
 from holdfast.journal.port import Identity, Post, Trust
-from holdfast.journal.rules import trust_entry
 from holdfast.journal.sqlite import anchor, heads, ledger, opening
-from holdfast.journal.sqlite.batch import BatchWriter, Item
+from holdfast.journal.sqlite.batch import BatchWriter, CommitItem
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure
 from holdfast.journal.sqlite.failures import explain, file_gone, inherited, kept_locked, rows_gone
 from holdfast.journal.sqlite.lock import FileLock
-from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Files, Settings
+from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Connections, FileSettings
 from holdfast.model.heads import Head, first_head
 
 _log = logging.getLogger("holdfast.journal")
 
 
-class Store:
+class JournalFile:
     """The file. After `failure` is set it takes no more writes until it is opened anew."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FileSettings) -> None:
         self.settings = settings
         self.here = settings.parts.here
         self.failure: JournalError | None = None
@@ -42,7 +42,7 @@ class Store:
         self._limit_s = settings.parts.lock_limit_s
         self._watches: list[int] = []
         self._is_new = False  # nothing was ever recorded in it, as far as its anchor knows
-        self._files: Files | None = None
+        self._files: Connections | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
         self._missing = 0  # rows that the log lacked when it was confirmed
@@ -137,7 +137,7 @@ class Store:
 
     # --- committing ----------------------------------------------------------------------------------
 
-    def settle(self, items: Sequence[Item], *, patient: bool) -> bool:
+    def settle(self, items: Sequence[CommitItem], *, patient: bool) -> bool:
         """Commit a batch; afterwards each item has a result or an error.
 
         Without `patient` nothing waits for others: False says that the batch is untouched because
@@ -161,7 +161,7 @@ class Store:
         finally:
             self._lock.release()
 
-    def _settle(self, batch: BatchWriter, items: Sequence[Item], *, patient: bool) -> bool:
+    def _settle(self, batch: BatchWriter, items: Sequence[CommitItem], *, patient: bool) -> bool:
         try:
             batch.commit(items)
         except DatabaseFailure as failure:
@@ -192,7 +192,7 @@ class Store:
             _log.warning("the anchor was not renewed: %s", error)
         self._is_new = self._head is not None and not any((self._head.records, self._head.entries))
 
-    def _settle_after(self, failure: DatabaseFailure, batch: BatchWriter, items: Sequence[Item]) -> None:
+    def _settle_after(self, failure: DatabaseFailure, batch: BatchWriter, items: Sequence[CommitItem]) -> None:
         """A statement failed. What is in the file decides; only then may anything be tried again."""
         if self._landed(batch, items):
             return
@@ -212,7 +212,7 @@ class Store:
             self.failure = error
         _fail(items, error)
 
-    def _settle_slowly(self, batch: BatchWriter, items: Sequence[Item]) -> bool:
+    def _settle_slowly(self, batch: BatchWriter, items: Sequence[CommitItem]) -> bool:
         """Somebody outside our lock holds the file (a shell, a backup): let SQLite wait for it."""
         assert self._files is not None
         writer = self._files.writer
@@ -227,7 +227,7 @@ class Store:
             writer.rows("pragma busy_timeout = 0")
         return True
 
-    def _landed(self, batch: BatchWriter, items: Sequence[Item]) -> bool:
+    def _landed(self, batch: BatchWriter, items: Sequence[CommitItem]) -> bool:
         """Whether the transaction happened although its end was reported as a failure."""
         try:
             return batch.recheck(items, self.reader)
@@ -312,7 +312,7 @@ class Store:
             self.failure = rows_gone(self.settings.path, lost)
             _log.error("%s", self.failure)
 
-    def _start_head(self, files: Files) -> None:
+    def _start_head(self, files: Connections) -> None:
         """Start from the anchor, not from the file: what was changed before the anchor does not enter the head."""
         identity, kept = files.identity, anchor.load(self.settings.anchor)
         self._head, self._missing = None, 0
@@ -340,7 +340,7 @@ class Store:
         finally:
             self._lock.release()
 
-    def _save_anchor(self, files: Files) -> None:
+    def _save_anchor(self, files: Connections) -> None:
         identity, path = files.identity, self.settings.anchor
         kept = anchor.load(path)
         if self._head is None or (kept and kept.incarnation != identity.incarnation):
@@ -367,7 +367,7 @@ class Store:
             entry = Post("journal", "", trust_entry(trust, by, old.incarnation, old.reason))
             ledger.insert(database, entry, self.here.wall_ms())
 
-        item = Item(work=work)
+        item = CommitItem(work=work)
         self.settle([item], patient=True)
         if item.error is not None:
             raise item.error
@@ -383,12 +383,12 @@ class Store:
         return identity
 
 
-def _fail(items: Sequence[Item], error: JournalError) -> None:
+def _fail(items: Sequence[CommitItem], error: JournalError) -> None:
     for item in items:
         if item.error is None:
             item.error = error
 
 
-def _clear(items: Sequence[Item]) -> None:
+def _clear(items: Sequence[CommitItem]) -> None:
     for item in items:
         item.error, item.result = None, None
