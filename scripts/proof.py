@@ -20,9 +20,9 @@ from simulator.mutations.planting import MOST, Find, plant
 PLANTED = "## Planted bugs"
 PAGE = Path(__file__).parents[1] / "docs/explanation/proof.md"
 
-HEAD = """# What the simulator has shown
+HEAD = """# Simulator results
 
-This page is written by `python -m scripts.proof`; [how the simulator works](simulator.md) says what the figures mean.
+`python -m scripts.proof` writes this page. [The simulator](simulator.md) explains the figures.
 """
 
 

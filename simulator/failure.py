@@ -13,7 +13,7 @@ from simulator.world import Report
 
 INVARIANTS = {
     1: "nothing is sent unrecorded",
-    2: "no effect happens twice, and no repeat undoes what somebody else did",
+    2: "no effect happens twice, and no repeat undoes the work of others",
     3: "nothing is recorded as succeeded that did not happen",
     4: "nothing is recorded as failed that happened",
     5: "an unknown stays honest, and absence is believed only when nothing can land any more",

@@ -186,7 +186,7 @@ def irrevocable(original: Any) -> Any:
 APPROVALS: Final = (
     # What they approve.
     Mutant(
-        "nobody asked",
+        "gate not asked",
         "gates are not looked at",
         "holdfast.engine.operation_driver:OperationDriver._gated",
         always(False),
@@ -234,7 +234,7 @@ APPROVALS: Final = (
     ),
     Mutant(
         "edited and unasked",
-        "what was changed is sent without anybody's yes to it",
+        "what was changed is sent without a yes to it",
         "holdfast.model.decision.send_rules:_approved",
         edits_need_no_yes,
     ),

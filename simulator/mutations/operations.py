@@ -338,7 +338,7 @@ OPERATIONS: Final = (
         open_is_over,
     ),
     Mutant(
-        "everybody is dead",
+        "every process is dead",
         "a living process's call counts as over",
         "holdfast.engine.previous_owner:_fate",
         fate_is_dead,
@@ -429,7 +429,7 @@ OPERATIONS: Final = (
     ),
     Mutant(
         "unknown means failed",
-        "what nobody can prove is called failed",
+        "what cannot be proven is called failed",
         "holdfast.model.decision.verify_rules:verify_or_unknown",
         unknown_means_failed,
     ),
@@ -453,7 +453,7 @@ OPERATIONS: Final = (
     ),
     Mutant(
         "preconditions unread",
-        "a natural write is repeated over somebody's change",
+        "a natural write is repeated over another party's change",
         "holdfast.model.decision.send_rules:_preconditions",
         always(None),
     ),
@@ -504,7 +504,7 @@ OPERATIONS: Final = (
         "end not listed", "a completed run is driven for ever", "holdfast.journal.run_log:RunLog._write", end_not_listed
     ),
     Mutant(
-        "nobody hears the knock",
+        "wake-up not noticed",
         "an event at the moment of rest is lost",
         "holdfast.engine.leases:notify_owner",
         knocks_in_vain,
@@ -535,7 +535,7 @@ OPERATIONS: Final = (
     ),
     Mutant(
         "claims waited for for ever",
-        "nobody is asked about a business key that is held",
+        "no person is asked about a business key that is held",
         "holdfast.engine.claims:_waited_ms",
         always(0),
     ),

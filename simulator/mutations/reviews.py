@@ -220,7 +220,7 @@ REVIEWS: Final = (
     # What they tell a run.
     Mutant(
         "told in vain",
-        "writes begin although somebody said something",
+        "writes begin although a message waits",
         "holdfast.engine.operation_driver:OperationDriver._told",
         always(""),
     ),

@@ -157,7 +157,7 @@ TIMING: Final = (
 
 PROCESSES: Final = (
     Mutant(
-        "nobody asks about a stopped owner",
+        "no question about a stopped owner",
         "a call whose process hangs is waited for without asking a person",
         "holdfast.model.decision.verify_rules:hung_too_long",
         always(False),

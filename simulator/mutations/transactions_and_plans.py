@@ -371,7 +371,7 @@ TOGETHER: Final = (
     # Restored journals.
     Mutant(
         "restored and trusted",
-        "a restored journal sends before anybody has looked",
+        "a restored journal sends before a person has confirmed it",
         "holdfast.model.decision.send_rules:_OBSTACLES_AT_FIRST",
         replaced("_distrust", always(None)),
     ),
@@ -390,7 +390,7 @@ TOGETHER: Final = (
     # Plans.
     Mutant(
         "fallback on unknown",
-        "a fallback is tried while nobody knows about the primary",
+        "a fallback is tried while the primary is unknown",
         "holdfast.agent.course:Course._after_failure",
         next_one_unless_it_succeeded,
     ),

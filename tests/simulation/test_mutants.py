@@ -124,7 +124,7 @@ def _noting(uncalled: set[str], place: str) -> Callable[[Any], Any]:
 
 
 BY_SEED = {
-    "nobody asks about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
+    "no question about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
     "open call counted as over": 42,
     "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
 }  # fmt: skip
