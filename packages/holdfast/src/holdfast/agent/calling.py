@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from holdfast.agent.hearing import heard, heard_reading, interruption_of
-from holdfast.agent.outcomes import outcome_from, read_outcome
+from holdfast.agent.outcomes import R, outcome_from, read_outcome
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, read, write
 from holdfast.errors import OutsideRun, UsageError
@@ -15,8 +15,6 @@ from holdfast.model.outcome import INTERRUPTED, STOPPED, Basis, Outcome
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
-
-R = TypeVar("R")
 
 
 async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.agent.conditions import steps_used
-from holdfast.agent.course import Course, PlanResult, approved
+from holdfast.agent.course import AnyTool, Course, PlanResult, approved
 from holdfast.agent.grounds import Grounds, Relied
 from holdfast.agent.offering import offered_tools
 from holdfast.agent.transactions import Transaction
@@ -27,8 +27,6 @@ from holdfast.model.transaction import WHOLE_RUN, around
 
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
-
-AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 
 
 class Manner(msgspec.Struct, frozen=True):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.agent.agent import Agent
+from holdfast.agent.agent import Agent, AnyTool
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, NameClash
 from holdfast.model.system import is_system
 
 AnyAgent = Agent[Any, Any]
-AnyTool = Tool[Any, Any]
 
 
 def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.asking import Limit, ask, question_of
-from holdfast.agent.branches import all_of, plain
 from holdfast.agent.calling import said
 from holdfast.agent.conversing import Conversation, Heard
 from holdfast.agent.course import PlanResult
@@ -268,8 +267,8 @@ class Run:
     async def gather(self, *branches: Awaitable[Any]) -> Any:
         """Run several branches at once, each with stable step names. The first error cancels the others."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(), plain(branch)) for branch in branches]
-        return await all_of(tasks)
+        tasks = [branch_task(scope.child(), _as_coroutine(branch)) for branch in branches]
+        return await _all_of(tasks)
 
     async def map(
         self,
@@ -280,8 +279,8 @@ class Run:
     ) -> list[R]:
         """Run `function` over `rows` at once; `id` names each branch by its row, so that order may change."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(str(id(row))), plain(function(row))) for row in rows]
-        return await all_of(tasks)
+        tasks = [branch_task(scope.child(str(id(row))), _as_coroutine(function(row))) for row in rows]
+        return await _all_of(tasks)
 
     @contextlib.asynccontextmanager
     async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
@@ -390,3 +389,29 @@ def _ms(duration: timedelta, what: str) -> int:
     if span < 0:
         raise UsageError(f"{what}({duration}) is negative", next_step="give a duration of zero or more")
     return span
+
+
+async def _as_coroutine(awaitable: Awaitable[T]) -> T:
+    """Any awaitable as a coroutine, for a task."""
+    return await awaitable
+
+
+async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:
+    """All results in order; the first error cancels the rest and is raised when they have ended."""
+    if not tasks:
+        return []
+    try:
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending)
+    failed = next((task for task in tasks if task in done and (task.cancelled() or task.exception())), None)
+    if failed is not None:
+        failed.result()
+    return [task.result() for task in tasks]
