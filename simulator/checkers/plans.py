@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.agent.course import Chosen, PlanResult
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
+from holdfast.planning.executor import Chosen, PlanResult
 from simulator.agents.plans import name_of
 from simulator.plan import Act, Step
 from simulator.services.service import Effect, Request

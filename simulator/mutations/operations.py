@@ -548,7 +548,7 @@ OPERATIONS: Final = (
     Mutant(
         "model asked again",
         "a recorded decision is not looked at",
-        "holdfast.agent.decisions:decide",
+        "holdfast.agent.model_decisions:decide",
         asked_again,
     ),
 )

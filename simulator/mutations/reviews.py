@@ -295,7 +295,7 @@ REVIEWS: Final = (
     Mutant(
         "handed more than one has",
         "another agent may use all tools",
-        "holdfast.agent.offering:tools_for",
+        "holdfast.agent.model_calls:tools_for",
         with_all_tools,
     ),
     # What they say about what nobody could decide.

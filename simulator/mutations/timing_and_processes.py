@@ -131,13 +131,13 @@ TIMING: Final = (
     Mutant(
         "an outage is an answer",
         "a model that is down is asked as often as one that refuses",
-        "holdfast.agent.patience:is_outage",
+        "holdfast.agent.model_decisions:is_outage",
         always(False),
     ),
     Mutant(
         "failed untried",
         "a decision fails whose clock jumped between two looks, without being asked again",
-        "holdfast.agent.decisions:_waited",
+        "holdfast.agent.model_decisions:_waited",
         pauses_by_the_clock,
     ),
     Mutant(

@@ -391,19 +391,19 @@ TOGETHER: Final = (
     Mutant(
         "fallback on unknown",
         "a fallback is tried while the primary is unknown",
-        "holdfast.agent.course:Course._after_failure",
+        "holdfast.planning.executor:PlanExecution._after_failure",
         next_one_unless_it_succeeded,
     ),
     Mutant(
         "a choice not journaled",
         "what was chosen, and why, is in no record",
-        "holdfast.agent.course:Course._chose",
+        "holdfast.planning.executor:PlanExecution._chose",
         chosen_in_memory_only,
     ),
     Mutant(
         "never called off",
         "conditions that end a plan are not looked at",
-        "holdfast.agent.course:Course._holds",
+        "holdfast.planning.executor:PlanExecution._holds",
         never_called_off,
     ),
     Mutant(

@@ -27,15 +27,15 @@ from holdfast import (
     errors,
     tool,
 )
-from holdfast.agent.conversing import Conversation
-from holdfast.agent.observing import Facts
-from holdfast.agent.remembering import Lessons, UserMemory
 from holdfast.control.service import Service
 from holdfast.engine.current_operation import CurrentOperation
 from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
 from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
 from holdfast.journal.entry_codec import REFUSED
 from holdfast.journal.record_codec import decode
+from holdfast.knowledge.conversation import Conversation
+from holdfast.knowledge.facts import Facts
+from holdfast.knowledge.memory import Lessons, UserMemory
 from holdfast.model.run_history import RunHistory
 from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import run_virtual

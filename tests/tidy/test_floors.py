@@ -15,6 +15,8 @@ FLOORS = {
     "journal": 1,
     "engine": 2,
     "agent": 3,
+    "planning": 3,
+    "knowledge": 3,
     "observation": 3,
     "plans": 3,
     "memory": 3,

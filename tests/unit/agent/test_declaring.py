@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Once, Operation, Run, Verdict, agent, tool
-from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.agent import gather_agents, gather_tools
 from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
 from holdfast.policies import Retry
 

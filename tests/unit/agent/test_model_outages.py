@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.agent.patience import Patience, is_outage
+from holdfast.agent.model_decisions import RetryBudget, is_outage
 from holdfast.errors import DecisionFailed, OperationFailed, RunStopped, RunSuspended
 from holdfast.journal.memory import MemoryJournal
 from holdfast.model import records as r
@@ -252,7 +252,7 @@ async def test_a_clock_that_jumps_uses_up_no_patience(lab: Lab, asleep: str):
 
 
 def test_no_pause_is_longer_than_what_is_left_and_a_try_follows_each(seed: int):
-    patience, rng, clock, tries = Patience(None, 0, 5000), SeededRng(seed), 0.0, 0
+    patience, rng, clock, tries = RetryBudget(None, 0, 5000), SeededRng(seed), 0.0, 0
     while True:
         tries += 1
         patience.tries += 1
@@ -269,7 +269,7 @@ def test_no_pause_is_longer_than_what_is_left_and_a_try_follows_each(seed: int):
 
 
 def test_the_wait_for_which_a_service_asks_is_spread():
-    patience = Patience(None, 1, 5000)
+    patience = RetryBudget(None, 1, 5000)
     patience.failed(Overloaded(429, "3"), "429", 1)
     pauses = {patience.pause_ms(SeededRng(seed)) for seed in range(50)}
     assert len(pauses) == 50

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Deferred, Key, Rejected, Run, agent, current_operation, tool
-from holdfast.agent import production
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import RunSuspended, StaleFacts, UsageError
+from holdfast.knowledge import production_loop
 from holdfast.model import records as r
 from holdfast.observation import Guess, Stakes
 from tests.unit.engine.lab import Lab, virtual
@@ -93,7 +93,7 @@ async def test_a_fact_that_cannot_be_recorded_is_refused(lab: Lab):
 
 
 def test_the_production_loop_fits_on_a_page():
-    tree = ast.parse(inspect.getsource(production))
+    tree = ast.parse(inspect.getsource(production_loop))
     loop = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == "ProductionLoop")
     assert loop.end_lineno is not None
     assert loop.end_lineno - loop.lineno + 1 <= 60

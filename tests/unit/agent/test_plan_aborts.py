@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from holdfast import Run, TransactionAborted, agent
-from holdfast.agent import course
 from holdfast.agent.conditions import inputs_used, reads_result_of, steps_used
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
+from holdfast.planning import executor
 from holdfast.plans import Plan, PlanAborted, PlanStepFailed
 from holdfast.testing.world import World
 from tests.unit.agent.test_plans import TOOLS, TRIP, planner, step
@@ -76,7 +76,7 @@ async def test_the_judgement_is_on_record_and_a_replay_keeps_it(lab: Lab, monkey
     def again(text: str, values: object) -> bool:
         pytest.fail(f"{text} was judged before, over {values}")
 
-    monkeypatch.setattr(course, "holds", again)
+    monkeypatch.setattr(executor, "holds", again)
     await lab.pass_time(days=2)
     async with lab.app(judged) as app:
         assert "input.cents > 5" in await app.run(judged, 9)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.judging import Judge, PolicyError
-from holdfast.agent.policy_files import judge_of, load_policy, read_yaml
 from holdfast.errors import UsageError
 from holdfast.model.policy import Facts, Policy, Rule
+from holdfast.people.policy.judge import Judge, PolicyError
+from holdfast.people.policy.policy_files import judge_of, load_policy, read_yaml
 
 FACTS = Facts("refund", "desk", 12, "mon")
 

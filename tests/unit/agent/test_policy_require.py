@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.judging import PolicyError
-from holdfast.agent.policy_files import read_policy
 from holdfast.model.policy import Ruling, terms
+from holdfast.people.policy.judge import PolicyError
+from holdfast.people.policy.policy_files import read_policy
 from holdfast.policies import Gate, Require, strictest
 
 POLICY = """

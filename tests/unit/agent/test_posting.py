@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from holdfast.agent.posting import HEAD_AT_MOST, Answered, post
 from holdfast.errors import Ambiguous, NotSent
 from holdfast.testing import operation
+from holdfast.webhooks.http_post import HEAD_AT_MOST, HttpAnswer, post
 
 Talk = Callable[[socket.socket], None]
 
@@ -49,7 +49,7 @@ def says(*parts: bytes) -> Talk:
     return talk
 
 
-def sent(talk: Talk) -> Answered:
+def sent(talk: Talk) -> HttpAnswer:
     with saying(talk) as port, operation():
         return post(f"http://127.0.0.1:{port}/x?y=1", b"{}", {}, private=True)
 

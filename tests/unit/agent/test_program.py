@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Run, agent
-from holdfast.agent.program import program_of
+from holdfast.agent.agent import program_of
 from holdfast.errors import ContractError
 
 CODE = """

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from holdfast.agent.course import Chosen
 from holdfast.inspect.render_records import end_text, plain_input, verdict_text
 from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.outcome import RETURNED, Basis
 from holdfast.model.plan import Call, Plan, PlanStep
+from holdfast.planning.executor import Chosen
 
 INTENT = r.Intent("pay", r.Raw(b'{"order":"1"}'), "d", "c")
 START = (

@@ -10,13 +10,13 @@ import pytest
 from standardwebhooks import Webhook
 
 from holdfast import Holdfast, NotSent, Run, agent, tool
-from holdfast.agent.posting import post
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.addresses import is_public
 from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note
 from holdfast.people.items import items
 from holdfast.testing import operation
+from holdfast.webhooks.http_post import post
 from holdfast.webhooks.outgoing import Told, Webhooks, checked, told
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt

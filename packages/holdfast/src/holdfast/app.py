@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.judging import threshold_positions
-from holdfast.agent.notifying import Notifier, Tools
-from holdfast.agent.policy_files import judge_of
-from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
@@ -53,6 +49,9 @@ from holdfast.model.questions import after_stop
 from holdfast.model.transaction import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
+from holdfast.people.policy.judge import threshold_positions
+from holdfast.people.policy.policy_files import judge_of
+from holdfast.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
     from holdfast.sync import SyncHoldfast

@@ -1,6 +1,6 @@
 """Memory in three layers: a run's own records (`run.digest()`), what is known about a user, and lessons."""
 
-from holdfast.agent.remembering import Lessons, UserMemory
+from holdfast.knowledge.memory import Lessons, UserMemory
 from holdfast.model.memory import Lesson, Remembered
 
 __all__ = ["Lesson", "Lessons", "Remembered", "UserMemory"]

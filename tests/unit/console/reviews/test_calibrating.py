@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.judging import Judge, threshold_positions
 from holdfast.errors import RunSuspended
 from holdfast.model.thresholds import Threshold
 from holdfast.people import Policy, PolicyError, Rule
+from holdfast.people.policy.judge import Judge, threshold_positions
 from holdfast_console.reviews.calibration import apply, proposals
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds_of_any

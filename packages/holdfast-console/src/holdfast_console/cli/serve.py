@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.agent.registry import gather_tools
+from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import Call, by_option, command
 from holdfast_console.web.server import Where, listen

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.notifying import pause_s
-from holdfast.agent.posting import post
 from holdfast.model.secret import Secret
+from holdfast.webhooks.http_post import post
+from holdfast.webhooks.notifier import pause_s
 from holdfast_console.notify.channel import Outside, checked_address, checked_name, hidden, judged, revealed
 from holdfast_console.notify.compose import BROKEN_UP, Letter, Line, harmless, title, when
 from holdfast_console.notify.schedule import Only, Pace

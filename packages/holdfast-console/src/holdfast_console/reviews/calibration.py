@@ -20,13 +20,13 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.judging import ThresholdPosition, threshold_positions, thresholds_in
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Journal, Post
 from holdfast.model.ids import stream
 from holdfast.model.policy import Policy
 from holdfast.model.thresholds import Direction, Move, Threshold
+from holdfast.people.policy.judge import ThresholdPosition, threshold_positions, thresholds_in
 from holdfast_console.reviews.alerts import DAY_MS
 from holdfast_console.reviews.events import Look, last_words, weights
 from holdfast_console.reviews.metrics import caught_of

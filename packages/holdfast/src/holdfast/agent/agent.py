@@ -8,15 +8,15 @@ import string
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints, overload
 
-from holdfast.agent.program import program_of
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
 from holdfast.engine.run_start import Input
 from holdfast.engine.scopes import Scope
-from holdfast.errors import ContractError, OutsideRun, UsageError
+from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
 from holdfast.model.canonical.decode import restore
 from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
@@ -289,3 +289,87 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
         pending.extend(inner)
         looked |= inner
     return found
+
+
+# --- the program that an agent belongs to -----------------------------------------------------------------------------
+
+
+TYPED: Final = "__main__"
+"""The program of code that is in no file: a notebook, a prompt, `python -c`."""
+_PACKAGE_FILES: Final = ("__init__.py", "__init__.pyc")
+_OF_A_PACKAGE: Final = frozenset({"__main__", "__init__"})
+
+
+def program_of(function: Callable[..., Any]) -> str:
+    """The dotted name of the module that defines `function`; its text fits a record, whatever the file is called."""
+    # Not from `sys.modules`: a file that a profiler or a notebook runs has names of its own.
+    names: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+    file = names.get("__file__")
+    name = _name_of_file(Path(file)) if isinstance(file, str) else str(names.get("__name__", TYPED))
+    return name.encode("utf-8", "replace").decode()[-NAME_LIMIT:] or TYPED
+
+
+def _name_of_file(path: Path) -> str:
+    """`shop.desk` for a file in the package `shop`, `desk` for one in no package, and the package for its own files.
+
+    The climb ends at a directory that cannot be imported: its name may be that of a deployment.
+    """
+    path = path.absolute()
+    parts, directory = ([] if path.stem in _OF_A_PACKAGE else [path.stem]), path.parent
+    while directory.name.isidentifier() and any((directory / file).is_file() for file in _PACKAGE_FILES):
+        parts.insert(0, directory.name)
+        directory = directory.parent
+    return ".".join(parts) or path.parent.stem or TYPED
+
+
+# --- an app's agents and tools ----------------------------------------------------------------------------------------
+
+
+AnyAgent = Agent[Any, Any]
+
+
+def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
+    """Agents by name. Raises `NameClash` naming both places, `ContractError` for a name that is the runtime's own."""
+    found: dict[str, AnyAgent] = {}
+    for one in agents:
+        if not isinstance(one, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+            raise ContractError(f"{one!r} is no agent", next_step="declare it with @agent(...) on an async function")
+        if is_system(one.name):
+            raise ContractError(f"the agent {one.name!r} is named like the runtime's own", next_step="rename it")
+        other = found.setdefault(one.name, one)
+        if not _same(other, one):
+            raise _clash("agents", one.name, other.where, one.where)
+    return found
+
+
+def gather_tools(agents: Iterable[AnyAgent], extra: Iterable[AnyTool]) -> dict[str, AnyTool]:
+    """The tools of these agents, and `extra`. The same function declared again replaces its older self."""
+    found: dict[str, AnyTool] = {}
+    given = [*(tool for agent in agents for tool in agent.tools), *extra]
+    for one in (*given, *(other for tool in given if isinstance(tool, Tool) for other in tool.companions.values())):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+            raise ContractError(f"{one!r} is no tool", next_step="declare it with @tool")
+        other = found.get(one.name)
+        if other is not None and not _same(other, one):
+            raise _clash("tools", one.name, other.where, one.where)
+        if one.contract.expects and not one.contract.verifies:
+            raise ContractError(
+                f"tool {one.name} declares expected evidence and no verifier to look for it",
+                next_step=f"register @{one.name}.verify(...), or drop @{one.name}.expect",
+            )
+        found[one.name] = one
+    return found
+
+
+def _same(one: AnyAgent | AnyTool, other: AnyAgent | AnyTool) -> bool:
+    """The same module and qualified name: a cell run again, or a reload."""
+    ours, theirs = one.__wrapped__, other.__wrapped__
+    return (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
+
+
+def _clash(what: str, name: str, first: str, second: str) -> NameClash:
+    return NameClash(
+        f"two {what} of this app are named {name!r}",
+        known=f"one at {first}, one at {second}",
+        next_step="give one of them another name with name=",
+    )

@@ -1,14 +1,14 @@
-"""The door for calls that a model chose: schemas out, names and JSON in, outcomes as text."""
+"""Calls that a model chose: schemas of the offered tools, calls by name and JSON, and outcomes as text."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from holdfast.agent.offering import offered_tools
+from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.scopes import Scope
 from holdfast.engine.sealing import refuse, sealing
 from holdfast.engine.steps import NO_METADATA, CallMetadata, value_at
@@ -20,7 +20,11 @@ from holdfast.model.parameters import parameters_schema, parse_arguments
 if TYPE_CHECKING:
     from holdfast.agent.tool import Tool
 
+
 Style = Literal["openai", "anthropic", "json"]
+
+
+AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
 
 
 class ToolBox:
@@ -60,13 +64,13 @@ async def call_by_model(
     label = name if can_name(name) else "?"
     step = scope.step(f"call:{label}")
     if step in scope.instance.history.answers:
-        return await _told(scope, name, step, _Refusal("", ""))
+        return await _refused(scope, name, step, _Refusal("", ""))
     before = dict(scope.counts)
     outcome = await _performed(scope, name, arguments, about)
     if not isinstance(outcome, _Refusal):
         return outcome
     taken = [base for base, count in scope.counts.items() if count != before.get(base, 0)]
-    return await _told(scope, name, step, msgspec.structs.replace(outcome, taken=taken))
+    return await _refused(scope, name, step, msgspec.structs.replace(outcome, taken=taken))
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -80,7 +84,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 async def _performed(
     scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata
 ) -> Outcome[Any] | _Refusal:
-    from holdfast.agent.calling import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
+    from holdfast.agent.call import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
     tools = offered_tools(scope)
     if name not in tools:
@@ -97,7 +101,7 @@ async def _performed(
         return _Refusal(error.message, "must_hold")
 
 
-async def _told(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
+async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
     """The refusal on record, which this one is unless there is one already; steps are named on as they were then."""
     live = step not in scope.instance.history.answers
     fresh: dict[str, Any] = msgspec.to_builtins(refusal)
@@ -107,3 +111,41 @@ async def _told(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcom
             scope.counts[base] = scope.counts.get(base, 0) + 1
     named = f"{scope.instance.run}/{scope.path}{name}"
     return Outcome("failed", named, name, reason=stored.reason, code=stored.code)
+
+
+# --- tools that a model may choose from -------------------------------------------------------------------------------
+
+
+def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
+    """The tools by name. What only the runtime calls is not among them: amends, confirmations, its own tools."""
+    tools = _of_the_run(scope.instance)
+    if scope.authority is None:
+        return tools
+    return {name: tool for name, tool in tools.items() if name in scope.authority.tools}
+
+
+def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
+    """What would be offered in a run of that agent, whether the app knows it or not."""
+    foreign = {name for other in instance.engine.agents.values() for name in _names(other)} - _names(agent)
+    return frozenset(_all(instance)) - foreign
+
+
+def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
+    engine, started = instance.engine, instance.history.started
+    tools = _all(instance)
+    others = [agent for name, agent in engine.agents.items() if started is None or name != started.agent]
+    own = engine.agents.get(started.agent) if started is not None else None
+    if not others or own is None:
+        return tools
+    foreign = {name for agent in others for name in _names(agent)} - _names(own)
+    return {name: tool for name, tool in tools.items() if name not in foreign}
+
+
+def _all(instance: ActiveRun) -> Mapping[str, AnyTool]:
+    tools = cast("Mapping[str, AnyTool]", instance.engine.tools)
+    return {name: tool for name, tool in tools.items() if not tool.serves}
+
+
+def _names(agent: object) -> set[str]:
+    """The names of its tools; the runtime's own agents have none."""
+    return {tool.name for tool in getattr(agent, "tools", ())}

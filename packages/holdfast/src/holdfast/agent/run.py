@@ -9,30 +9,26 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
-from holdfast.agent.asking import Limit, ask, question_of
-from holdfast.agent.calling import said
-from holdfast.agent.conversing import Conversation, Heard
-from holdfast.agent.course import PlanResult
-from holdfast.agent.decisions import Decisions, decide
-from holdfast.agent.grounds import relied
-from holdfast.agent.handing import to_agent, to_people
-from holdfast.agent.model_calls import ToolBox, call_by_model
-from holdfast.agent.observing import Facts
-from holdfast.agent.offering import offered_tools
-from holdfast.agent.parts import ended_parts
-from holdfast.agent.planning import Manner, execute
-from holdfast.agent.remembering import Lessons, UserMemory, receipts_digest
+from holdfast.agent.call import ended_parts, metadata_of
+from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools
+from holdfast.agent.model_decisions import DecisionSettings, decide
+from holdfast.agent.questions import AnswerLimit, ask, question_of, to_agent, to_people
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import steps, timers
 from holdfast.engine.messages import read_messages
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
+from holdfast.knowledge.conversation import Conversation, ConversationState
+from holdfast.knowledge.facts import Facts
+from holdfast.knowledge.memory import Lessons, UserMemory, receipts_digest
 from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
 from holdfast.model.questions import Question, Scalar
 from holdfast.model.records.transaction import Pivot
+from holdfast.planning.dependencies import named_facts
+from holdfast.planning.executor import ExecuteOptions, PlanResult, execute
 from holdfast.policies import Retry, milliseconds
 
 if TYPE_CHECKING:
@@ -53,7 +49,7 @@ class Run:
     def __init__(self, scope: Scope) -> None:
         self._root = scope
         self._facts = Facts(self.scope, scope.instance.known)
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, ConversationState] = {}
 
     @property
     def id(self) -> str:
@@ -78,7 +74,7 @@ class Run:
         On replay the recorded answer is given and the model is not asked. Tokens and cost are read
         from the result's `usage`, why and confidence from fields of those names.
         """
-        return await decide(self.scope(), Decisions(), function, args, kwargs)
+        return await decide(self.scope(), DecisionSettings(), function, args, kwargs)
 
     def options(
         self,
@@ -93,7 +89,7 @@ class Run:
         `fresh` names facts with the age that they may have: `fresh={"fares": timedelta(minutes=5)}`. Where one is
         missing or older the model is not asked, and `StaleFacts` is raised.
         """
-        return Decide(self, Decisions(step, timeout, retry), fresh or {})
+        return Decide(self, DecisionSettings(step, timeout, retry), fresh or {})
 
     async def call(
         self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = "",
@@ -105,7 +101,7 @@ class Run:
         and what touched the arguments (`taint="web"`). `again="the reason"` sends it although something is
         pending about the same thing.
         """
-        return await call_by_model(self.scope(), name, arguments, said(confidence, taint, again))
+        return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again))
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """How every part of a partial success ended (`outcome.pending`), by name; it waits until all of them have.
@@ -145,7 +141,9 @@ class Run:
         step (with the values that the plan was made from, where it is a mapping). In a plan whose steps belong
         together these come as the cause of `TransactionAborted`.
         """
-        return await execute(self.scope(), plan, Manner(given, self._root.instance.known, relied(relies_on), approve))
+        return await execute(
+            self.scope(), plan, ExecuteOptions(given, self._root.instance.known, named_facts(relies_on), approve)
+        )
 
     # --- people ------------------------------------------------------------------------------------------
 
@@ -189,9 +187,9 @@ class Run:
         the end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default stands in for it.
         Raises `TimeoutError` where there is no default.
         """
-        return self._ask(question_of(text, choices, returns), Limit(timeout, default), step)
+        return self._ask(question_of(text, choices, returns), AnswerLimit(timeout, default), step)
 
-    async def _ask(self, question: Question, limit: Limit, step: str | None) -> Scalar:
+    async def _ask(self, question: Question, limit: AnswerLimit, step: str | None) -> Scalar:
         """In the branch that awaits it, which need not be the one that called."""
         return await ask(self.scope(), question, limit, step)
 
@@ -226,7 +224,7 @@ class Run:
         stands in; without one `TimeoutError` is raised.
         """
         if isinstance(to, str):
-            return await to_people(self.scope(), to, question_of(why, (), returns), state, Limit(within, default))
+            return await to_people(self.scope(), to, question_of(why, (), returns), state, AnswerLimit(within, default))
         return await to_agent(self.scope(), to, state, why)
 
     async def messages(self) -> tuple[Message, ...]:
@@ -247,7 +245,7 @@ class Run:
     def conversation(self, name: str = "") -> Conversation:
         """What was said, as a stream of its own: of this run, or of that name where several runs take part."""
         name = name or self.id
-        return Conversation(self.scope, name, self._heard.setdefault(name, Heard()))
+        return Conversation(self.scope, name, self._heard.setdefault(name, ConversationState()))
 
     async def digest(self) -> str:
         """What this run has done, proven by its records, and what is pending: a block for a prompt.
@@ -372,7 +370,7 @@ class Run:
 class Decide:
     """One decision with settings of its own."""
 
-    def __init__(self, run: Run, settings: Decisions, fresh: Mapping[str, timedelta]) -> None:
+    def __init__(self, run: Run, settings: DecisionSettings, fresh: Mapping[str, timedelta]) -> None:
         self._run = run
         self._settings = settings
         self._fresh = fresh

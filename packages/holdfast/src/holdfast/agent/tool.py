@@ -14,10 +14,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from holdfast.agent.calling import outcome_of, result_of, said
-from holdfast.agent.clauses import answers, check_clauses, checked_classifier
-from holdfast.agent.companions import Compensate, Confirm, amended_by
-from holdfast.agent.gating import checked_gate, gated
+from holdfast.agent.call import metadata_of, outcome_of, result_of
+from holdfast.agent.compensation import Compensate, Confirm, with_compensation
+from holdfast.agent.conditions import checked_gate, gated
+from holdfast.agent.contract_checks import check_clauses, checked_classifier, rejections_of
 from holdfast.agent.handlers import Handlers
 from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, tool_name, without_operation
 from holdfast.agent.titles import Title, parsed_title
@@ -120,9 +120,9 @@ class Tool(Generic[P, R]):
             on_unknown=on_unknown or self.contract.on_unknown,
         )
         if compensate is not None:
-            contract = amended_by(contract, self, compensate)
+            contract = with_compensation(contract, self, compensate)
         configured = _Configured(self, contract, step, at_once=not hold)
-        configured.about = said(confidence, taint, again)
+        configured.about = metadata_of(confidence, taint, again)
         return configured
 
     # --- handlers ----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def _declared(
         retry=retry or default_retry(effect),
         budget=budget or Budget(),
         on_unknown=on_unknown,
-        rejections=(*answers(rejections, "rejected", where), *answers(not_sent, "not_sent", where)),
+        rejections=(*rejections_of(rejections, "rejected", where), *rejections_of(not_sent, "not_sent", where)),
         claim=claims,
         once=once,
         pending=pending,

@@ -7,8 +7,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
-from holdfast.agent.hearing import heard, heard_at_commit, interruption_of
-from holdfast.agent.outcomes import outcome_from
+from holdfast.agent.call import interruption_of, learn_from, learn_from_commit, outcome_from
 from holdfast.agent.tool import Tool
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.steps import DeliveredOperation, ToolCall, part_names, write
@@ -70,7 +69,7 @@ class Held(Generic[R]):
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
     """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
     told = await write(scope, ToolCall(tool, arguments, tool.step, hold=True, about=tool.about))
-    heard(scope, told)
+    learn_from(scope, told)
     if (interrupted := interruption_of(scope, told)) is not None:
         raise interrupted
     return Held(tool, arguments, told, scope)
@@ -127,7 +126,7 @@ class Transaction:
         except TransactionAborted as gone:
             self._outside.instance.known.undone(gone.transaction, gone.still_standing)
             raise
-        heard_at_commit(self._outside, self.name)
+        learn_from_commit(self._outside, self.name)
 
 
 def _calls_off(error: BaseException) -> bool:

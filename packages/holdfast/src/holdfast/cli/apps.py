@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import click
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.cli.common import Call

@@ -9,13 +9,13 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.agent.plan_schema import plan_schema
 from holdfast.cli.apps import load_agent
 from holdfast.cli.common import Call, command
 from holdfast.cli.exit_status import USAGE
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
 from holdfast.inspect.plan_preview import Shown, ShownPlan, ShownStep, dry_run, read_plan, shown, tools_of
+from holdfast.planning.schema import plan_schema
 
 _WORDS: Final = ("show", "check", "dry-run", "schema")
 

@@ -8,8 +8,6 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.agent.judging import PolicyError
-from holdfast.agent.policy_files import load_policy
 from holdfast.cli.common import Call, by_option, command
 from holdfast.cli.config import policy_path
 from holdfast.cli.exit_status import DONE, FAILED, USAGE
@@ -20,6 +18,8 @@ from holdfast.inspect.text import count, duration
 from holdfast.model.policy import Policy, Rule
 from holdfast.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
 from holdfast.people.policy.backtest import Rehearsal, rehearse
+from holdfast.people.policy.judge import PolicyError
+from holdfast.people.policy.policy_files import load_policy
 from holdfast.policies import milliseconds
 
 _WORDS: Final = ("show", "check", "test", "dry-run", "calibrate")

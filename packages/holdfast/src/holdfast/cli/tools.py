@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from holdfast.agent.registry import gather_tools
+from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import Call, command
 from holdfast.cli.config import project_targets, shown_path

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.registry import gather_tools
+from holdfast.agent.agent import Agent, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.inspect.contracts import span
 from holdfast.inspect.source_code import Seen, Source, source_of

@@ -7,16 +7,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.agent import Agent
+from holdfast.agent.agent import Agent, gather_tools
 from holdfast.agent.conditions import steps_used
-from holdfast.agent.course import parted
-from holdfast.agent.planning import known_of
-from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.inspect.contracts import Danger, clauses
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
 from holdfast.model.plan_checks import Fault, Given, faults_of, parse_planned
+from holdfast.planning.executor import known_of, parted
 
 AnyTool = Tool[Any, Any]
 

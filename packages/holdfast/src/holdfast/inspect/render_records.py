@@ -7,8 +7,6 @@ from typing import Final, cast
 
 import msgspec
 
-from holdfast.agent.course import JUDGED, Chosen, Judged
-from holdfast.agent.grounds import GROUNDS
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.operation import OperationState
@@ -16,6 +14,8 @@ from holdfast.model.outcome import Basis
 from holdfast.model.plan import Plan
 from holdfast.model.policy import Ruling
 from holdfast.model.questions import Answered
+from holdfast.planning.dependencies import DEPENDENCIES
+from holdfast.planning.executor import JUDGED, Chosen, JudgedConditions
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}
@@ -322,7 +322,7 @@ class _Grounds(msgspec.Struct, frozen=True):
 
 def is_bookkeeping(record: r.ValueRecorded) -> bool:
     """Whether only replay needs it: in which order steps ended, and that nothing they rest on was corrected."""
-    if record.what == GROUNDS:
+    if record.what == DEPENDENCIES:
         return not msgspec.json.decode(record.value, type=_Grounds).corrected
     return record.what == "over"
 
@@ -378,7 +378,7 @@ def _chose(value: r.Raw) -> Said:
 
 
 def _judged(value: r.Raw) -> Said:
-    judged = msgspec.json.decode(value, type=Judged)
+    judged = msgspec.json.decode(value, type=JudgedConditions)
     moment = "after its calls" if judged.after else "before its calls"
     return Said(
         f"{moment}: {judged.held} holds" if judged.held else f"{moment}: no condition of abort_if holds",
@@ -390,7 +390,7 @@ _TELLERS: Final[dict[str, Callable[[r.Raw], Said]]] = {
     "fact": _fact,
     "weighed": _weighed,
     "corrected": _correction,
-    GROUNDS: _grounds,
+    DEPENDENCIES: _grounds,
     "plan": _plan,
     "chose": _chose,
     JUDGED: _judged,

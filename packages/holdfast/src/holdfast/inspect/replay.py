@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.registry import gather_agents, gather_tools
+from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Environment, system_environment

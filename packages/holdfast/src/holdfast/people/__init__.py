@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from holdfast.agent.judging import PolicyError
     from holdfast.model.policy import Policy, Rule
+    from holdfast.people.policy.judge import PolicyError
     from holdfast.policies import Gate
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 _HOMES: Final = {
     name: home
     for home, names in {
-        "holdfast.agent.judging": ("PolicyError",),
+        "holdfast.people.policy.judge": ("PolicyError",),
         "holdfast.model.policy": ("Policy", "Rule"),
         "holdfast.policies": ("Gate",),
     }.items()

@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.registry import gather_tools
+from holdfast.agent.agent import Agent, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.engine.current_operation import AT, CurrentOperation
 from holdfast.engine.tool_protocol import Code

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.agent.judging import Judge
-from holdfast.agent.policy_files import read_yaml
 from holdfast.engine.rulings import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import read
 from holdfast.model.policy import VARIABLES, Facts, Policy, Word
+from holdfast.people.policy.judge import Judge
+from holdfast.people.policy.policy_files import read_yaml
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
 

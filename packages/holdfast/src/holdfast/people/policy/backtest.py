@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 import msgspec
 
 from holdfast.agent.conditions import holds
-from holdfast.agent.judging import Judge
 from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
@@ -20,6 +19,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.policy import WEEKDAYS, Facts, Ruling, chance
 from holdfast.model.system import is_system
+from holdfast.people.policy.judge import Judge
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -19,10 +19,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.companions import Companion
+from holdfast.agent.agent import Agent, gather_tools
+from holdfast.agent.compensation import CompanionTool
 from holdfast.agent.handlers import Handlers
-from holdfast.agent.registry import gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.testing.faults import ON_READS, Effect, Fault
@@ -38,7 +37,7 @@ from holdfast.testing.world.story import Crash, Exploration, Finding
 T = TypeVar("T")
 R = TypeVar("R")
 AnyTool = Tool[Any, Any]
-Called = AnyTool | Companion
+Called = AnyTool | CompanionTool
 """What can meet a fault: a tool, or its companion as `book.compensate`."""
 
 Way = Callable[[Task, Outside, Sequence[int]], Ended]
@@ -80,10 +79,10 @@ class World:
     # --- setting the scene --------------------------------------------------------------------------------------
 
     def stub(
-        self, what: AnyTool | Handlers[Any] | Companion, *, returns: Any = None, raises: BaseException | None = None
+        self, what: AnyTool | Handlers[Any] | CompanionTool, *, returns: Any = None, raises: BaseException | None = None
     ) -> None:
         """Let a tool answer so instead of running, or one of its handlers: `world.stub(book.verify, returns=...)`."""
-        if isinstance(what, Companion):
+        if isinstance(what, CompanionTool):
             what = what.code
         tool, name = (what.tool, what.kind) if isinstance(what, Handlers) else (what, "")
         if name and name not in tool.handlers:
@@ -213,7 +212,7 @@ class World:
 
 
 def _called(what: object) -> AnyTool:
-    if isinstance(what, Companion):
+    if isinstance(what, CompanionTool):
         return what.code
     if is_tool(what):
         return what

@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.agent.asking import Limit, ask, question_of
-from holdfast.agent.grounds import APPROVE
+from holdfast.agent.questions import AnswerLimit, ask, question_of
 from holdfast.engine import steps
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.messages import learn_fact
@@ -21,6 +20,7 @@ from holdfast.errors import StaleFacts, UsageError
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.questions import Answered, Scalar
+from holdfast.planning.dependencies import APPROVE
 from holdfast.policies import milliseconds
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Facts:
         if recorded.chosen == "infer" and guess is not None:
             return await self._infer(name, guess, guess.source)
         try:
-            answer = await ask(self._scope(), question_of(question, choices, str), Limit(stakes.within), None)
+            answer = await ask(self._scope(), question_of(question, choices, str), AnswerLimit(stakes.within), None)
         except TimeoutError:
             if guess is None:
                 raise

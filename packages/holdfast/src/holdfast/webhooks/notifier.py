@@ -24,9 +24,9 @@ from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Message, N
 from holdfast.policies import Retry
 
 if TYPE_CHECKING:
-    from holdfast.agent.posting import Answered
     from holdfast.engine.engine import Engine
     from holdfast.engine.tool_protocol import ToolCode
+    from holdfast.webhooks.http_post import HttpAnswer
 
 SCHEDULE: Final = Retry(attempts=24, elapsed=timedelta(days=4), base=timedelta(seconds=5), cap=timedelta(hours=12))
 LONGEST_PAUSE_S: Final = 24 * 3600.0
@@ -88,7 +88,7 @@ class Notifier:
 
     def _send(self, name: str, body: str) -> int:
         """One try: the same id and bytes each time, signed anew, as the time of the try is signed too."""
-        from holdfast.agent.posting import post  # noqa: PLC0415 - http.client is slow to import, and few send webhooks
+        from holdfast.webhooks.http_post import post  # noqa: PLC0415 - http.client is slow to import, and few send webhooks
 
         engine = self._open_engine()
         endpoint = engine.outbox.endpoints.get(name)
@@ -166,7 +166,7 @@ def _signature(endpoint: Endpoint, key: str, at: datetime, body: str) -> str:
         raise NotSent(f"its secret cannot be used: {error}") from error
 
 
-def _taken(answered: Answered, at: datetime) -> int:
+def _taken(answered: HttpAnswer, at: datetime) -> int:
     """The status of an answer that takes it. Raises what the others prove."""
     status = answered.status
     if 200 <= status < 300:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from holdfast.agent.conditions import inputs_used
-from holdfast.agent.decisions import shown
+from holdfast.agent.model_decisions import json_form
 from holdfast.engine import steps
 from holdfast.engine.scopes import Scope
 from holdfast.errors import UsageError
@@ -21,24 +21,24 @@ from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known
 from holdfast.model.plan import Plan, PlanStep, facts_named
 
-Relied: TypeAlias = Mapping[str, Any] | tuple[str, ...]
+NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
 """Facts, or facts with the values that whoever made the plan was shown."""
 
 
-GROUNDS: Final = "grounds"
+DEPENDENCIES: Final = "grounds"
 """What a step found when it looked whether the facts that it rests on were corrected, as a journaled value."""
 APPROVE: Final = "approve"
 """How the questions begin by which a plan or a step of it is approved."""
 
 
-class Grounds:
+class PlanDependencies:
     """The grounds of one plan. Its steps are known by their place in the run: `trip/seat`."""
 
-    def __init__(self, known: Known, plan: Plan, given: Any, relies_on: Relied) -> None:
+    def __init__(self, known: Known, plan: Plan, given: Any, relies_on: NamedFacts) -> None:
         self._known = known
         facts = known.values()
-        inputs = {name: value for name, value in _mapping(given).items() if name in facts}
-        self.facts: dict[str, Any] = {**facts, **inputs, **_mapping(relies_on)}
+        inputs = {name: value for name, value in _as_mapping(given).items() if name in facts}
+        self.facts: dict[str, Any] = {**facts, **inputs, **_as_mapping(relies_on)}
         everywhere = {*relies_on}
         if missing := sorted(everywhere - self.facts.keys()):
             raise UsageError(f"the plan {plan.name} relies on what is not known: {', '.join(missing)}")
@@ -54,14 +54,15 @@ class Grounds:
         """What an approval is bound to: the plan, and the facts that its arguments name, as they are now."""
         if not self._named:
             return self._plan.digest
-        text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=shown)
+        text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=json_form)
         return hashlib.sha256(text).hexdigest()[:16]
 
     @property
     def told(self) -> str:
         """That digest for a person, with those facts."""
         facts = "".join(
-            f", {name} = {msgspec.json.encode(value, enc_hook=shown).decode()}" for name, value in self._named.items()
+            f", {name} = {msgspec.json.encode(value, enc_hook=json_form).decode()}"
+            for name, value in self._named.items()
         )
         return self.digest + facts
 
@@ -96,14 +97,14 @@ class Grounds:
         """The facts that this step relies on and that were corrected since."""
         if step not in self._relies:
             return ()
-        found = await steps.value(scope, GROUNDS, lambda: _listed(self._wrong(step)))
+        found = await steps.value(scope, DEPENDENCIES, lambda: _listed(self._wrong(step)))
         return tuple(found["corrected"])
 
     async def shaken(self, scope: Scope) -> Shaken | None:
         """What corrections did to the plan as a whole; None where they did nothing."""
         if not self._relies:
             return None
-        found = await steps.value(scope, GROUNDS, self._all)
+        found = await steps.value(scope, DEPENDENCIES, self._all)
         facts, dropped, executed = (tuple(found[name]) for name in ("corrected", "dropped", "executed"))
         return Shaken(facts, dropped, executed) if facts else None
 
@@ -118,12 +119,12 @@ class Grounds:
         return {**_listed(facts), "dropped": dropped, "executed": executed}
 
 
-def relied(facts: Mapping[str, Any] | Iterable[str]) -> Relied:
+def named_facts(facts: Mapping[str, Any] | Iterable[str]) -> NamedFacts:
     """The facts as they were named: a mapping keeps the values that were shown."""
-    return _mapping(cast("object", facts)) or tuple(facts)
+    return _as_mapping(cast("object", facts)) or tuple(facts)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 

@@ -1,7 +1,7 @@
-"""One plan under way: which step begins when, what was chosen for it and why, and what stops it.
+"""Executing a plan: deterministic, durable, and without asking the model that made it.
 
-What was chosen is a journaled value (`flight/chose#1`). Conditions see only what is known before their step for
-certain, so they give the same answer on replay.
+Every step is a branch of the run, named by its id; so its operations have stable names whatever the order in which
+steps end.
 """
 
 from __future__ import annotations
@@ -10,27 +10,96 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from holdfast.agent.asking import Limit, ask, question_of
-from holdfast.agent.calling import outcome_of
-from holdfast.agent.conditions import ConditionError, holds, reads_result_of
-from holdfast.agent.grounds import APPROVE, Grounds
-from holdfast.agent.transactions import on_commit
+from holdfast.agent.call import outcome_of
+from holdfast.agent.conditions import ConditionError, holds, reads_result_of, steps_used
+from holdfast.agent.model_calls import offered_tools
+from holdfast.agent.questions import AnswerLimit, ask, question_of
+from holdfast.agent.transactions import Transaction, on_commit
 from holdfast.engine import steps
 from holdfast.engine.messages import drop_open_plan_steps
 from holdfast.engine.scopes import SCOPE, Scope, branch_task
-from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanStepFailed
+from holdfast.engine.suspension import Ending
+from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
 from holdfast.model.canonical.encode import forms
 from holdfast.model.contract import Contract
 from holdfast.model.errors import Shaken
+from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.outcome import Outcome, told_by
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
-from holdfast.model.plan_checks import parse_planned
+from holdfast.model.plan_checks import Given, Known, faults_of, parse_planned
+from holdfast.model.transaction import WHOLE_RUN, around
+from holdfast.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
+
 
 AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes them on
+
+
+class ExecuteOptions(msgspec.Struct, frozen=True):
+    """How a plan is executed: what conditions know as `input`, the facts, and whether a person approves it first."""
+
+    given: Any
+    known: KnownFacts
+    relies_on: NamedFacts = ()
+    approve: bool = False
+
+
+def check_plan(
+    plan: Plan, tools: Mapping[str, AnyTool], facts: Mapping[str, Any] | None = None, *, inside: bool = False
+) -> None:
+    """Raise `PlanRefused` with everything that is wrong with the plan. Nothing is recorded or sent.
+
+    `facts` are the run's facts by name; without them, what the plan says about facts is not checked. `inside`: it will
+    be executed inside a transaction of code.
+    """
+    known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
+    faults = faults_of(plan, Given(known, facts, inside), steps_used)
+    if faults:
+        listed = tuple(map(str, faults))
+        reasons = "1 reason" if len(listed) == 1 else f"{len(listed)} reasons"
+        raise PlanRefused(f"the plan {plan.name!r} is refused for {reasons}: {'; '.join(listed)}", faults=listed)
+
+
+def known_of(tool: Tool[Any, Any]) -> Known:
+    """What checking has to know about a tool."""
+    return Known(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
+
+
+async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
+    """Perform a plan as a part of this run. See `Run.execute`."""
+    tools = offered_tools(scope)
+    grounds = PlanDependencies(how.known, plan, how.given, how.relies_on)
+    boundaries = around(scope.path, scope.instance.history.transactions)
+    check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))
+    await _same_plan(scope, plan)
+    if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
+        raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.instance.run, plan=plan.name)
+    if not plan.together:
+        return await PlanExecution(scope.boundary(plan.name), plan, tools, how.given, grounds).perform()
+    async with Transaction(scope, plan.name, "one"):
+        section = SCOPE.get()
+        assert section is not None, "a transaction has a section of its own"
+        return await PlanExecution(section, plan, tools, how.given, grounds).perform()
+
+
+async def _same_plan(scope: Scope, plan: Plan) -> None:
+    """The plan is on record whole: a replay that comes back with another one is no silent replay."""
+    text = msgspec.json.encode(plan, order="deterministic").decode()
+    recorded = await steps.value(scope, f"plan:{plan.name}", lambda: text)
+    if recorded != text:
+        scope.instance.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
+        raise scope.instance.divergence(f"the plan {plan.name} differs from the recorded one")
+
+
+# --- a plan under way -------------------------------------------------------------------------------------------------
+
+
 PRIMARY: Final = "primary"
 SKIPPED: Final = "skipped"
 STALE: Final = "stale"
@@ -55,7 +124,7 @@ class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedConditions(msgspec.Struct, frozen=True):
     """The judgement on conditions of one step: `held` is the first that held, empty where none did."""
 
     conditions: tuple[str, ...]
@@ -71,10 +140,12 @@ class PlanResult(msgspec.Struct, frozen=True):
     chosen: tuple[Chosen, ...]
 
 
-class Course:
+class PlanExecution:
     """One plan under way. `facts` is what was known when it was given."""
 
-    def __init__(self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: Grounds) -> None:
+    def __init__(
+        self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: PlanDependencies
+    ) -> None:
         self._scope = scope
         self._plan = plan
         self._tools = tools
@@ -139,7 +210,7 @@ class Course:
         for step in self._plan.steps:
             if step.id not in over | running.keys() and over.issuperset(self._plan.waits_for(step)):
                 task = branch_task(self._scope.child(step.id), self._step(step))
-                task.add_done_callback(functools.partial(_tell, ended, step.id))
+                task.add_done_callback(functools.partial(_report_end, ended, step.id))
                 running[step.id] = task
 
     async def _next(self, running: Mapping[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> str:
@@ -186,10 +257,10 @@ class Course:
 
         def judged() -> dict[str, Any]:
             held = next((one for one in conditions if self._holds(step, one, after=after)), "")
-            return msgspec.to_builtins(Judged(conditions, after, held))  # type: ignore[no-any-return]  # a struct: a dict
+            return msgspec.to_builtins(JudgedConditions(conditions, after, held))  # type: ignore[no-any-return]  # a struct: a dict
 
         moment = "after" if after else "before"
-        return msgspec.convert(await steps.value(_here(), f"{JUDGED}:{moment}", judged), Judged).held
+        return msgspec.convert(await steps.value(_here(), f"{JUDGED}:{moment}", judged), JudgedConditions).held
 
     def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
         run, plan = self._scope.instance.run, self._plan.name
@@ -333,14 +404,14 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
 
 async def approved(scope: Scope, key: str, what: str) -> bool:
     """A person's word on exactly this."""
-    return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), Limit(), f"{APPROVE}-{key}"))
+    return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), AnswerLimit(), f"{APPROVE}-{key}"))
 
 
 def _corrected(failure: BaseException) -> bool:
     return isinstance(failure, NewPlanNeeded) and bool(failure.corrected)
 
 
-def _tell(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
+def _report_end(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
     ended.put_nowait(name)
 
 

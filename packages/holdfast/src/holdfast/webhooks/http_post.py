@@ -22,14 +22,14 @@ HEAD_AT_MOST: Final = 64 * 1024
 STEP_S: Final = 10.0
 
 
-class Answered(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The head of an answer: its status, and what it says about when to come again."""
 
     status: int
     retry_after: str = ""
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) -> Answered:
+def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) -> HttpAnswer:
     """Send it once. Raises `NotSent` where nothing left, `Ambiguous` where no answer came back.
 
     `private` lets it go to addresses inside. Call it in a tool: its send-by deadline ends this too.
@@ -83,7 +83,7 @@ def _request(parts: SplitResult, body: bytes, headers: Mapping[str, str]) -> byt
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
-def _answer(line: socket.socket) -> Answered:
+def _answer(line: socket.socket) -> HttpAnswer:
     """Read the head and no more; what comes before the last word (100, 103) is passed over."""
     head = b""
     while True:
@@ -91,7 +91,7 @@ def _answer(line: socket.socket) -> Answered:
         answer = http.client.HTTPResponse(_Head(head + b"\r\n\r\n"))  # type: ignore[arg-type]  # all it needs of a socket
         if head[9:10] != b"1":
             answer.begin()
-            return Answered(answer.status, answer.headers.get("Retry-After", ""))
+            return HttpAnswer(answer.status, answer.headers.get("Retry-After", ""))
         head = rest
 
 

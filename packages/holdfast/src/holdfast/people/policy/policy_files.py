@@ -13,9 +13,9 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from holdfast.agent.judging import Judge, PolicyError, faults_of
 from holdfast.errors import UsageError
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
+from holdfast.people.policy.judge import Judge, PolicyError, faults_of
 from holdfast.policies import Require
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")

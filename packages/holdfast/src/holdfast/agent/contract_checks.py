@@ -57,7 +57,7 @@ def _check_statuses(contract: Contract, key: Key, where: str) -> None:
         raise ContractError(
             f"{where}: in_progress_statuses={statuses!r} is no tuple of HTTP statuses", next_step="write (409,)"
         )
-    answers(statuses, "rejected", where)
+    rejections_of(statuses, "rejected", where)
     if both := sorted({answer.status for answer in contract.rejections}.intersection(key.in_progress_statuses)):
         raise ContractError(
             f"{where}: status {both[0]} is declared as a proof that nothing landed, and as a key in progress",
@@ -65,7 +65,7 @@ def _check_statuses(contract: Contract, key: Key, where: str) -> None:
         )
 
 
-def answers(statuses: object, means: Literal["rejected", "not_sent"], where: str) -> tuple[Rejection, ...]:
+def rejections_of(statuses: object, means: Literal["rejected", "not_sent"], where: str) -> tuple[Rejection, ...]:
     """HTTP statuses that prove something. Raises `ContractError` for what is none."""
     if not isinstance(statuses, Iterable) or isinstance(statuses, str):
         raise ContractError(f"{where}: {statuses!r} is no list of HTTP statuses", next_step=f"write [{statuses}]")

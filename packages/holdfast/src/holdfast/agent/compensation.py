@@ -102,7 +102,7 @@ class Confirm:
         return register if function is None else register(function)
 
 
-Companion: TypeAlias = Compensate | Confirm
+CompanionTool: TypeAlias = Compensate | Confirm
 
 
 def _registered(tool: Tool[..., Any], kind: str) -> Tool[..., Any]:
@@ -111,7 +111,7 @@ def _registered(tool: Tool[..., Any], kind: str) -> Tool[..., Any]:
     return tool.companions[kind]
 
 
-def amended_by(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:
+def with_compensation(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:
     """The contract of one call that `code` undoes. Raises `ContractError` where it cannot."""
     _check(tool, code, code.__wrapped__, f"{tool.name}.options(compensate={code.name})")
     return msgspec.structs.replace(contract, compensates=True, restores=True, amends=code.name)

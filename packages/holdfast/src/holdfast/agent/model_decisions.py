@@ -12,33 +12,34 @@ import math
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.agent.patience import Patience
 from holdfast.engine.detached_calls import expired_limit, replay_timeout
 from holdfast.engine.engine import LOG
+from holdfast.engine.environment import Rng
 from holdfast.engine.exceptions.call_end import describe, storable
+from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.sealing import refuse, sealing
 from holdfast.engine.suspension import Ending
 from holdfast.engine.transactions import may_begin
-from holdfast.errors import ContractError, DecisionFailed, ReplayDiverged
+from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import Outcome
 from holdfast.model.values import codec_for
-from holdfast.policies import Retry, milliseconds
+from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 
 R = TypeVar("R")
 DEFAULT_TIMEOUT = timedelta(minutes=5)
-TOLD_MS = 5000  # a pause from which on the log says that a model does not answer
+LOGGED_PAUSE_MS = 5000  # a pause from which on the log says that a model does not answer
 SEEN_LIMIT = 64 * 1024
 SHOWN, SHOWN_BEFORE = 240, 40  # how much of a question a difference shows, and how much of it is alike
 
 
-class Decisions(msgspec.Struct, frozen=True):
+class DecisionSettings(msgspec.Struct, frozen=True):
     """Settings of one decision."""
 
     step: str | None = None
@@ -53,7 +54,7 @@ class _NewPart(msgspec.Struct, frozen=True):
     then: str
 
 
-class Question(msgspec.Struct, frozen=True):
+class ModelQuestion(msgspec.Struct, frozen=True):
     """One model call: the function, what it is given, and that as JSON."""
 
     step: str
@@ -71,7 +72,7 @@ class Question(msgspec.Struct, frozen=True):
 @sealing
 async def decide(
     scope: Scope,
-    settings: Decisions,
+    settings: DecisionSettings,
     function: Callable[..., Awaitable[R]],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -82,7 +83,7 @@ async def decide(
         await refuse(scope)
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
-    question = Question(step, function, args, kwargs, _seen(args, kwargs))
+    question = ModelQuestion(step, function, args, kwargs, _seen(args, kwargs))
     seen_digest = digest(instance.engine.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
@@ -90,7 +91,7 @@ async def decide(
             await replay_timeout(scope, step, limit)
         if instance.history.transactions:
             await may_begin(scope, step)
-        recorded = await _ask(scope, question, settings)
+        recorded = await _ask_model(scope, question, settings)
         instance.ride(recorded)
     await instance.take_turn(scope, step)
     instance.forget(step)
@@ -116,13 +117,13 @@ def _share(confidence: float | None) -> float | None:
     return confidence if confidence is not None and 0 <= confidence <= 1 else None
 
 
-async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.DecisionRecorded:
+async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSettings) -> r.DecisionRecorded:
     """Call the model under its time limit, again while it fails and patience lasts. Each try is on record."""
     instance, step = scope.instance, question.step
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
     began = instance.now().up
     instance.begun.discard(step)
-    patience = Patience(settings.retry, instance.history.decisions_begun.get(step, 0), limit)
+    patience = RetryBudget(settings.retry, instance.history.decisions_begun.get(step, 0), limit)
     while patience.tries_left:
         patience.tries += 1
         instance.check()
@@ -140,13 +141,13 @@ async def _ask(scope: Scope, question: Question, settings: Decisions) -> r.Decis
     return _record(scope, question, began, why=patience.why or "its tries are spent")
 
 
-async def _waited(scope: Scope, question: Question, patience: Patience) -> bool:
+async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
     """Wait until the next try; False where there is none."""
     instance, environment = scope.instance, scope.instance.engine.environment
     pause = patience.pause_ms(environment.rng)
     if pause is None:
         return False
-    if pause >= TOLD_MS and not patience.told:
+    if pause >= LOGGED_PAUSE_MS and not patience.told:
         patience.told = True
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
@@ -157,7 +158,7 @@ async def _waited(scope: Scope, question: Question, patience: Patience) -> bool:
     return True
 
 
-async def _limited(scope: Scope, question: Question, seconds: float) -> Any:
+async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any:
     token = SCOPE.set(None)  # what a model client starts is not a branch of the run
     scope.host.working += 1
     try:
@@ -169,7 +170,7 @@ async def _limited(scope: Scope, question: Question, seconds: float) -> Any:
 
 
 def _record(
-    scope: Scope, question: Question, began: int, *, stored: bytes = b"null", value: object = None, why: str = ""
+    scope: Scope, question: ModelQuestion, began: int, *, stored: bytes = b"null", value: object = None, why: str = ""
 ) -> r.DecisionRecorded:
     instance = scope.instance
     usage = getattr(value, "usage", None)
@@ -192,7 +193,7 @@ def _record(
     )
 
 
-def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: Question) -> ReplayDiverged:
+def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: ModelQuestion) -> ReplayDiverged:
     """The error with both questions, where the record holds the old one."""
     if isinstance(recorded, r.DecisionRecorded):
         old, new = _where_they_part(bytes(recorded.seen).decode(), question.seen.decode("utf-8", "replace"))
@@ -237,10 +238,10 @@ def _finite(number: object) -> float | None:
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """What the model was shown, as JSON. Objects without a JSON form are shown by their text."""
-    return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=shown)
+    return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=json_form)
 
 
-def shown(value: object) -> object:
+def json_form(value: object) -> object:
     """An object without a JSON form, as its client library would write it; else its text."""
     for name in ("model_dump", "to_dict", "dict"):
         if callable(method := getattr(value, name, None)):
@@ -286,3 +287,82 @@ def _returns(function: Callable[..., Any]) -> Any:
         return typing.get_type_hints(function)["return"]
     except NameError:
         return Any
+
+
+# --- retries of a model -----------------------------------------------------------------------------------------------
+
+
+REFUSALS: Final = 5
+"""How often a question is asked that is not answered for a reason other than an outage, where code sets no `retry`."""
+_RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
+_OUTAGE_ERRORS: Final = (
+    ArithmeticError, AssertionError, AttributeError, HoldfastError, ImportError, LookupError, NameError,
+    NotImplementedError, TypeError, ValueError,
+)  # fmt: skip
+
+
+class RetryBudget:
+    """The tries of one decision. `tries` counts those of earlier processes too; time is counted in this one."""
+
+    def __init__(self, wanted: Retry | None, tries: int, limit_ms: int) -> None:
+        self.retry: Final = wanted or DECISION_RETRY
+        self.tries = tries
+        self.why = ""
+        self.told = False
+        self._limit_ms = limit_ms
+        self._refusals = 0
+        self._most_refusals = REFUSALS if wanted is None else self.retry.attempts
+        self._spent_ms = 0.0
+        self._asked_ms = 0.0
+
+    @property
+    def tries_left(self) -> bool:
+        """Whether one more try is allowed."""
+        return self.tries < self.retry.attempts
+
+    def failed(self, error: Exception, why: str, took_ms: int) -> None:
+        """Count a try that failed."""
+        self.why = why
+        self._spent_ms += min(took_ms, self._limit_ms)
+        self._refusals += 0 if is_outage(error) else 1
+        self._asked_ms = _asked_s(error) * 1000
+
+    def pause_ms(self, rng: Rng) -> float | None:
+        """How long to wait before the next try; None where there is none."""
+        left = milliseconds(self.retry.elapsed) - self._spent_ms
+        if not self.tries_left or self._refusals >= self._most_refusals or left <= 0:
+            return None
+        if self._asked_ms > left:
+            self.why += f" (it asks to be tried again in {self._asked_ms / 1000:.0f} s)"
+            return None
+        drawn = rng.uniform(0, self.retry.ceiling_ms(max(0, self.tries - 1)))
+        if self._asked_ms:  # spread, so that not everybody comes back in the same moment
+            return self._asked_ms + min(drawn, milliseconds(self.retry.base))
+        return min(drawn, left)
+
+    def paused(self, meant_ms: float, took_ms: int) -> None:
+        """Count a pause."""
+        self._spent_ms += min(meant_ms, took_ms)
+
+
+def _asked_s(error: BaseException) -> float:
+    """After how many seconds the service asks to be tried again, as the error or its cause says; 0: it does not."""
+    at: BaseException | None = error
+    for _ in range(4):
+        if at is None:
+            break
+        named: object = getattr(at, "retry_after", None)
+        asked = retry_after(at) if not isinstance(named, (int, float)) else float(named)
+        if asked is not None and math.isfinite(asked):
+            return max(0.0, asked)
+        at = at.__cause__ or at.__context__
+    return 0.0
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether asking again may help by itself. An answer that does not fit, a refusal or a bug is no outage."""
+    if isinstance(error, _OUTAGE_ERRORS) and not isinstance(error, OSError):
+        return False
+    status = status_code(error)
+    named: object = getattr(error, "status_code", None) if status is None else status
+    return not (isinstance(named, int) and 400 <= named < 500 and named not in _RETRY_STATUSES)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.decisions import shown
+from holdfast.agent.model_decisions import json_form
 from holdfast.engine import steps
 from holdfast.engine.loading import load
 from holdfast.engine.scopes import Scope
@@ -25,7 +25,7 @@ from holdfast.model.memory import Spoken, conversation_stream, view_of
 from holdfast.model.receipts import digest
 
 
-class Heard:
+class ConversationState:
     """What this run knows of one conversation: its entries by their numbers, and how far it has read."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class History:
 class Conversation:
     """One conversation. Several runs may take part in it; what each of them did stays in its own records."""
 
-    def __init__(self, scope: Callable[[], Scope], name: str, heard: Heard) -> None:
+    def __init__(self, scope: Callable[[], Scope], name: str, heard: ConversationState) -> None:
         own = name == scope().instance.run
         if not own and not can_name(name):
             raise UsageError(
@@ -82,7 +82,7 @@ class Conversation:
         It is said once, also where this code runs again after a crash. `id` is what names the message where it came
         from (of a tool call, of a webhook): a second message of that id is not appended, whoever brings it.
         """
-        plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=shown))
+        plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=json_form))
         if plain is None:
             raise UsageError("a message of a conversation cannot be None", next_step="append what was said")
         return await self._say(Spoken(self._scope().instance.run, "", plain), id)

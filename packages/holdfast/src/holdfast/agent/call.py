@@ -1,0 +1,282 @@
+"""Calls of a tool by agent code: each is a step of the present run, and its caller receives an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine import steps
+from holdfast.engine.messages import deliver_messages, interrupted_by, learn_fact
+from holdfast.engine.operation_driver import key_of
+from holdfast.engine.saga import parts_met
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, facts_of, read, write
+from holdfast.engine.suspension import Pause
+from holdfast.errors import ArgumentError, Interrupted, OutsideRun, UsageError
+from holdfast.model import records as r
+from holdfast.model.facts import Fact
+from holdfast.model.ids import operation_id, split_operation_id
+from holdfast.model.messages import was_interrupted
+from holdfast.model.operation import OperationState
+from holdfast.model.outcome import INTERRUPTED, LOST, RETURNED, STOPPED, Basis, Outcome, Receipt, Status
+from holdfast.model.run_history import PENDING
+
+if TYPE_CHECKING:
+    from holdfast.agent.tool import Tool
+
+
+R = TypeVar("R")
+
+
+async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:
+    scope = SCOPE.get()
+    if scope is not None and tool.contract.effect == "write" and not tool.serves:
+        told = await write(scope, ToolCall(tool, arguments, step, at_once=at_once, about=tool.about))
+        operation = told.operation
+        learn_from(scope, told)
+        if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
+            try:
+                return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
+            except ValueError:
+                pass  # a stored result that no longer fits is reported below
+        outcome = _delivered_outcome(tool, arguments, told, scope)
+    else:
+        outcome = await outcome_of(tool, arguments, step, at_once=at_once)
+    if outcome.status == "succeeded" and not outcome.code:
+        return outcome.value  # type: ignore[return-value]  # a success carries R, which may be None
+    raise outcome.error()
+
+
+def metadata_of(confidence: float | None, taint: str, again: str | None = None) -> CallMetadata:
+    """What a caller says about a call. Raises `UsageError` for a confidence that is no share, or an empty reason."""
+    if again is not None and not again.strip():
+        raise UsageError("again= says why the call is sent again", next_step='name the reason: again="the lead asked"')
+    if confidence is not None and not 0 <= confidence <= 1:
+        raise UsageError(f"confidence={confidence:g}", next_step="give a share: 0 is a guess, 1 is certain")
+    return (
+        NO_METADATA if confidence is None and not taint and not again else CallMetadata(confidence, taint, again or "")
+    )
+
+
+async def outcome_of(
+    tool: Tool[Any, R],
+    arguments: dict[str, Any],
+    step: str | None,
+    *,
+    model: bool = False,
+    at_once: bool = False,
+    about: CallMetadata | None = None,
+) -> Outcome[R]:
+    """Perform a call as a step of the present run."""
+    scope = SCOPE.get()
+    if tool.serves:
+        raise UsageError(
+            f"{tool.name} takes the operation that it makes amends for, so the runtime calls it",
+            known="nothing was sent",
+            next_step="let its transaction be called off, or: holdfast undo RUN",
+        )
+    if scope is None:
+        raise OutsideRun(
+            f"{tool.name} was called outside a run, so its effect could not be recorded; nothing was sent",
+            next_step="call it from an @agent function run by Holdfast, "
+            f"or {tool.name}.__wrapped__(...) to bypass the runtime",
+        )
+    call = ToolCall(tool, arguments, step, model, at_once=at_once, about=about or tool.about)
+    if tool.contract.effect == "read":
+        record = await read(scope, call)
+        learn_from_read(scope, record)
+        return read_outcome(tool, arguments, record, scope.instance.run)
+    told = await write(scope, call)
+    learn_from(scope, told)
+    return _delivered_outcome(tool, arguments, told, scope)
+
+
+def _delivered_outcome(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope
+) -> Outcome[R]:
+    """The outcome as its caller is given it; where a message called it off, with what was said."""
+    instance = scope.instance
+    outcome = outcome_from(tool, arguments, told, instance.run, instance.engine.identity.namespace)
+    metadata_of = interruption_of(scope, told)
+    if metadata_of is None:
+        return outcome
+    basis, code = Basis("person", metadata_of.by, metadata_of.said), STOPPED if metadata_of.stop else INTERRUPTED
+    return replace(outcome, basis=basis, code=code, reason=metadata_of.message, facts=metadata_of.facts)
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def outcome_from(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+) -> Outcome[R]:
+    """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
+    if told.operation.edits:
+        outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
+        outcome = replace(outcome, edited_by=told.operation.editors[-1])
+    else:
+        outcome = _outcome(tool, arguments, told, run, namespace)
+    facts = facts_of(told.heard)
+    if not facts:
+        return outcome
+    return replace(outcome, facts=r.values_of(facts))
+
+
+def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
+    """What was sent where a person changed what code called with."""
+    stored = bytes(operation.intent.arguments)
+    try:
+        return tool.restore(stored)
+    except ArgumentError:  # the tool has changed since: its values as they are on record
+        return msgspec.json.decode(stored, type=dict[str, Any])
+
+
+def _outcome(
+    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+) -> Outcome[R]:
+    operation = told.operation
+    name = f"{run}/{told.step}"
+    if told.how == PENDING:
+        return Outcome("pending", name, tool.name, reason=told.detail, arguments=arguments)
+    if operation.met is not None:
+        met = operation.met
+        return Outcome(
+            "pending", name, tool.name, operation.basis, operation.reason, operation.code, met.source,
+            arguments=arguments, pending=met.items,
+        )  # fmt: skip
+    if told.how == "unknown":
+        return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
+    if operation.reused:
+        text = f"{operation.reused} stands already"
+        reused: Outcome[R] = Outcome(
+            "succeeded", name, tool.name, operation.basis, text, reused=operation.reused, arguments=arguments,
+            pending=told.parts,
+        )  # fmt: skip
+        return _with_value(tool, reused, operation.result, operation.reason if operation.lost else "")
+    status = operation.status
+    if status != "succeeded":
+        return Outcome(status, name, tool.name, operation.basis, operation.reason, operation.code, arguments=arguments)
+    assert operation.basis is not None, operation
+    receipt = Receipt(
+        name, tool.name, key_of(namespace, run, told.step, operation.intent), operation.basis, operation.settled_at
+    )
+    done: Outcome[R] = Outcome("succeeded", name, tool.name, operation.basis, arguments=arguments, receipt=receipt)
+    if told.parts:
+        done = replace(done, pending=told.parts)
+    return _with_value(tool, done, operation.result, operation.reason if operation.lost else "")
+
+
+def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
+    """What a read answered."""
+    name, basis = f"{run}/{record.step}", RETURNED if record.refused else None
+    facts = r.values_of(record.facts) if record.facts else {}
+    if record.status == "failed":
+        return Outcome("failed", name, tool.name, basis, record.reason, record.code, arguments=arguments, facts=facts)
+    answered: Outcome[R] = Outcome("succeeded", name, tool.name, arguments=arguments, facts=facts)
+    return _with_value(tool, answered, record.result, record.reason if record.lost else "")
+
+
+def _with_value(tool: Tool[Any, R], outcome: Outcome[R], stored: r.Raw, lost: str) -> Outcome[R]:
+    """The outcome with the decoded result, or marked as lost where the result cannot make the trip."""
+    if lost:
+        return replace(outcome, code=LOST, reason=lost)
+    try:
+        value = tool.codec.decode(stored)
+    except ValueError as error:
+        return replace(outcome, code=LOST, reason=str(error))
+    return replace(outcome, value=value)
+
+
+# --- facts that tools report ------------------------------------------------------------------------------------------
+
+
+def learn_from(scope: Scope, told: DeliveredOperation) -> None:
+    """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call.
+
+    A call that a message called off tells the message.
+    """
+    operation = told.operation
+    if scope.instance.history.messages is not None and was_interrupted(operation):
+        deliver_messages(scope, told.step)
+    for attempt in told.heard:
+        if attempt.end is not None and attempt.end.facts:
+            _learn_reported(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
+
+
+def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | None:
+    """What its caller is told in place of an outcome, where a message called the operation off."""
+    messages = scope.instance.history.messages
+    if messages is None or not was_interrupted(told.operation):
+        return None
+    return interrupted_by(scope.instance.run, messages.told_at(told.step))
+
+
+def learn_from_commit(scope: Scope, transaction: str) -> None:
+    """Learn what the effects reported that were held for this commit, in the order in which they were asked for."""
+    history = scope.instance.history
+    if not history.promised:
+        return
+    for operation in list(history.operations.values()):
+        if operation.intent.hold == transaction:
+            learn_from(scope, DeliveredOperation(operation, operation.step))
+
+
+def learn_from_read(scope: Scope, record: r.ReadRecorded) -> None:
+    """Learn what a read reported."""
+    if record.facts:
+        _learn_reported(scope, record.tool, record.step, record.at, record.facts)
+
+
+def _learn_reported(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Reported]) -> None:
+    name = operation_id(scope.instance.run, step)
+    for fact in facts:
+        value = msgspec.json.decode(fact.value)
+        learn_fact(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)
+
+
+# --- parts of a partial success ---------------------------------------------------------------------------------------
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a part ended, as it is recorded that code was told."""
+
+    step: str
+    status: Status
+    basis: Basis | None = None
+    reason: str = ""
+    code: str = ""
+    result: Any = None
+
+
+async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
+    """How the parts of a partial success ended, once all of them have."""
+    run, step = split_operation_id(outcome.operation)
+    if not outcome.pending:
+        return {}
+    instance = scope.instance
+
+    def parts() -> tuple[OperationState, ...]:
+        return parts_met(instance.history, step, outcome.reused)
+
+    async def fresh() -> dict[str, Any]:
+        while (still := next((part for part in parts() if not part.final), None)) is not None:
+            await instance.wait(scope, instance.watchers.setdefault(still.step, []), Pause("operation", still.step))
+        plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _ended_part(part) for part in parts()})
+        return plain
+
+    ended = msgspec.convert(await steps.value(scope, "parts", fresh), dict[str, Part])
+    return {
+        name: Outcome(
+            part.status, operation_id(run, part.step), outcome.tool, part.basis, part.reason, part.code,
+            value=part.result,
+        )
+        for name, part in ended.items()
+    }  # fmt: skip
+
+
+def _ended_part(part: OperationState) -> Part:
+    status = "succeeded" if part.reused else part.status  # in a fork it refers to that of its parent
+    return Part(part.step, status, part.basis, part.reason, part.code, msgspec.json.decode(part.result))

@@ -1,0 +1,108 @@
+"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to people or to another agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.agent.model_calls import offered_tools, tools_for
+from holdfast.engine import questions
+from holdfast.engine.questions import AnswerTerms
+from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.steps import HandoffInput, hand_over
+from holdfast.errors import ResultLost, UsageError
+from holdfast.model.questions import ANYBODY, FORMS, Question, Scalar, within
+from holdfast.model.records.run import Handoff
+from holdfast.policies import milliseconds
+
+if TYPE_CHECKING:
+    from holdfast.agent.agent import Agent
+
+
+class AnswerLimit(NamedTuple):
+    """How long an answer is waited for (not said: as a setting says), and what then stands in for it."""
+
+    timeout: timedelta | None = None
+    default: Scalar | None = None
+
+
+async def ask(
+    scope: Scope, question: Question, limit: AnswerLimit, step: str | None, handoff: Handoff | None = None
+) -> Scalar:
+    """The answer, or the default at the deadline. Raises `TimeoutError` where there is no default."""
+    timeout, default = limit
+    if default is not None and timeout is None and not scope.instance.engine.settings.answer_within_ms:
+        raise UsageError(
+            f"the question {question.text!r} has a default that nothing leads to", next_step="give it a timeout too"
+        )
+    kept = None if default is None else question.checked(default)
+    ms = None if timeout is None else milliseconds(timeout)
+    answer = await questions.ask(scope, question, AnswerTerms(ms, kept), step, handoff)
+    if answer.value is None:
+        raise TimeoutError(
+            f"nobody answered {question.text!r} " + ("in time" if timeout is None else f"within {timeout}")
+        )
+    return question.checked(answer.value)
+
+
+def question_of(text: str, choices: Sequence[Scalar], returns: type[Scalar]) -> Question:
+    """The question as data. Raises `UsageError` for choices of several types, or a type that nobody can write."""
+    kinds: set[type[Scalar]] = {type(choice) for choice in choices} or {returns}
+    if len(kinds) != 1 or not kinds <= FORMS.keys():
+        raise UsageError(
+            f"the question {text!r} has no single plain type",
+            next_step="ask for str, int, float or bool, or give choices of one of them",
+        )
+    return Question(text, FORMS[kinds.pop()], tuple(choices))
+
+
+# --- hand-overs -------------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
+    """Let that agent go on in this run, and return what it returned, as it would be stored."""
+    instance = scope.instance
+    stored = agent.stored_input(given, instance.engine.identity.secret)
+    held = frozenset(offered_tools(scope))
+    authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
+    section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
+    token = SCOPE.set(section)
+    try:
+        result = await agent.begin(section, stored.stored)
+    finally:
+        SCOPE.reset(token)
+    try:
+        _, value = agent.codec.round_trip(result)
+    except ValueError as problem:
+        raise ResultLost(
+            f"the result of {agent.name} in run {instance.run} could not be stored: {problem}"
+        ) from problem
+    returned: R = value
+    return returned
+
+
+async def to_people(
+    scope: Scope, queue: str, question: Question, state: Mapping[str, Any] | None, limit: AnswerLimit
+) -> Scalar:
+    """Give the run to people, and go on with what one of them says; or end, where one of them takes it over."""
+    facts = {name: msgspec.to_builtins(fact) for name, fact in scope.instance.known.facts.items()}
+    handoff = Handoff(
+        "" if queue == ANYBODY else queue, _stored(dict(state or {}), "the state"), _stored(facts, "what is known")
+    )
+    return await ask(scope, question, limit, None, handoff)
+
+
+def _stored(value: object, what: str) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"{what} that is handed over has no JSON form: {error}", next_step="give plain values"
+        ) from error
