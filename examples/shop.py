@@ -18,7 +18,7 @@ from examples.order import Order, order_desk
 from holdfast import Holdfast, RunSuspended
 from holdfast.engine.environment import DaemonThreads, Environment, NoCrash, SystemClock, SystemRng
 from holdfast.journal.memory import MemoryJournal
-from holdfast.webhooks.incoming import Hooks, Sender
+from holdfast.webhooks.incoming import Hooks, WebhookSender
 
 
 class Calendar(SystemClock):
@@ -64,7 +64,9 @@ async def open_shop() -> AsyncGenerator[Shop]:
             with socket.create_server(("127.0.0.1", 0)) as line:
                 bank.hooks = f"http://127.0.0.1:{line.getsockname()[1]}/"
                 config = uvicorn.Config(
-                    Hooks(app.service, [Sender("bank", secret, tools=("refund",))]), log_level="error", lifespan="off"
+                    Hooks(app.service, [WebhookSender("bank", secret, tools=("refund",))]),
+                    log_level="error",
+                    lifespan="off",
                 )
                 server = uvicorn.Server(config)
                 serving = asyncio.create_task(server.serve(sockets=[line]))

@@ -9,7 +9,7 @@ import pytest
 
 from examples import flight
 from holdfast import Holdfast, RunSuspended
-from holdfast.inspect.timeline import Entry, timeline
+from holdfast.inspect.timeline import TimelineEntry, timeline
 
 REQUEST = flight.Request("7", "Book me a flight to NYC tomorrow")
 
@@ -22,7 +22,7 @@ def airline(monkeypatch: pytest.MonkeyPatch) -> flight.Airline:
     return fresh
 
 
-async def told(place: Path, *answers: str) -> tuple[str, list[str], list[Entry]]:
+async def told(place: Path, *answers: str) -> tuple[str, list[str], list[TimelineEntry]]:
     """The run's result, what it asked, and its story: each time from the start, as a new process would."""
     asked: list[str] = []
     for answer in (*answers, ""):

@@ -37,7 +37,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.sync.SyncHoldfast",
         "holdfast.control.service.Service",
         "holdfast.engine.commands.Applied",
-        "holdfast.control.service.Delivered",
+        "holdfast.control.service.DeliveryResult",
         "holdfast.engine.deferred.ArrivedAnswer",
     ),
     "What a run gives": (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.engine.questions import AnswerTerms
 from holdfast.model import records as r
 from holdfast.model.questions import Answered
-from holdfast.people.answers import DidNotHappen, RetrySameKey
+from holdfast.people.answers import DidNotHappenAnswer, RetrySameKey
 from simulator.mutations.mutation import Mutant, always
 
 
@@ -174,7 +174,7 @@ def whatever_its_age(original: Any) -> Any:
     """What is to be sent under the same key is sent as if it had not happened."""
 
     async def review(service: Any, now: Any, given: Any, by: str) -> Any:
-        known = DidNotHappen("retry", given.evidence) if isinstance(given, RetrySameKey) else given
+        known = DidNotHappenAnswer("retry", given.evidence) if isinstance(given, RetrySameKey) else given
         return await original(service, now, known, by)
 
     return review

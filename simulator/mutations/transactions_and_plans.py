@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.control.service import Delivered
+from holdfast.control.service import DeliveryResult
 from holdfast.errors import JournalError, UsageError
 from holdfast.journal.port import Post
 from holdfast.model.decision.evidence import EVIDENCE
@@ -112,7 +112,7 @@ def acknowledged_unstored(original: Any) -> Any:
         try:
             return await original(self, key, arrival)
         except JournalError:
-            return Delivered(key, fresh=True)
+            return DeliveryResult(key, fresh=True)
 
     return deliver
 

@@ -15,7 +15,7 @@ from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.questions import Answered, Scalar
-from holdfast.people.answers import Reply, TakeOver, answer
+from holdfast.people.answers import ReplyAnswer, TakeOver, answer
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.agents.people import SPECIALISTS, asked_by, handed_to
@@ -260,7 +260,7 @@ class Questions:
 
 async def _give(name: str, word: _Word, service: Service) -> None:
     word.tries += 1
-    await answer(service, name, TakeOver("I do it") if word.over else Reply(word.value), by=word.by)
+    await answer(service, name, TakeOver("I do it") if word.over else ReplyAnswer(word.value), by=word.by)
 
 
 def _is(word: _Word, given: Answered) -> bool:

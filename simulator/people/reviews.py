@@ -12,7 +12,7 @@ from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
-from holdfast.people.answers import Compensate, DidNotHappen, Happened, RetrySameKey, Review, answer
+from holdfast.people.answers import CompensateAnswer, DidNotHappenAnswer, HappenedAnswer, RetrySameKey, Review, answer
 from holdfast.testing.world.loop import Actor
 from simulator.people.approvers import Errand
 from simulator.plan import Fault
@@ -170,7 +170,7 @@ class Reviews:
             return
         if not item.open:
             self._broken(6, f"{name} was decided before {record.by} said {record.word}")
-        if record.word == "happened" and not any(isinstance(one, Happened) for one in item.said):
+        if record.word == "happened" and not any(isinstance(one, HappenedAnswer) for one in item.said):
             self._amends.stands(name)
         item.open, item.word, item.result = False, record.word, result
         self._reached(record.word)
@@ -226,18 +226,18 @@ class Reviews:
             item.same_key = True
             return RetrySameKey("the same once more")
         if done and fault.kind == "unfit_amends":
-            return Compensate("it is there, and nobody wants it", len(done))
+            return CompensateAnswer("it is there, and nobody wants it", len(done))
         if done and fault.kind == "amends":
             self._amends.ordered(name, item.by)
-            return Compensate("it is there, and nobody wants it", done[-1].value)
+            return CompensateAnswer("it is there, and nobody wants it", done[-1].value)
         if done:
-            return Happened("it is there", done[-1].value)
-        return DidNotHappen("retry" if fault.kind == "retry" else "give_up", "it is not there")
+            return HappenedAnswer("it is there", done[-1].value)
+        return DidNotHappenAnswer("retry" if fault.kind == "retry" else "give_up", "it is not there")
 
     def _told(self, name: str, _actor: Actor, refused: bool) -> None:
         self._waiting -= 1
         self._reached("a word refused" if refused else "a word taken down")
-        if not refused and isinstance(self._items[name].said[-1], Compensate):
+        if not refused and isinstance(self._items[name].said[-1], CompensateAnswer):
             self._amends.taken_down(name)
         if refused and name in self._items:
             self._items[name].same_key = False
@@ -254,9 +254,9 @@ async def _say(name: str, by: str, said: Review, service: Service) -> None:
 def _says(said: Review, word: str, result: Any) -> bool:
     """Whether this is what stands on record."""
     match said:
-        case Happened() | Compensate():
+        case HappenedAnswer() | CompensateAnswer():
             return word == "happened" and result == said.result
-        case DidNotHappen(then="give_up"):
+        case DidNotHappenAnswer(then="give_up"):
             return word == "did_not_happen"
         case RetrySameKey():
             return word == "same_key"

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.control.service import Service
 from holdfast.model import records as r
 from holdfast.model.preapproval import GIVEN, Standing, Use, uses_stream
-from holdfast.people.standing import add_standing, revoke_standing
+from holdfast.people.standing_permissions import add_standing, revoke_standing
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.checkers.approvals import arguments_in

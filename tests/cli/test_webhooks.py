@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.cli.lab import Lab
-from tests.unit.interfaces.receiver import receiving
+from tests.unit.webhooks.receiver import receiving
 
 GREET = """
 from holdfast import Run, agent

@@ -10,8 +10,8 @@ from holdfast.errors import RunSuspended
 from holdfast.journal.memory import MemoryJournal
 from holdfast.model.run_history import RunHistory
 from holdfast.people import answers as a
-from holdfast.people.asked import asked
 from holdfast.people.dossier import dossier
+from holdfast.people.loaded_item import load_item
 from holdfast.people.repeated_answers import answer_again
 from holdfast.policies import Gate
 from tests.unit.console.web.stand import standing
@@ -79,7 +79,7 @@ async def cost_of(lab: Lab, monkeypatch: pytest.MonkeyPatch, steps: int, way: st
                     )
                     assert sent.status_code == 200, sent.text
                 case "command line":
-                    now = await asked(stand.app.service.looking, PAY)
+                    now = await load_item(stand.app.service.looking, PAY)
                     await answer_again(stand.app.service, now, a.Approve(), by="bea", shown=shown)
                 case _:
                     await a.answer(stand.app.service, PAY, a.Approve(), by="bea", shown=shown)
@@ -105,8 +105,8 @@ async def test_housekeeping_reads_the_records_of_a_driven_run_once(lab: Lab, mon
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         service = app.service
-        assert await service.take_orders("r-ann")
+        assert await service.apply_pending("r-ann")
         counted = Counted(monkeypatch)
         for _ in range(5):
-            assert await service.take_orders("r-ann")
+            assert await service.apply_pending("r-ann")
         assert (counted.folds, counted.rows) == (0, 0)

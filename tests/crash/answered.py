@@ -8,9 +8,9 @@ from holdfast.errors import Declined, RunSuspended, UsageError
 from holdfast.model.preapproval import Standing
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.asked import asked
 from holdfast.people.items import items
-from holdfast.people.standing import add_standing, list_standing, revoke_standing
+from holdfast.people.loaded_item import load_item
+from holdfast.people.standing_permissions import add_standing, list_standing, revoke_standing
 from tests.crash.desks import note, serve_desk
 
 NAMES = ("ann", "bob")
@@ -65,7 +65,7 @@ async def answer(app: Holdfast, what: str) -> str:
             (one,) = await list_standing(app.service.looking, 0)
             await revoke_standing(app.engine, one.standing.id, by="bea")
         elif what == "agree":
-            now = await asked(app.service.looking, ITEMS[0])
+            now = await load_item(app.service.looking, ITEMS[0])
             await a.answer(app.service, ITEMS[0], a.Approve(), by="cid", shown=now.digest)
         else:
             await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")

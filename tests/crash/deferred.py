@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.engine.environment import system_environment
 from holdfast.errors import Deferred, RunSuspended
-from holdfast.webhooks.incoming import Hooks, Sender
+from holdfast.webhooks.incoming import Hooks, WebhookSender
 from tests.crash.forks import serve
 from tests.crash.points import Points, WatchedJournal
 
@@ -62,7 +62,7 @@ async def drive(app: Holdfast, kind: str) -> str:
 async def take_in(app: Holdfast) -> str:
     """The office's webhook comes in by the real app, signed; its status."""
     message = json.loads((Path(os.environ["OFFICE"]) / "webhook.json").read_text())
-    hooks = Hooks(app.service, [Sender("office", message["secret"], tools=("keyed", "plain"))])
+    hooks = Hooks(app.service, [WebhookSender("office", message["secret"], tools=("keyed", "plain"))])
     said: list[dict[str, object]] = []
 
     async def receive() -> dict[str, object]:

@@ -41,7 +41,7 @@ async def act(app: Holdfast, what: str) -> object:
             case "look":
                 return [[item.kind, item.item, item.queue] for item in await items(app.service.looking)]
             case city:
-                await a.answer(app.service, ITEM, a.Reply(city), by="bea")
+                await a.answer(app.service, ITEM, a.ReplyAnswer(city), by="bea")
     except RunSuspended as waits:
         return f"waits: {waits.message}"
     except UsageError as told:

@@ -14,11 +14,11 @@ from holdfast.policies import Retry
 from tests.crash.desks import note, note_once, serve_desk
 
 ANSWERS: dict[str, a.Review] = {
-    "happened": a.Happened("the bank's books", "paid"),
-    "retry": a.DidNotHappen("retry", "the bank's books"),
-    "give_up": a.DidNotHappen("give_up", "the bank's books"),
+    "happened": a.HappenedAnswer("the bank's books", "paid"),
+    "retry": a.DidNotHappenAnswer("retry", "the bank's books"),
+    "give_up": a.DidNotHappenAnswer("give_up", "the bank's books"),
     "same_key": a.RetrySameKey("the bank dedupes"),
-    "compensate": a.Compensate("the bank's books", "paid"),
+    "compensate": a.CompensateAnswer("the bank's books", "paid"),
     "abandon": a.Abandon("nobody can tell"),
 }
 

@@ -15,7 +15,7 @@ from holdfast.model.shadow import Left, Traits, shadow_item, shadow_stream
 from holdfast.model.system import PLANTED, PREFIX
 from holdfast.model.waits import PEOPLE, ListedWait
 from holdfast.people.assignments import Handing, hand
-from holdfast.people.items import Item, Wanted, items, placed, worded
+from holdfast.people.items import InboxItem, ItemFilter, items, placed, worded
 
 NOW_MS = 1000
 WAIT = st.builds(
@@ -64,7 +64,7 @@ async def filled(runs: Runs, handings: Sequence[tuple[int, str, Handing]], shado
     return JournalReader(journal, identity)
 
 
-def place(one: Item) -> tuple[object, ...]:
+def place(one: InboxItem) -> tuple[object, ...]:
     """The order, read off what is shown."""
     return one.rests_ms, -one.escalated, one.due_ms is None, one.due_ms or 0, one.since_ms, one.item
 
@@ -81,9 +81,11 @@ def names(runs: Runs, shadows: int) -> list[str]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(RUNS, HANDINGS, st.integers(0, 2), st.sampled_from([Wanted(), Wanted("bea"), Wanted("bea", "travel")]))
+@given(
+    RUNS, HANDINGS, st.integers(0, 2), st.sampled_from([ItemFilter(), ItemFilter("bea"), ItemFilter("bea", "travel")])
+)
 def test_what_is_shown_is_what_the_whole_list_begins_with(
-    runs: Runs, handings: list[tuple[int, str, Handing]], shadows: int, wanted: Wanted
+    runs: Runs, handings: list[tuple[int, str, Handing]], shadows: int, wanted: ItemFilter
 ):
     async def main() -> None:
         looking = await filled(runs, handings, shadows)
@@ -99,8 +101,8 @@ def test_what_is_shown_is_what_the_whole_list_begins_with(
     asyncio.run(main())
 
 
-def _is_wanted(one: Item, wanted: Wanted) -> bool:
-    return wanted == Wanted() or one.to == wanted.mine or bool(wanted.queue and one.queue == wanted.queue)
+def _is_wanted(one: InboxItem, wanted: ItemFilter) -> bool:
+    return wanted == ItemFilter() or one.to == wanted.mine or bool(wanted.queue and one.queue == wanted.queue)
 
 
 def test_a_listing_is_read_to_its_end_whatever_fits_a_page(monkeypatch):

@@ -11,7 +11,7 @@ from holdfast.model import records as r
 from holdfast.people import Policy, Rule
 from holdfast.people import answers as a
 from holdfast.people.dossier import Dossier, dossier
-from holdfast.people.items import Item, items
+from holdfast.people.items import InboxItem, items
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 QUIET: Any = {"poll_ms": 600_000, "recover_every_ms": 36_000_000, "lease_ms": 36_000_000}
 
 
-async def asked(app: Any, desk: Any) -> tuple[Item, Dossier]:
+async def asked(app: Any, desk: Any) -> tuple[InboxItem, Dossier]:
     """Let the run ask; how it stands in the list and in full."""
     with pytest.raises(RunSuspended):
         await app.run(desk, "ann")
@@ -143,7 +143,7 @@ async def test_a_review_is_overdue_and_waits_on_for_nobodys_silence_says_what_ha
             await app.resume("r-ann")
         (late,) = await items(app.service.looking)
         assert late.due_ms == item.due_ms
-        await a.answer(app.service, item.item, a.Happened(result="m-1"), by="bea")
+        await a.answer(app.service, item.item, a.HappenedAnswer(result="m-1"), by="bea")
         assert await app.run(desk, "ann") == "m-1"
 
 

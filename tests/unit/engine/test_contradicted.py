@@ -138,7 +138,7 @@ async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
         assert (await app.service.row("p-ann")).status == "completed"
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == phase
-        await a.answer(app.service, OPERATION, a.Happened(), by="bea")
+        await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
         assert await items(app.service.looking) == []
 
 
@@ -192,7 +192,10 @@ async def test_a_run_that_reused_the_outcome_relied_on_it(lab: Lab):
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [(a.Happened("the statement"), "it happened"), (a.DidNotHappen(evidence="no money"), "it did not happen")],
+    [
+        (a.HappenedAnswer("the statement"), "it happened"),
+        (a.DidNotHappenAnswer(evidence="no money"), "it did not happen"),
+    ],
 )
 @virtual
 async def test_an_answer_is_on_record_and_closes_the_review(lab: Lab, given: Any, says: str):
@@ -204,7 +207,7 @@ async def test_an_answer_is_on_record_and_closes_the_review(lab: Lab, given: Any
         assert await items(app.service.looking) == []
         assert not (await dossier(app.service, OPERATION)).open
         with pytest.raises(UsageError, match="answered by bea before"):
-            await a.answer(app.service, OPERATION, a.Happened(), by="cid")
+            await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="cid")
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == "succeeded"
         assert (await app.service.row("p-ann")).status == "completed"
@@ -217,11 +220,11 @@ async def test_new_evidence_after_an_answer_opens_it_again(lab: Lab):
     desk, _ = paying(lab)
     async with lab.app(desk) as app:
         await contradicted(app, desk)
-        await a.answer(app.service, OPERATION, a.Happened(), by="bea")
+        await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         (item,) = await items(app.service.looking)
         assert "bounced again" in item.asks
-        await a.answer(app.service, OPERATION, a.DidNotHappen(), by="cid")
+        await a.answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="cid")
         assert await items(app.service.looking) == []
 
 
@@ -233,7 +236,7 @@ async def test_an_answer_to_what_was_shown_before_new_evidence_is_refused(lab: L
         shown = (await dossier(app.service, OPERATION)).digest
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         with pytest.raises(UsageError, match="has changed since it was shown"):
-            await a.answer(app.service, OPERATION, a.Happened(), by="bea", shown=shown)
+            await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea", shown=shown)
         assert len(await items(app.service.looking)) == 1
 
 
@@ -247,7 +250,7 @@ async def test_compensation_is_one_of_the_answers(lab: Lab):
             "p-ann/write#1: stands",
             "p-ann/pay#1: compensated by take_back",
         )
-        await a.answer(app.service, OPERATION, a.Compensate("the customer calls"), by="bea")
+        await a.answer(app.service, OPERATION, a.CompensateAnswer("the customer calls"), by="bea")
         assert await items(app.service.looking) == []
         with suppress(RunStopped):  # it is undone
             await app.resume("p-ann")
@@ -262,9 +265,9 @@ async def test_what_has_no_compensation_offers_none(lab: Lab):
         (item,) = await items(app.service.looking)
         assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen"
         with pytest.raises(UsageError, match="declares no compensation"):
-            await a.answer(app.service, OPERATION, a.Compensate(), by="bea")
+            await a.answer(app.service, OPERATION, a.CompensateAnswer(), by="bea")
         with pytest.raises(UsageError, match="is not sent again"):
-            await a.answer(app.service, OPERATION, a.DidNotHappen("retry"), by="bea")
+            await a.answer(app.service, OPERATION, a.DidNotHappenAnswer("retry"), by="bea")
         assert len(await items(app.service.looking)) == 1
 
 

@@ -57,7 +57,7 @@ async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answ
     process.journal = dying = Dies(process, nth, stored=stored)  # type: ignore[assignment]  # the same methods
     try:
         await app.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
-        await a.answer(app.service, OPERATION, a.DidNotHappen(), by="bea")
+        await a.answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="bea")
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
     except Died:
         await lab.bury(app, process)

@@ -11,9 +11,9 @@ from holdfast.inspect.run_state import state_of
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.questions import DEEPEST
-from holdfast.people.answers import Reply, TakeOver, answer
+from holdfast.people.answers import ReplyAnswer, TakeOver, answer
 from holdfast.people.dossier import dossier
-from holdfast.people.items import Wanted, items
+from holdfast.people.items import ItemFilter, items
 from tests.unit.engine.interruptions import agrees, writer
 from tests.unit.engine.lab import Lab, virtual
 
@@ -46,8 +46,8 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
         await handed(app, desk)
         (item,) = await items(app.service.looking)
         assert (item.kind, item.item, item.due_ms) == ("handoff", ITEM, lab.clock.wall_ms() + 7 * 86_400_000)
-        assert (item.queue, await items(app.service.looking, Wanted(queue="travel"))) == ("travel", [item])
-        assert await items(app.service.looking, Wanted(queue="money")) == []
+        assert (item.queue, await items(app.service.looking, ItemFilter(queue="travel"))) == ("travel", [item])
+        assert await items(app.service.looking, ItemFilter(queue="money")) == []
         assert item.answers == (
             f"holdfast take-over {ITEM} --look",
             f"holdfast answer {ITEM} VALUE --by NAME",
@@ -62,7 +62,7 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
         assert [(fact.name, fact.value, fact.source) for fact in state.facts] == [("city", "Rome", "the ticket")]
         assert [(done.operation, done.tool) for done in state.done] == [("trip-ann/book#1", "book")]
         assert (await dossier(app.service, ITEM)).kind == "handoff"
-        await answer(app.service, ITEM, Reply("Oslo"), by="bea")
+        await answer(app.service, ITEM, ReplyAnswer("Oslo"), by="bea")
         assert await items(app.service.looking) == []
         assert await app.run(desk, "ann") == "book Oslo"
     assert lab.sent == ["book Rome", "book Oslo"]
@@ -76,7 +76,7 @@ async def test_whoever_takes_it_over_ends_it(lab: Lab):
         await handed(app, desk)
         await answer(app.service, ITEM, TakeOver("I call them"), by="bea")
         assert await items(app.service.looking) == []
-        for word in (Reply("Oslo"), TakeOver()):
+        for word in (ReplyAnswer("Oslo"), TakeOver()):
             with pytest.raises(UsageError):
                 await answer(app.service, ITEM, word, by="cid")
         with pytest.raises(RunStopped, match="bea took it over: I call them") as stopped:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.control.command_ack import TAKEN, until_taken
+from holdfast.control.command_ack import TAKEN, wait_until_applied
 from holdfast.engine.commands import command_post
 from holdfast.engine.housekeeping import troubles_of
 from holdfast.errors import JournalUnavailable, RunStopped, RunSuspended
@@ -42,7 +42,7 @@ async def test_a_process_takes_commands_after_a_round_that_raised_anything(lab: 
         errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
         assert errors[0].exc_info is not None, "a bug is logged with its traceback"
         for name in ("a", "b"):
-            taken = await until_taken(other.engine, await other.service.cancel(name, by="ann"))
+            taken = await wait_until_applied(other.engine, await other.service.cancel(name, by="ann"))
             assert (taken.at_once, taken.note) == (True, TAKEN)
         for run in runs:
             with pytest.raises(RunStopped, match="cancelled"):
@@ -77,7 +77,7 @@ async def test_a_command_that_its_process_cannot_take_is_not_promised(lab: Lab):
         await lab.pass_time(seconds=1)
         instance = owner.engine.instances["a"]
         take, instance.stamp = instance.stamp, None  # type: ignore[assignment, method-assign]  # a bug: no command can be stamped
-        found = await until_taken(other.engine, await other.service.cancel("a", by="ann"))
+        found = await wait_until_applied(other.engine, await other.service.cancel("a", by="ann"))
         assert not found.at_once
         assert "which drives the run, cannot take it (TypeError" in found.note
         assert "restart that process" in found.note
@@ -100,7 +100,7 @@ async def test_one_unreadable_command_keeps_no_other_from_being_applied(lab: Lab
         await lab.journal.post(Post("pause/pay", "", b"7"))
         await other.service.pause_tool("mail", by="ann")
         for name in ("a", "b"):
-            assert (await until_taken(other.engine, await other.service.cancel(name, by="ann"))).at_once
+            assert (await wait_until_applied(other.engine, await other.service.cancel(name, by="ann"))).at_once
         await lab.pass_time(seconds=9)
         assert set(owner.engine.pauses) == {"pay", "mail"}
         for run in runs:

@@ -18,7 +18,7 @@ from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
 from holdfast.people.policy.archive import kept_policy, kept_versions
-from holdfast.people.standing import add_standing
+from holdfast.people.standing_permissions import add_standing
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds, refunds_of_any

@@ -176,6 +176,6 @@ async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
             await app.run(desk, "ann")
         with pytest.raises(UsageError, match="nobody knows when it was sent first"):
             await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank is down"), by="bea")
-        await a.answer(app.service, "r-ann/pay#1", a.Happened("the bank shows it", result="paid"), by="bea")
+        await a.answer(app.service, "r-ann/pay#1", a.HappenedAnswer("the bank shows it", result="paid"), by="bea")
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == []

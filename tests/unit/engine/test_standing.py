@@ -15,7 +15,7 @@ from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.preapproval import Spent, Standing
 from holdfast.people.dossier import dossier
-from holdfast.people.standing import add_standing, list_standing, revoke_standing
+from holdfast.people.standing_permissions import add_standing, list_standing, revoke_standing
 from holdfast.policies import Gate, Retry
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual

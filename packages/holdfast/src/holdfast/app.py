@@ -19,7 +19,7 @@ from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
-from holdfast.control.housekeeping import Errands
+from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
 from holdfast.control.service import Service
 from holdfast.engine.concurrency import checked_loop, gather_bounded
@@ -151,7 +151,7 @@ class Holdfast:
         self.tools = gather_tools(self.agents.values(), tools)
         self.judge = judge_of(policy)
         self._engine: Engine | None = None
-        self._errands: Errands | None = None
+        self._errands: HousekeepingTasks | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self.is_inherited = False
@@ -187,7 +187,7 @@ class Holdfast:
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
-        self._errands = Errands(Service(engine), notifier.agent, notify)
+        self._errands = HousekeepingTasks(Service(engine), notifier.agent, notify)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run)
             self._recovery = engine.house.keep("the task that looks for abandoned runs", looking.keep_looking)

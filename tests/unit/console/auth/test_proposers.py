@@ -6,12 +6,12 @@ import pytest
 
 from holdfast import Key, Run, agent, tool
 from holdfast.errors import NotAllowed, RunSuspended
-from holdfast.people.asked import Asked, asked
+from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast_console.auth.authorize import About, Grant, Principal, checked_answerer
 from tests.unit.engine.lab import Lab, virtual
 
 
-def answered_by(name: str, now: Asked) -> None:
+def answered_by(name: str, now: LoadedItem) -> None:
     checked_answerer(Principal(name, (Grant("admin"),), "password"), About(now.item, now.tool), now.proposers)
 
 
@@ -29,12 +29,12 @@ async def test_who_started_a_run_does_not_approve_what_it_asks(lab: Lab):
         for name, by in (("ann", "Bea"), ("bob", "")):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name, by=by)
-        now = await asked(app.service.looking, "r-ann/refund#1")
+        now = await load_item(app.service.looking, "r-ann/refund#1")
         assert (now.kind, now.tool, now.proposers) == ("approval", "refund", ("Bea",))
         with pytest.raises(NotAllowed, match="bea proposed r-ann/refund#1"):
             answered_by("bea", now)
         answered_by("cid", now)
-        answered_by("bea", await asked(app.service.looking, "r-bob/refund#1"))
+        answered_by("bea", await load_item(app.service.looking, "r-bob/refund#1"))
 
 
 @virtual
@@ -46,6 +46,6 @@ async def test_who_started_a_run_answers_its_questions(lab: Lab):
     async with lab.app(asks) as app:
         with pytest.raises(RunSuspended):
             await app.run(asks, "ann", by="bea")
-        now = await asked(app.service.looking, "q-ann/ask#1")
+        now = await load_item(app.service.looking, "q-ann/ask#1")
         assert (now.kind, now.proposers) == ("question", ())
         answered_by("bea", now)

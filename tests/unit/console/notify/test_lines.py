@@ -16,7 +16,7 @@ from holdfast_console import Apprise, Mail
 from holdfast_console.notify.channel import Outside
 from holdfast_console.notify.compose import Letter, Line
 from tests.unit.console.notify.offices import post_office
-from tests.unit.interfaces.receiver import DIES, receiving
+from tests.unit.webhooks.receiver import DIES, receiving
 
 LETTER = Letter(0, (Line("t-1/refund#1", "approval", "new", "may it? see evil.com", "d1", answer="holdfast inbox"),))
 INSIDE = Outside("marker@holdfast.invalid", lambda _line: "", private=True, clock_s=0)

@@ -17,7 +17,7 @@ from holdfast_console import Mail, Only, Pace, Reach, Slack, Teams
 from tests.unit.console.notify.offices import HANGS_UP, Office, plain, post_office
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
-from tests.unit.interfaces.receiver import receiving
+from tests.unit.webhooks.receiver import receiving
 
 CALM: dict[str, Any] = {"recover": True, "recover_every_ms": 60_000, "poll_ms": 60_000}  # looks once a minute
 KEY = Secret.of(os.urandom(32).hex(), name="link-key")

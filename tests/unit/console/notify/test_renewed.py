@@ -14,7 +14,7 @@ from holdfast.webhooks.outgoing import Webhooks
 from holdfast_console import Mail, Only, Pace
 from tests.unit.console.notify.offices import plain, post_office
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.interfaces.receiver import receiving
+from tests.unit.webhooks.receiver import receiving
 
 
 @pytest.fixture(autouse=True)

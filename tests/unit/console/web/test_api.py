@@ -101,7 +101,7 @@ async def test_an_answer_names_what_was_shown(lab: Lab):
         assert "has changed since it was shown" in refused.json()["detail"]
         without = await client.post("/api/v1/answers", json={"item": REFUND, "answer": {"type": "approve"}})
         assert without.status_code == 422
-        misfit = await give(client, REFUND, a.Reply("Rome"))
+        misfit = await give(client, REFUND, a.ReplyAnswer("Rome"))
         assert (misfit.status_code, "answered otherwise" in misfit.json()["detail"]) == (409, True)
 
 
@@ -132,7 +132,7 @@ async def test_who_may_only_look_gives_no_answer_and_who_may_not_look_sees_none(
             assert (await narrow.get("/api/v1/items")).json()["total"] == 0
             assert (await narrow.get(path_of(REFUND))).status_code == 404, "and is not told what is there"
         async with await stand.client("ann", Grant("answerer")) as answerer:
-            unsure = await give(answerer, "stock-ann/restock#1", a.Happened("saw it"))
+            unsure = await give(answerer, "stock-ann/restock#1", a.HappenedAnswer("saw it"))
             assert unsure.status_code == 403, "what happened is for an operator to say"
         async with stand.stranger() as nobody:
             assert (await nobody.get("/api/v1/items")).status_code == 401
@@ -219,9 +219,9 @@ async def _all_fit(stand: Stand, client: httpx2.AsyncClient) -> None:
         ("refund-ann/refund#1", a.Snooze(until_ms=soon)),
         ("refund-ann/refund#1", a.AskBack("Why so much?")),
         ("refund-ben/refund#1", a.Decline("no")),
-        ("trip-ann/ask#1", a.Reply("Rome")),
-        ("stock-ann/restock#1", a.Happened("saw it", "shelf 3")),
-        ("stock-ben/restock#1", a.DidNotHappen("give_up", "asked them")),
+        ("trip-ann/ask#1", a.ReplyAnswer("Rome")),
+        ("stock-ann/restock#1", a.HappenedAnswer("saw it", "shelf 3")),
+        ("stock-ben/restock#1", a.DidNotHappenAnswer("give_up", "asked them")),
         ("stock-cleo/restock#1", a.Abandon("never mind")),
     )
     for item, answer in given:

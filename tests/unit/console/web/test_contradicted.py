@@ -76,7 +76,7 @@ async def test_the_api_lists_it_and_takes_the_answer(lab: Lab):
         found = (await client.get(path_of(ITEM))).json()
         assert found["relied"] == ["run pay-ann completed with its result"]
         assert (await give(client, ITEM, a.RetrySameKey())).status_code == 409
-        assert (await give(client, ITEM, a.DidNotHappen(evidence="no money"))).status_code == 200
+        assert (await give(client, ITEM, a.DidNotHappenAnswer(evidence="no money"))).status_code == 200
         assert (await client.get("/api/v1/items")).json()["items"] == []
         assert (await client.get("/api/v1/runs/pay-ann")).json()["contradicted"] == []
 
@@ -94,6 +94,6 @@ async def test_people_are_notified_of_it_until_it_is_answered(lab: Lab):
         assert line is not None
         assert "bounced" in line.asks
         assert line.answer == f"holdfast inbox --item {ITEM}" or "holdfast resolve" in line.answer
-        await a.answer(stand.app.service, ITEM, a.Happened(), by="bea")
+        await a.answer(stand.app.service, ITEM, a.HappenedAnswer(), by="bea")
         assert await line_of(looking, about) is None
         assert await placed(looking) == []

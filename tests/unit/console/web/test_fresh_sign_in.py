@@ -13,8 +13,8 @@ from holdfast.engine.commands import Command, command_post
 from holdfast.errors import RunSuspended, SignInNeeded
 from holdfast.model import records as r
 from holdfast.model.preapproval import Standing
-from holdfast.people.asked import asked
-from holdfast.people.standing import add_standing
+from holdfast.people.loaded_item import load_item
+from holdfast.people.standing_permissions import add_standing
 from holdfast.policies import Gate, Require
 from holdfast_console.auth.authorize import Grant
 from tests.unit.console.web.stand import Stand, standing
@@ -39,7 +39,7 @@ def paying(lab: Lab, require: Require = TEN) -> list[Any]:
 
 
 async def shown(stand: Stand) -> str:
-    return (await asked(stand.app.service.looking, PAY)).digest
+    return (await load_item(stand.app.service.looking, PAY)).digest
 
 
 async def by_api(stand: Stand, client: httpx2.AsyncClient, kind: str = "approve", **fields: object) -> httpx2.Response:

@@ -11,9 +11,9 @@ from holdfast.engine.questions import question_stream
 from holdfast.errors import ReplayDiverged
 from holdfast.model.questions import Answered
 from holdfast.model.records import RunReopened
-from holdfast.people.asked import asked
 from holdfast.people.assignments import Handing, item_stream
 from holdfast.people.items import items
+from holdfast.people.loaded_item import load_item
 from holdfast_console.auth.authorize import Grant
 from tests.unit.console.web.stand import HOSTILE, desk_of, standing
 from tests.unit.console.web.test_pages import fill
@@ -70,7 +70,7 @@ async def test_each_answer_is_kept_with_how_its_giver_is_known(lab: Lab):
         await stand.entrance.accounts.add("cid", [Grant("admin")], by="root")
         program, looking = await stand.proven("cid"), stand.app.service.looking
         for item, word in ((ITEM, {"type": "reply", "value": "signed"}), (REFUND, {"type": "approve"})):
-            answer = {"item": item, "answer": word, "shown": (await asked(looking, item)).digest}
+            answer = {"item": item, "answer": word, "shown": (await load_item(looking, item)).digest}
             assert (await program.post("/api/v1/answers", json=answer)).status_code == 200
         journal = stand.app.engine.journal
         (given,) = await journal.entries(item_stream("far-ann", "hand_off#1"))
@@ -151,8 +151,8 @@ async def test_a_run_that_raised_shows_on_the_page_and_in_the_api_where(lab: Lab
         raise ValueError(HOSTILE)
 
     async with standing(lab, agents=[broken]) as stand, await stand.client("bea") as client:
-        (asked,) = await items(stand.app.service.looking)
-        await stand.app.service.answer(asked.item, "yes", by="bea")
+        (load_item,) = await items(stand.app.service.looking)
+        await stand.app.service.answer(load_item.item, "yes", by="bea")
         with pytest.raises(ValueError, match="script"):
             await stand.app.run(broken, "ann")
         page = (await client.get("/inbox/broken-ann")).text

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.inspect.signing_keys import keep_keys
 from holdfast.journal.port import Post
-from holdfast.people.asked import asked
+from holdfast.people.loaded_item import load_item
 from holdfast_console import Link, LinkRefused, SigningKeys
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.links import checked_unused, make_link
@@ -34,7 +34,7 @@ async def link_of(
     stand: Stand, item: str = REFUND, *, keys: SigningKeys = LINK_KEYS, lasts_ms: int = HOUR
 ) -> tuple[str, Link]:
     """The path of a link as a notice has it."""
-    now = await asked(stand.app.service.looking, item)
+    now = await load_item(stand.app.service.looking, item)
     link = Link(item, now.digest, "ann@example.com", stand.entrance.now_ms + lasts_ms, "id1")
     return urlsplit(make_link(ORIGIN, keys, link)).path, link
 

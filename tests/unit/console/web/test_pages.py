@@ -207,10 +207,10 @@ def test_every_answer_has_a_form_and_every_form_an_answer():
     ("fields", "answer"),
     [
         ({"type": "approve", "hours": "2.5", "why": " fine "}, a.Approve("fine", 2.5)),
-        ({"type": "happened", "result": '{"id": 7}'}, a.Happened(result={"id": 7})),
+        ({"type": "happened", "result": '{"id": 7}'}, a.HappenedAnswer(result={"id": 7})),
         ({"type": "snooze", "until_ms": "2026-12-01T08:00"}, a.Snooze(1_796_112_000_000)),
-        ({"type": "did_not_happen", "then": "retry"}, a.DidNotHappen("retry")),
-        ({"type": "reply", "value": "Rome"}, a.Reply("Rome")),
+        ({"type": "did_not_happen", "then": "retry"}, a.DidNotHappenAnswer("retry")),
+        ({"type": "reply", "value": "Rome"}, a.ReplyAnswer("Rome")),
     ],
 )
 def test_a_form_is_read_as_its_answer(fields: dict[str, str], answer: a.Answer):

@@ -8,8 +8,8 @@ from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended, UnknownRun
 from holdfast.people import Policy, Rule
 from holdfast.people import answers as a
-from holdfast.people.asked import asked
 from holdfast.people.items import items
+from holdfast.people.loaded_item import load_item
 from holdfast_console.auth.authenticator import Entrance
 from holdfast_console.auth.authorize import Grant, Principal
 from holdfast_console.web.use_cases import Desk
@@ -43,7 +43,7 @@ async def test_what_a_policy_gives_to_others_is_theirs_whoever_had_it_before(lab
             await app.resume("r-ann")
         (item,) = await items(app.service.looking)
         assert item.queue == "heads"
-        people, shown = Desk(app.service, Entrance(app.engine)), (await asked(app.service.looking, REFUND)).digest
+        people, shown = Desk(app.service, Entrance(app.engine)), (await load_item(app.service.looking, REFUND)).digest
         with pytest.raises(UnknownRun):
             await people.answer(LOW, REFUND, a.Approve(), shown)
         await people.answer(HEAD, REFUND, a.Delegate(queue="low"), shown)

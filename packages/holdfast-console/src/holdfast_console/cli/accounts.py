@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.errors import UsageError
 from holdfast.inspect.text import moment, safe
 from holdfast.webhooks.access_log import AccessLog, Noted
@@ -31,7 +31,7 @@ from holdfast_console.cli.tokens import token
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="The newest N; JSON has all. Default: 50."
 )
-async def audit(call: Call, name: str, refused: bool, limit: int) -> None:
+async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None:
     """Show the decisions about who may: of NAME, of strangers (-), or of everybody.
 
     Each answer, order and sign-in is there, allowed or refused, recorded before it was
@@ -59,7 +59,7 @@ def _document(one: Noted) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _decision_line(call: Call, one: Noted) -> None:
+def _decision_line(call: CommandCall, one: Noted) -> None:
     said = one.access
     word = ("allowed", "green") if said.allowed else ("refused", "red")
     told = " ".join(filter(None, (said.deed, said.about)))
@@ -117,7 +117,7 @@ def _places(function: Any) -> Any:
 @click.option("--subject", default="", metavar="TEXT", help="Who they are at an OpenID provider: ISSUER#SUB.")
 @_places
 @by_option
-async def add(call: Call, name: str, role: Role, subject: str, by: str, **places: tuple[str, ...]) -> None:
+async def add(call: CommandCall, name: str, role: Role, subject: str, by: str, **places: tuple[str, ...]) -> None:
     """Add the account NAME. It has no password until one is given."""
     grant = Grant(role, places["tools"], places["queues"])
     async with call.serving(create=True) as service:
@@ -126,7 +126,7 @@ async def add(call: Call, name: str, role: Role, subject: str, by: str, **places
 
 
 @command("list", examples=("holdfast accounts list", "holdfast accounts list --json"))
-async def listing(call: Call) -> None:
+async def listing(call: CommandCall) -> None:
     """List the accounts, and what each may do."""
     async with call.looking() as looking:
         found = await Accounts(looking.journal).every()
@@ -148,7 +148,7 @@ async def listing(call: Call) -> None:
 @click.option("--also", is_flag=True, help="Beside the roles they have, not instead.")
 @_places
 @by_option
-async def role_(call: Call, name: str, role: Role, also: bool, by: str, **places: tuple[str, ...]) -> None:
+async def role_(call: CommandCall, name: str, role: Role, also: bool, by: str, **places: tuple[str, ...]) -> None:
     """Give NAME this role (viewer, answerer, operator, admin) from now on."""
     grant = Grant(role, places["tools"], places["queues"])
     async with call.serving() as service:
@@ -162,7 +162,7 @@ async def role_(call: Call, name: str, role: Role, also: bool, by: str, **places
 @click.argument("name")
 @click.argument("subject")
 @by_option
-async def subject_(call: Call, name: str, subject: str, by: str) -> None:
+async def subject_(call: CommandCall, name: str, subject: str, by: str) -> None:
     """Say who NAME is at an OpenID provider: ISSUER#SUB. It ends their sessions.
 
     `holdfast accounts audit -` shows who came from there without an account.
@@ -182,7 +182,7 @@ async def subject_(call: Call, name: str, subject: str, by: str) -> None:
 @click.argument("name")
 @click.option("--stdin", "piped", is_flag=True, help="Read it from standard input, up to the end of the line.")
 @by_option
-async def password(call: Call, name: str, piped: bool, by: str) -> None:
+async def password(call: CommandCall, name: str, piped: bool, by: str) -> None:
     """Set the password of NAME, asked for here. It ends their sessions.
 
     It is never an argument: those can be seen by others on the machine.
@@ -218,7 +218,7 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
 def _declared(word: str) -> click.Command:
     about, noted = _WORDS[word]
 
-    async def change(call: Call, name: str, why: str, by: str) -> None:
+    async def change(call: CommandCall, name: str, why: str, by: str) -> None:
         note = msgspec.convert({"word": noted, "by": by, "why": why}, AccountNote)
         async with call.serving() as service:
             made = await Accounts(service.engine.journal).change(name, note)
@@ -229,7 +229,7 @@ def _declared(word: str) -> click.Command:
     return command(word, examples=(f"holdfast accounts {word} ben",))(click.argument("name")(why(by_option(change))))
 
 
-def _say(call: Call, account: Account, next_step: str = "") -> None:
+def _say(call: CommandCall, account: Account, next_step: str = "") -> None:
     if call.screen.as_json:
         call.screen.document(_shown(account))
         return
@@ -242,7 +242,7 @@ def _shown(account: Account) -> Shown:
     return Shown(account.name, account.grants, bool(account.hash), account.subject, account.disabled)
 
 
-def _line(call: Call, account: Account) -> None:
+def _line(call: CommandCall, account: Account) -> None:
     states = ["disabled"] if account.disabled else []
     if not account.hash and not account.subject:
         states.append("no password")

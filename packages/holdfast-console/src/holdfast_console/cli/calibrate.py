@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.common import Call
+from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
 from holdfast.engine.environment import SystemClock
@@ -11,7 +11,7 @@ from holdfast.model.thresholds import Move
 from holdfast_console.reviews.calibration import Proposal, apply, proposals
 
 
-async def calibrate(call: Call, policy: Policy, by: str) -> int:
+async def calibrate(call: CommandCall, policy: Policy, by: str) -> int:
     """Propose the moves, or make them in the name of `by`."""
     now_ms = SystemClock().wall_ms()
     moved: list[Move] = []

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import count, duration
@@ -25,7 +25,7 @@ FEW: Final = 30
     "--days", type=click.FloatRange(min=0, min_open=True), default=90.0, metavar="N",
     help="Count what was said in the last N days. Default: 90.",
 )  # fmt: skip
-async def figures(call: Call, days: float) -> None:
+async def figures(call: CommandCall, days: float) -> None:
     """Show how often people overrule the agent, and what its stated confidence is worth.
 
     By tool, confidence, amount and reviewer. Every rate has a 95 % interval; where they

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.common import Call
+from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.engine.environment import SystemClock
@@ -20,7 +20,7 @@ ASKS: Final = 76
 """Characters of a question that are shown."""
 
 
-async def show_health(call: Call) -> int:
+async def show_health(call: CommandCall) -> int:
     """Print the figures and the alarms. Exit status 1 where something rings, so that a monitor can call it."""
     async with call.looking() as looking:
         found = await watch(looking, SystemClock().wall_ms())

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from holdfast.cli.apps import Holdfast, app_of, reach_of, reach_option
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.config import existing_journal
 from holdfast.cli.screen import Screen
 from holdfast.engine.environment import SystemClock, SystemRng
@@ -51,7 +51,7 @@ class Given(msgspec.Struct, frozen=True):
 @click.option("--private-webhooks", is_flag=True, help="Let chats have private addresses.")
 @reach_option
 @by_option
-async def notices(call: Call, word: str, channel: str, **given: object) -> int | None:
+async def notices(call: CommandCall, word: str, channel: str, **given: object) -> int | None:
     """Show what people were told, by which channel, what became of it, and what is due.
 
     `test` sends a test notice through each channel, or through CHANNEL, now, and says
@@ -81,7 +81,7 @@ async def notices(call: Call, word: str, channel: str, **given: object) -> int |
     return None
 
 
-async def _test(call: Call, channel: str, said: Given) -> int:
+async def _test(call: CommandCall, channel: str, said: Given) -> int:
     """Send a test notice through each channel; the exit status says whether all of them were taken."""
     path = reach_of(said.reach)
     if path is None:
@@ -120,7 +120,7 @@ async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
     return told.notices[0]
 
 
-def _rotate(call: Call) -> None:
+def _rotate(call: CommandCall) -> None:
     path, rng = existing_journal(call.journal).sidecar(KEYS), SystemRng()
     keys = load_keys(path) if path is not None else None
     if path is None or keys is None:

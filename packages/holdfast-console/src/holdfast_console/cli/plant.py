@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count
 from holdfast.model.seeded_cases import Case
@@ -25,7 +25,7 @@ from holdfast_console.reviews.seeding import plant as plant_cases
     "--keep-days", type=click.FloatRange(min=0, min_open=True), default=KEPT_DAYS, show_default=True, metavar="N",
     help="Withdraw what nobody answered in N days.",
 )  # fmt: skip
-async def plant(call: Call, cases: Path, rate: float, keep_days: float) -> None:
+async def plant(call: CommandCall, cases: Path, rate: float, keep_days: float) -> None:
     """Plant known-bad CASES (JSON lines) among what waits for people.
 
     They look like real questions about the same tool, and are never sent, whatever is

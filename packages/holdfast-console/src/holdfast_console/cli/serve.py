@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast_console.web.server import Where, listen
 
 
@@ -35,7 +35,7 @@ from holdfast_console.web.server import Where, listen
     "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
 )
 @by_option
-async def serve(call: Call, targets: tuple[str, ...], by: str, **place: Any) -> None:
+async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: Any) -> None:
     """Show the inbox in a browser and serve the API, until interrupted.
 
     Without accounts it is for this machine alone: open the link that is shown, and you

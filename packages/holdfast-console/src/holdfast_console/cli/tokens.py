@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import safe
 from holdfast_console.auth.accounts import Accounts
@@ -71,7 +71,7 @@ def token() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only for this queue; may be repeated.")
 @click.option("--note", default="", metavar="TEXT", help="What it is for.")
 @by_option
-async def add(call: Call, name: str, **given: object) -> None:
+async def add(call: CommandCall, name: str, **given: object) -> None:
     """Make a token that acts for the account NAME, and show it this once.
 
     It never may more than the account may at the moment. Only its digest is kept.
@@ -91,7 +91,7 @@ async def add(call: Call, name: str, **given: object) -> None:
 
 @command("list", examples=("holdfast accounts token list", "holdfast accounts token list ben --json"))
 @click.argument("name", default="")
-async def listing(call: Call, name: str) -> None:
+async def listing(call: CommandCall, name: str) -> None:
     """List the tokens, of NAME or of everybody: what they may, and until when."""
     async with call.looking() as looking:
         found = await Tokens(looking.journal, Accounts(looking.journal)).every(name)
@@ -107,7 +107,7 @@ async def listing(call: Call, name: str) -> None:
 @command("revoke", examples=("holdfast accounts token revoke 3f9a2c",))
 @click.argument("id_", metavar="ID")
 @by_option
-async def revoke(call: Call, id_: str, by: str) -> None:
+async def revoke(call: CommandCall, id_: str, by: str) -> None:
     """End the token whose id begins with ID. What it opened is closed at once."""
     async with call.serving() as service:
         journal = service.engine.journal
@@ -118,7 +118,7 @@ async def revoke(call: Call, id_: str, by: str) -> None:
         _line(call, ended)
 
 
-def _line(call: Call, one: Token) -> None:
+def _line(call: CommandCall, one: Token) -> None:
     ended = one.ends_ms <= SystemClock().wall_ms()
     until = f"until {datetime.fromtimestamp(one.ends_ms / 1000, UTC):%Y-%m-%d}"
     state = "revoked" if one.revoked else "ended" if ended else until

@@ -25,8 +25,8 @@ from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import Transaction
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
 from holdfast.model.waits import Item as Kind
-from holdfast.people.asked import ENDED, Asked, Subject, as_answered, asked_in, split_item
 from holdfast.people.dossier import dossier
+from holdfast.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
 from holdfast_console.notify.schedule import About, Sent, Word
 
 BROKEN_UP: Final = "Addresses in these texts are broken up with [.] and [:], so that nothing in them can be clicked."
@@ -162,7 +162,7 @@ async def line_of(looking: JournalReader, about: About) -> Line | None:
     run, step = split_item(about.item)
     try:
         history = await looking.history(run)
-        now = await as_answered(looking, asked_in(history, step))
+        now = await with_ledger_answer(looking, item_in(history, step))
     except HoldfastError:
         return None  # the run is gone from this journal: nobody is asked
     outlives = now.contradicted or isinstance(now.subject, RunStopped)
@@ -172,7 +172,7 @@ async def line_of(looking: JournalReader, about: About) -> Line | None:
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
 
 
-def _line(history: RunHistory, now: Asked, about: About) -> Line:
+def _line(history: RunHistory, now: LoadedItem, about: About) -> Line:
     match now.subject:
         case OperationState() as operation if now.contradicted:
             asks, facts = contradiction_text(operation.phase, operation.contradicted), _of_operation(operation)
@@ -203,7 +203,7 @@ def _line(history: RunHistory, now: Asked, about: About) -> Line:
     )  # fmt: skip
 
 
-def _shown(now: Asked, operation: OperationState) -> str:
+def _shown(now: LoadedItem, operation: OperationState) -> str:
     """The digest that the command in a notice may carry: none where the notice does not show all that it approves."""
     return now.digest if is_whole(bytes(operation.intent.arguments)) else ""
 

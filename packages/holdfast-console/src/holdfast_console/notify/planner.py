@@ -12,7 +12,7 @@ from holdfast.control.service import Service
 from holdfast.engine.outbox import Cursor, begin_asleep
 from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Post
-from holdfast.people.items import Placed, placed
+from holdfast.people.items import PlacedItem, placed
 from holdfast.policies import milliseconds
 from holdfast_console.notify.channel import Channel
 from holdfast_console.notify.schedule import (
@@ -98,7 +98,7 @@ class Planner:
             await begin_asleep(engine, run_of(message.channel, message.number), stored, AGENT)
             await self._cursor.passed(entry.id)
 
-    async def _tool(self, one: Placed) -> str:
+    async def _tool(self, one: PlacedItem) -> str:
         """The tool that is asked about; read once for each asking."""
         name = f"{one.item}@{one.asked_ms}"
         if one.kind == "unreadable":
@@ -110,7 +110,7 @@ class Planner:
         return self._tools[name]
 
 
-def waiting_of(one: Placed, tool: str) -> Waiting:
+def waiting_of(one: PlacedItem, tool: str) -> Waiting:
     """An item of the inbox, as notices are planned."""
     return Waiting(
         one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.inspect.reader import JournalReader
-from holdfast.people.items import Placed, placed
+from holdfast.people.items import PlacedItem, placed
 from holdfast_console.reviews.alerts import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
 from holdfast_console.reviews.events import Look
 from holdfast_console.reviews.metrics import Figures, figures
@@ -78,11 +78,11 @@ async def _watched(looking: JournalReader, looks: Sequence[Look], now_ms: int, d
     )
 
 
-def _asked(item: Placed) -> Asked:
+def _asked(item: PlacedItem) -> Asked:
     return Asked(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
 
 
-async def _with_blocked(looking: JournalReader, item: Placed, one: Asked) -> Asked:
+async def _with_blocked(looking: JournalReader, item: PlacedItem, one: Asked) -> Asked:
     """The same with what is open in its run besides: it all waits behind this."""
     if item.kind == "unreadable":
         return one
@@ -90,7 +90,7 @@ async def _with_blocked(looking: JournalReader, item: Placed, one: Asked) -> Ask
     return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
 
 
-def _turn(item: Placed, one: Asked, suggestion: str, now_ms: int) -> Turn:
+def _turn(item: PlacedItem, one: Asked, suggestion: str, now_ms: int) -> Turn:
     return Turn(
         item.item, item.asks, now_ms - one.asked_ms, one.due_ms, one.blocked, one.to or suggestion, bool(one.to)
     )

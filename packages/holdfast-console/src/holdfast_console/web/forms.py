@@ -149,11 +149,11 @@ def forms_for(found: Dossier) -> list[Form]:
         words = [word for word in _ABOUT_CONTRADICTED if word != "compensate" or found.amendable]
         return [*(_ABOUT_CONTRADICTED[word] for word in words), *(FORMS[word] for word in HANDING)]
     own = {"reply": _reply, "edit": _edit}
-    if a.is_halted(found.kind, found.item):
+    if a.is_stopped_run(found.kind, found.item):
         own["abandon"] = _call_off
     left_out = {"edit"} if len(found.arguments) > LONGEST else set[str]()
     left_out |= set() if found.same_key else {"retry_same_key"}
-    words = [word for word in a.words_for(found.kind, found.item) if word not in left_out]
+    words = [word for word in a.fitting_answers(found.kind, found.item) if word not in left_out]
     plain_first = sorted(words, key=lambda word: word not in _PLAIN)
     return [own[word](found) if word in own else FORMS[word] for word in (*plain_first, *HANDING)]
 

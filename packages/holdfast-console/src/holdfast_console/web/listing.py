@@ -13,7 +13,7 @@ from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.model.waits import Item as Kind
-from holdfast.people.items import Item, Place, Placed, place_of, placed, worded
+from holdfast.people.items import InboxItem, Place, PlacedItem, place_of, placed, worded
 
 PAGE: Final = 50
 LARGEST: Final = 500
@@ -33,7 +33,7 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=LARGEST)] = PAGE
 
-    def wants(self, one: Placed) -> bool:
+    def wants(self, one: PlacedItem) -> bool:
         """Whether this item is one of them."""
         text = self.text.casefold()
         return (
@@ -53,7 +53,7 @@ class Listed(msgspec.Struct, frozen=True):
     waiting items, so that a page can offer them as filters.
     """
 
-    items: list[Item]
+    items: list[InboxItem]
     total: int
     before: int
     next: str
@@ -63,7 +63,7 @@ class Listed(msgspec.Struct, frozen=True):
     waiting: int = 0
 
 
-async def listed(looking: JournalReader, asking: Asking, now_ms: int, may_see: Callable[[Placed], bool]) -> Listed:
+async def listed(looking: JournalReader, asking: Asking, now_ms: int, may_see: Callable[[PlacedItem], bool]) -> Listed:
     """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
     found = [one for one in await placed(looking, now_ms=now_ms) if may_see(one)]
     start = _read(asking.after) if asking.after else None

@@ -12,7 +12,7 @@ import uvicorn
 
 from holdfast.control.service import Service
 from holdfast.errors import UsageError
-from holdfast.webhooks.connections import PER_PEER, Limits, server_config, tls_context
+from holdfast.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
 from holdfast_console.auth.authenticator import Entrance
 from holdfast_console.auth.oidc import OpenId, Provider
 from holdfast_console.auth.proxy import TrustedProxy
@@ -95,7 +95,7 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
         else:
             link.show()
         tls = tls_context(where.cert, where.key) if where.cert else None
-        config = server_config(app, Limits(per_peer=where.per_peer), tls, lifespan="off")
+        config = server_config(app, ConnectionLimits(per_peer=where.per_peer), tls, lifespan="off")
         await uvicorn.Server(config).serve(sockets=[place])
 
 

@@ -18,9 +18,9 @@ from holdfast.model.operation import OperationState
 from holdfast.model.transaction import Transaction
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.asked import Asked, asked, checked_shown
 from holdfast.people.assignments import handed
 from holdfast.people.dossier import Dossier, dossier
+from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
 from holdfast_console.auth.authenticator import Entrance
 from holdfast_console.auth.authorize import About, Deed, Principal, may
 from holdfast_console.reviews.report import Report
@@ -111,7 +111,7 @@ class Desk:
         )
 
     async def _all_or_none(
-        self, who: Principal, judged: Sequence[tuple[Asked, str]], given: a.Answer, *also: Post
+        self, who: Principal, judged: Sequence[tuple[LoadedItem, str]], given: a.Answer, *also: Post
     ) -> list[Applied]:
         said = [OneOf(now.item, given, shown, now) for now, shown in judged]
         applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
@@ -121,7 +121,7 @@ class Desk:
         """The same use cases, which keep with each word how the name of its giver is known."""
         return Service(self.service.engine, via=who.via, proven_ms=who.proven_ms)
 
-    async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> Asked:
+    async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> LoadedItem:
         now, about = await self._seen(who, item)
         checked_shown(now, shown)
         yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
@@ -130,7 +130,7 @@ class Desk:
         await self.entrance.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
         return now
 
-    async def _checked_proof(self, who: Principal, now: Asked, subject: OperationState) -> None:
+    async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:
         """Refuse, on record, a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
         try:
             checked_proof(now.item, subject, who.via, who.proven_ms, self.now_ms)
@@ -138,11 +138,11 @@ class Desk:
             await self.entrance.note_refused(who, "answer", now.item, needed.message)
             raise
 
-    async def _seen(self, who: Principal, item: str) -> tuple[Asked, About]:
+    async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, About]:
         """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""
         hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
         try:
-            now = await asked(self.looking, item)
+            now = await load_item(self.looking, item)
         except UsageError:
             if may(who, "look"):
                 raise
@@ -164,7 +164,14 @@ def deed_of(given: a.Answer) -> Deed:
             return "hand"
         case a.Resume():
             return "order"
-        case a.Happened() | a.DidNotHappen() | a.RetrySameKey() | a.Compensate() | a.Abandon() | a.TakeOver():
+        case (
+            a.HappenedAnswer()
+            | a.DidNotHappenAnswer()
+            | a.RetrySameKey()
+            | a.CompensateAnswer()
+            | a.Abandon()
+            | a.TakeOver()
+        ):
             return "resolve"
-        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.Reply() | a.Right() | a.Wrong():
+        case a.Approve() | a.Edit() | a.Decline() | a.StandIn() | a.AskBack() | a.ReplyAnswer() | a.Right() | a.Wrong():
             return "answer"

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.inspect.text import LONGEST, cut
 from holdfast.model.records import NOTHING, Raw
-from holdfast.people.earlier import Change
+from holdfast.people.earlier_answers import Change
 
 _TOGETHER: Final = 30_000
 """How many characters of all arguments together stand on a page, where each is long."""

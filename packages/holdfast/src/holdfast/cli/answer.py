@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from holdfast.cli.apps import AnyTool, tools_at_hand
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.control import about_contradicted
 from holdfast.cli.dossier import show_dossier
 from holdfast.cli.inputs import any_json, any_object, read_moment
-from holdfast.control.command_ack import until_taken
+from holdfast.control.command_ack import wait_until_applied
 from holdfast.control.service import Service
 from holdfast.engine.commands import Applied
 from holdfast.engine.environment import SystemClock
@@ -27,17 +27,17 @@ from holdfast.model.shadow import SHADOW
 from holdfast.model.waits import brief, is_whole
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf
-from holdfast.people.asked import SHORTEST, Asked, asked, refreshed, split_item
 from holdfast.people.dossier import Dossier, dossier, read_dossier
-from holdfast.people.items import Wanted, items
+from holdfast.people.items import ItemFilter, items
+from holdfast.people.loaded_item import SHORTEST, LoadedItem, load_item, refresh_item, split_item
 from holdfast.people.repeated_answers import answer_again, answer_all_again
-from holdfast.people.typed_answers import Typed, answer_in_words, says_yes
+from holdfast.people.typed_answers import Typed, answer_from_words, says_yes
 
 _ENDS: Final = {"take_over", "abandon"}
 """The answers after which nothing of the run goes on."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class AnswerOutput(msgspec.Struct, frozen=True):
     """What was answered, as `answer --json` gives it."""
 
     run: str
@@ -47,7 +47,7 @@ class Given(msgspec.Struct, frozen=True):
     next_step: str
 
 
-class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+class BulkAnswerOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answer of several. `note`: what whoever gave it has to know, such as that it came too late."""
 
     item: str
@@ -56,7 +56,7 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class AnswerOptions(msgspec.Struct, frozen=True):
     """What was typed: an answer in words, or by an option."""
 
     why: str = ""
@@ -106,7 +106,7 @@ class Said(msgspec.Struct, frozen=True):
 @click.option("--sure", is_flag=True, help="With several: do not ask once more; a yes has to name what was --shown.")
 @by_option
 async def answer(
-    call: Call, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
+    call: CommandCall, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
 ) -> None:
     """Answer each ITEM (RUN/STEP), as `holdfast inbox` lists it.
 
@@ -123,9 +123,9 @@ async def answer(
 
     Of several items every payload is shown first, and either all answers are taken or none.
     """
-    wanted = Wanted(str(said.pop("mine")), str(said.pop("queue")))
+    wanted = ItemFilter(str(said.pop("mine")), str(said.pop("queue")))
     shown = str(said.pop("shown"))
-    meant = msgspec.convert(said, Said)
+    meant = msgspec.convert(said, AnswerOptions)
     named, value = (words, "") if meant.by_option else (words[:-1], words[-1])
     if not everything and not named and "/" in value:
         raise UsageError(
@@ -140,14 +140,14 @@ async def answer(
         await _one(call, (item, shown), value, meant, by)
 
 
-async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: str) -> None:
+async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: AnswerOptions, by: str) -> None:
     """One answer; `seen` is the item and the digest of what was shown of it."""
     item, shown = seen
     tools = await _tools(call, item, meant)
     async with call.serving(tools) as service:
         about: Dossier | None = None
         if shown or meant.by_option or not says_yes(value):
-            now = await asked(service.looking, item)
+            now = await load_item(service.looking, item)
         else:  # a yes without --shown is to what is shown here
             about, now = await read_dossier(service, item)
         given = _answer_of(now, value, meant)
@@ -156,23 +156,23 @@ async def _one(call: Call, seen: tuple[str, str], value: str, meant: Said, by: s
             if not shown:
                 call.screen.line("No answer was given.")
                 return
-            now = await refreshed(service.looking, now)
-        applied = await until_taken(service.engine, await answer_again(service, now, given, by=by, shown=shown))
+            now = await refresh_item(service.looking, now)
+        applied = await wait_until_applied(service.engine, await answer_again(service, now, given, by=by, shown=shown))
         note, next_step = await _after(service, now, given, applied.run)
-    _tell(call, Given(applied.run, item, _shown(given, value), by, next_step), applied, note)
+    _tell(call, AnswerOutput(applied.run, item, _shown(given, value), by, next_step), applied, note)
 
 
-async def _after(service: Service, now: Asked, given: a.Answer, run: str) -> tuple[str, str]:
+async def _after(service: Service, now: LoadedItem, given: a.Answer, run: str) -> tuple[str, str]:
     """A sentence about what follows, where there is one, and the next command."""
     word = str(type(given).__struct_config__.tag)
-    if isinstance(given, a.Happened | a.DidNotHappen | a.Compensate):
-        now = await refreshed(service.looking, now)
+    if isinstance(given, a.HappenedAnswer | a.DidNotHappenAnswer | a.CompensateAnswer):
+        now = await refresh_item(service.looking, now)
         if now.contradicted and isinstance(now.subject, OperationState):
             return about_contradicted(now.item, now.subject.phase, word)
     return "", f"holdfast {'show' if word in _ENDS else 'resume'} {run}"
 
 
-def _read(call: Call, about: Dossier, by: str) -> str:
+def _read(call: CommandCall, about: Dossier, by: str) -> str:
     """The digest of what a person at the terminal has just read and agreed to; empty where they did not.
 
     Raises `UsageError` without a terminal: a command that was printed earlier may be about something else.
@@ -190,18 +190,18 @@ def _read(call: Call, about: Dossier, by: str) -> str:
     return about.digest if not about.open or click.confirm(f"Approve {item}, as shown?") else ""
 
 
-def _at_terminal(call: Call) -> bool:
+def _at_terminal(call: CommandCall) -> bool:
     return not call.screen.as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def _tools(call: Call, item: str, meant: Said) -> dict[str, AnyTool]:
+async def _tools(call: CommandCall, item: str, meant: AnswerOptions) -> dict[str, AnyTool]:
     """The code that checks what was typed at once, where it can be found."""
     if meant.edit is None and meant.stand_in is None and meant.result is None:
         return {}
     return await tools_at_hand(call, split_operation_id(item)[0])
 
 
-def _answer_of(now: Asked, value: str, meant: Said) -> a.Answer:
+def _answer_of(now: LoadedItem, value: str, meant: AnswerOptions) -> a.Answer:
     """What was meant: by an option, or by a word."""
     if meant.edit is not None:
         return a.Edit(any_object(meant.edit), meant.why)
@@ -210,12 +210,12 @@ def _answer_of(now: Asked, value: str, meant: Said) -> a.Answer:
     if meant.ask is not None:
         return a.AskBack(meant.ask)
     result = r.NOTHING if meant.result is None else r.Raw(msgspec.json.encode(any_json(meant.result)))
-    return answer_in_words(now, Typed(value, meant.why, meant.hours, meant.evidence, result))
+    return answer_from_words(now, Typed(value, meant.why, meant.hours, meant.evidence, result))
 
 
 def _shown(given: a.Answer, value: str) -> str | int | float | bool:
     match given:
-        case a.Reply():
+        case a.ReplyAnswer():
             return given.value
         case a.Approve() | a.Decline():
             return isinstance(given, a.Approve)
@@ -223,7 +223,7 @@ def _shown(given: a.Answer, value: str) -> str | int | float | bool:
             return value.strip().lower() or str(type(given).__struct_config__.tag)
 
 
-def _tell(call: Call, done: Given, applied: Applied, note: str) -> None:
+def _tell(call: CommandCall, done: AnswerOutput, applied: Applied, note: str) -> None:
     if call.screen.as_json:
         call.screen.document(done)
         return
@@ -242,7 +242,13 @@ def _tell(call: Call, done: Given, applied: Applied, note: str) -> None:
 
 
 async def _several(
-    call: Call, named: tuple[str, ...], wanted: Wanted, *, agreed: tuple[bool, str], meant: tuple[str, Said], by: str
+    call: CommandCall,
+    named: tuple[str, ...],
+    wanted: ItemFilter,
+    *,
+    agreed: tuple[bool, str],
+    meant: tuple[str, AnswerOptions],
+    by: str,
 ) -> None:
     """Show every payload, ask once more, and give all answers or none.
 
@@ -282,10 +288,10 @@ async def _several(
 async def _refreshed(service: Service, one: OneOf) -> OneOf:
     """The same answer, with what its run recorded while a person read."""
     assert one.loaded is not None, one.item
-    return msgspec.structs.replace(one, loaded=await refreshed(service.looking, one.loaded))
+    return msgspec.structs.replace(one, loaded=await refresh_item(service.looking, one.loaded))
 
 
-def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
+def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
     """Whether these answers are to be given. A yes is to what was read, here or before under the digest of them all."""
     together = hashlib.sha256("\n".join(sorted(f"{one.item} {one.shown}" for one in words)).encode()).hexdigest()
     if shown:
@@ -305,8 +311,8 @@ def _agreed(call: Call, words: Sequence[OneOf], *, sure: bool, shown: str) -> bo
     return sure or click.confirm(ask)
 
 
-def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
-    return Taken(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], ""))
+def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:
+    return BulkAnswerOutput(one.item, one.answer, one.shown, notes.get(split_item(one.item)[0], ""))
 
 
 # --- handing over --------------------------------------------------------------------------------------
@@ -327,7 +333,7 @@ def _taken(one: OneOf, notes: Mapping[str, str]) -> Taken:
 @click.option("--urgent", is_flag=True, help="Put it first.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def hand(call: Call, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
+async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
     """Give ITEM to somebody else, let it rest, or make it urgent. Its run is not touched."""
     why, by = str(said["why"]), str(said["by"])
     if until and (to or queue or said["urgent"]):

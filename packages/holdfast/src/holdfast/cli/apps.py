@@ -21,7 +21,7 @@ import click
 from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
-from holdfast.cli.common import Call
+from holdfast.cli.common import CommandCall
 from holdfast.cli.config import existing_journal, journal_address, policy_path, project_reach, project_targets
 from holdfast.cli.undriven import worker_of
 from holdfast.control.code_location import CodeLocation, loading, noted_code, noted_programs
@@ -191,7 +191,7 @@ _LISTED: Final = 200
 
 @asynccontextmanager
 async def app_of(
-    call: Call,
+    call: CommandCall,
     agents: Iterable[AnyAgent],
     *,
     create: bool = False,
@@ -221,7 +221,7 @@ def _check_trust(app: Holdfast) -> None:
         )
 
 
-async def agents_for(call: Call, looking: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
+async def agents_for(call: CommandCall, looking: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
     """The code of a run's agent: as named, else of pyproject.toml, else where it was found the last time.
 
     What is named is taken for a run of another program, too: the program may have moved. The project's agent is taken
@@ -252,7 +252,7 @@ async def agents_for(call: Call, looking: JournalReader, run: str, targets: tupl
     return [code] if named else [*agents, code]
 
 
-async def noted_agents(call: Call, program: str = "") -> list[AnyAgent]:
+async def noted_agents(call: CommandCall, program: str = "") -> list[AnyAgent]:
     """The agents of all runs, or of those of one program, where their code was noted when an app opened the journal.
 
     Code that was moved away since is left out. Raises `UsageError` where two programs cannot share a worker, for their
@@ -285,7 +285,7 @@ def _check_one_worker(agents: list[AnyAgent], places: list[CodeLocation]) -> Non
         ) from error
 
 
-async def tools_at_hand(call: Call, run: str) -> dict[str, AnyTool]:
+async def tools_at_hand(call: CommandCall, run: str) -> dict[str, AnyTool]:
     """The tools of a run's agent where its code can be found, and none where it cannot."""
     async with call.looking() as looking:
         try:
@@ -296,7 +296,7 @@ async def tools_at_hand(call: Call, run: str) -> dict[str, AnyTool]:
             return {}
 
 
-async def all_tools_at_hand(call: Call) -> dict[str, AnyTool]:
+async def all_tools_at_hand(call: CommandCall) -> dict[str, AnyTool]:
     """The tools of the project's agents, and of those whose runs are listed first, where their code can be found."""
     found: dict[str, AnyTool] = {}
     async with call.looking() as looking:

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.common import Call
+from holdfast.cli.common import CommandCall
 from holdfast.cli.dossier import show_dossier
 from holdfast.cli.inputs import any_json, any_object, read_moment
 from holdfast.cli.keys import Keys, typed_keys
@@ -22,9 +22,9 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import safe, short
 from holdfast.model.waits import Item as Kind
 from holdfast.people import answers as a
-from holdfast.people.asked import refreshed
 from holdfast.people.dossier import Dossier, read_dossier
-from holdfast.people.items import Item, Wanted, items
+from holdfast.people.items import InboxItem, ItemFilter, items
+from holdfast.people.loaded_item import refresh_item
 
 PAGE: Final = 15
 _WIDTH: Final = 78
@@ -42,7 +42,7 @@ _KEYS_HALTED: Final = "g go on  t take over  b call off"
 _ALWAYS: Final = "d delegate  z snooze  u urgent  q back"
 
 
-async def browse(call: Call, wanted: Wanted, by: str) -> None:
+async def browse(call: CommandCall, wanted: ItemFilter, by: str) -> None:
     """Show the list, go up and down in it, open one and answer it, until somebody leaves. Raises `UsageError`."""
     if not sys.stdin.isatty():
         raise UsageError("-i needs a terminal", next_step="leave it out, or answer with holdfast answer")
@@ -60,7 +60,7 @@ class _Browser:
         self._keys = keys
         self._by = by
 
-    async def go(self, wanted: Wanted) -> None:
+    async def go(self, wanted: ItemFilter) -> None:
         """The list, until somebody leaves it."""
         at, said = 0, ""
         while True:
@@ -80,7 +80,7 @@ class _Browser:
         about, now = await read_dossier(self._service, item)
         click.clear()
         show_dossier(self._screen, about)
-        keys = _KEYS_HALTED if a.is_halted(about.kind, item) else _KEYS[about.kind]
+        keys = _KEYS_HALTED if a.is_stopped_run(about.kind, item) else _KEYS[about.kind]
         keys = _KEYS_CONTRADICTED if about.contradicted else keys
         self._screen.line((f"{keys}  {_ALWAYS}", "bold"))
         key = await self._keys.next()
@@ -89,7 +89,7 @@ class _Browser:
                 given = _meant(about, key)
                 if given is None or not click.confirm(f"{_named(given)}, in the name of {self._by}?"):
                     return "Nothing was said."
-            now = await refreshed(self._service.looking, now)
+            now = await refresh_item(self._service.looking, now)
             applied = await a.answer(self._service, now, given, by=self._by, shown=about.digest)
         except click.Abort:
             return "Nothing was said."
@@ -98,7 +98,7 @@ class _Browser:
         return f"{item}: {_named(given)}." + (f" {applied.note}." if applied.note else "")
 
 
-def _draw(screen: Screen, found: Sequence[Item], at: int, said: str) -> None:
+def _draw(screen: Screen, found: Sequence[InboxItem], at: int, said: str) -> None:
     click.clear()
     first = max(0, min(at - PAGE // 2, len(found) - PAGE))
     for place, one in enumerate(found[first : first + PAGE], start=first):
@@ -132,8 +132,8 @@ def _meant(about: Dossier, key: str) -> a.Answer | None:
         case _ if about.kind == "approval":
             return _verdict(key)
         case _ if about.kind == "question":
-            return a.Reply(_text(f"Reply ({about.expected})")) if key == "r" else None
-        case _ if a.is_halted(about.kind, about.item):
+            return a.ReplyAnswer(_text(f"Reply ({about.expected})")) if key == "r" else None
+        case _ if a.is_stopped_run(about.kind, about.item):
             return _halted(key)
         case _ if about.kind == "handoff":
             return _handed_over(about, key)
@@ -146,7 +146,7 @@ def _meant(about: Dossier, key: str) -> a.Answer | None:
 def _handed_over(about: Dossier, key: str) -> a.Answer | None:
     match key:
         case "r":
-            return a.Reply(_text(f"Reply ({about.expected})"))
+            return a.ReplyAnswer(_text(f"Reply ({about.expected})"))
         case "t":
             return a.TakeOver(_text("Note"))
         case _:
@@ -194,13 +194,13 @@ def _verdict(key: str) -> a.Answer | None:
 def _review(key: str) -> a.Answer | None:
     match key:
         case "h":
-            return a.Happened(_text("How do you know"))
+            return a.HappenedAnswer(_text("How do you know"))
         case "x":
-            return a.DidNotHappen("give_up", _text("How do you know"))
+            return a.DidNotHappenAnswer("give_up", _text("How do you know"))
         case "s":
-            return a.DidNotHappen("retry", _text("How do you know that it did not happen"))
+            return a.DidNotHappenAnswer("retry", _text("How do you know that it did not happen"))
         case "c":
-            return a.Compensate(_text("Why"))
+            return a.CompensateAnswer(_text("Why"))
         case "b":
             return a.Abandon(_text("Why"))
         case _:

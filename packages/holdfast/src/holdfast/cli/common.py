@@ -30,7 +30,7 @@ T = TypeVar("T")
 _POLICY: Final = "holdfast.policy"
 
 
-class Call:
+class CommandCall:
     """One call of a command: where its journal is, which policy it names, and how it speaks."""
 
     def __init__(self, journal: str | None, *, as_json: bool, policy: str | None = None) -> None:
@@ -91,7 +91,7 @@ def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., 
         def body(journal: str | None, as_json: bool, **options: Any) -> int | None:
             _speak_plainly()
             context = click.get_current_context()
-            call = Call(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
+            call = CommandCall(journal or context.find_root().obj, as_json=as_json, policy=context.meta.get(_POLICY))
             try:
                 result: Any = function(call, **options)
                 status: int | None = wait_for(result) if inspect.iscoroutine(result) else result

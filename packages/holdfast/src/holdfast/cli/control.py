@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from holdfast.cli.apps import tools_at_hand
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.inputs import any_json
 from holdfast.cli.screen import Screen
-from holdfast.control.command_ack import until_taken
+from holdfast.control.command_ack import wait_until_applied
 from holdfast.control.service import Service
 from holdfast.engine.commands import Applied
 from holdfast.engine.timers import signal_command
@@ -22,7 +22,7 @@ from holdfast.journal.port import RunRow
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import NOTHING, Raw
 from holdfast.people.answers import Answer
-from holdfast.people.asked import is_contradicted
+from holdfast.people.loaded_item import is_contradicted
 from holdfast.people.repeated_answers import answer_again
 from holdfast.people.typed_answers import Typed, review_answer
 
@@ -50,7 +50,7 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
 @by_option
 async def resolve(
-    call: Call,
+    call: CommandCall,
     operation: str,
     evidence: str,
     by: str,
@@ -68,7 +68,7 @@ async def resolve(
     run, _ = split_operation_id(operation)
     tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await until_taken(service.engine, await answer_again(service, operation, given, by=by))
+        applied = await wait_until_applied(service.engine, await answer_again(service, operation, given, by=by))
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
@@ -123,7 +123,7 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
 @click.option("--key", default="", metavar="TEXT", help="Which of several such events, as in run.wait_for(event, key).")
 @click.option("--payload", default="null", metavar="JSON", help="What the waiting code is given. [default: null]")
 @click.option("--once", default="", metavar="ID", help="A name for this event: giving it again changes nothing.")
-async def signal(call: Call, run: str, event: str, key: str, payload: str, once: str) -> None:
+async def signal(call: CommandCall, run: str, event: str, key: str, payload: str, once: str) -> None:
     """Give RUN the EVENT that it waits for. An event that comes early is kept."""
     value = any_json(payload)
     async with call.serving() as service:
@@ -144,11 +144,11 @@ async def signal(call: Call, run: str, event: str, key: str, payload: str, once:
 @click.argument("run")
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
-async def cancel(call: Call, run: str, why: str, by: str) -> None:
+async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
     """Call RUN off: nothing more is sent; what may have landed is still found out."""
     async with call.serving() as service:
         before = await _still_under_way(service, run, "call off")
-        applied = await until_taken(service.engine, await service.cancel(run, by=by, why=why))
+        applied = await wait_until_applied(service.engine, await service.cancel(run, by=by, why=why))
         after = await service.row(run)
     note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
     if before.status == "stopped" and not after.reason.startswith("cancelled"):
@@ -164,7 +164,7 @@ async def cancel(call: Call, run: str, why: str, by: str) -> None:
 @click.option("--tool", metavar="NAME", help="Pause a tool in all runs instead of one run.")
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
-async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str) -> None:
+async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, by: str) -> None:
     """Let RUN rest before its next step; or let no run send through a tool.
 
     Processes at work hear of a paused tool when they look next: every 250 ms,
@@ -179,7 +179,7 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
                 call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
         else:
             await _still_under_way(service, name, "pause")
-            applied = await until_taken(service.engine, await service.pause(name, by=by, why=why))
+            applied = await wait_until_applied(service.engine, await service.pause(name, by=by, why=why))
             note = f"{name} rests." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
 
@@ -188,7 +188,7 @@ async def pause(call: Call, run: str | None, tool: str | None, why: str, by: str
 @click.argument("run", required=False)
 @click.option("--tool", metavar="NAME", help="Unpause a tool.")
 @by_option
-async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> None:
+async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str) -> None:
     """Let a paused RUN, or a paused tool, go on."""
     name = _one_of(run, tool)
     async with call.serving() as service:
@@ -197,7 +197,7 @@ async def unpause(call: Call, run: str | None, tool: str | None, by: str) -> Non
             applied = Applied(tool, at_once=True)
         else:
             await _still_under_way(service, name, "unpause")
-            applied = await until_taken(service.engine, await service.unpause(name, by=by))
+            applied = await wait_until_applied(service.engine, await service.unpause(name, by=by))
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
     _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
 
@@ -230,7 +230,7 @@ def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: o
         screen.next(next_step)
 
 
-class Given(msgspec.Struct, frozen=True):
+class MessageOutput(msgspec.Struct, frozen=True):
     """What was told, as `tell --json` gives it. `applied`: the run knows it already."""
 
     run: str
@@ -258,7 +258,7 @@ class Given(msgspec.Struct, frozen=True):
 @click.option("--stop", is_flag=True, help="Let no new write begin any more, whatever the code does.")
 @click.option("--once", default="", metavar="ID", help="A name for this message: telling it again changes nothing.")
 @by_option
-async def tell(call: Call, run: str, text: str, facts: tuple[str, ...], stop: bool, **said: str) -> None:
+async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], stop: bool, **said: str) -> None:
     """Tell RUN something. Its code hears TEXT before it writes anything new.
 
     A fact corrects what the run knows: what rests on the old value is not sent any more.
@@ -267,8 +267,10 @@ async def tell(call: Call, run: str, text: str, facts: tuple[str, ...], stop: bo
     """
     known = dict(map(_fact, facts))
     async with call.serving() as service:
-        applied = await until_taken(service.engine, await service.tell(run, text, facts=known, stop=stop, **said))
-    done = Given(run, text, known, stop, said["by"], applied.at_once, f"holdfast resume {run}")
+        applied = await wait_until_applied(
+            service.engine, await service.tell(run, text, facts=known, stop=stop, **said)
+        )
+    done = MessageOutput(run, text, known, stop, said["by"], applied.at_once, f"holdfast resume {run}")
     if call.screen.as_json:
         call.screen.document(done)
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.errors import UsageError
 
 
@@ -16,7 +16,7 @@ from holdfast.errors import UsageError
     "--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the journal and logs in this new directory."
 )
 @click.option("--no-ask", is_flag=True, help="Do not offer to resolve one of the waiting effects.")
-def demo(call: Call, seed: int, keep: Path | None, no_ask: bool) -> int:
+def demo(call: CommandCall, seed: int, keep: Path | None, no_ask: bool) -> int:
     """Watch a refund desk work through a file of requests while it is killed again and again.
 
     Side by side, with the same faults and kills: with Holdfast, and as people write

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import DIVERGED, DONE
 from holdfast.cli.screen import Screen, grid, phrase
-from holdfast.cli.undriven import Finder, commands_for
+from holdfast.cli.undriven import UndrivenFinder, commands_for
 from holdfast.engine.environment import SystemClock, SystemRng
 from holdfast.errors import UsageError
-from holdfast.inspect.doctor import Facts, Rebuilt, facts, rebuild, trust
+from holdfast.inspect.doctor import JournalFacts, Rebuilt, facts, rebuild, trust
 from holdfast.inspect.signed_heads import KEYS, VARIABLE, head_keys, own_head_keys, read_heads, signed_head
 from holdfast.inspect.text import count, safe
 from holdfast.inspect.verify import Kept, check
@@ -31,7 +31,7 @@ from holdfast.model.heads import line_of
     "--heads", "heads_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Compare with the heads in FILE, as `holdfast heads` printed them.",
 )  # fmt: skip
-async def verify(call: Call, heads_file: Path | None) -> int:
+async def verify(call: CommandCall, heads_file: Path | None) -> int:
     """Check that no record and no ledger entry was changed, removed or put in.
 
     Every hash is computed again, every number must be there, and the whole is
@@ -68,7 +68,7 @@ async def verify(call: Call, heads_file: Path | None) -> int:
 
 
 @command("heads", examples=("holdfast heads", "holdfast heads >> witness/desk.heads"))
-async def heads(call: Call) -> None:
+async def heads(call: CommandCall) -> None:
     """Print the signed head of the journal as one line of JSON.
 
     A head has the numbers of the last record and the last ledger entry, and hashes
@@ -96,7 +96,7 @@ async def heads(call: Call) -> None:
     "--trust", "by", metavar="NAME", help="Your word, under this name, on a journal that looks copied or restored."
 )
 @click.option("--newest", is_flag=True, help="With --trust: this file is the newest there is; nothing was lost.")
-async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> None:
+async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bool) -> None:
     """Examine the journal: where it is, how it is stored, whether it can be trusted.
 
     A journal that was copied, rolled back or restored sends nothing until --trust.
@@ -114,7 +114,7 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
                 done["rebuilt"] = await rebuild(service.engine)
     async with call.examining(tells_doubts=False) as (looking, reader):
         found = await facts(looking, reader)
-        finder, rows = Finder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
+        finder, rows = UndrivenFinder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
         undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
     if call.screen.as_json:
         call.screen.document({"journal": found.document(), **done})
@@ -125,7 +125,7 @@ async def doctor(call: Call, rebuilding: bool, by: str | None, newest: bool) -> 
     _show_done(call.screen, done)
 
 
-def _show(screen: Screen, found: Facts) -> None:
+def _show(screen: Screen, found: JournalFacts) -> None:
     runs = ", ".join(f"{number} {status}" for status, number in found.runs.items()) or "none"
     good, stored = found.trust == "trusted", found.storage
     rows = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 import msgspec
 
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.inspect.render_records import stored
 from holdfast.inspect.run_state import RunState, state_of
@@ -16,7 +16,7 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.records import NOTHING
 from holdfast.people.answers import TakeOver
 from holdfast.people.dossier import Dossier
-from holdfast.people.earlier import Change, Earlier
+from holdfast.people.earlier_answers import Change, Earlier
 from holdfast.people.repeated_answers import answer_again
 
 _WHERE = ": --json has all of it"
@@ -111,7 +111,7 @@ def _similar(found: Dossier) -> str:
 @click.option("--look", is_flag=True, help="Only show the state of the run.")
 @click.option("--why", default="", metavar="TEXT", help="What you are going to do; it is recorded.")
 @by_option
-async def take_over(call: Call, item: str, look: bool, why: str, by: str) -> None:
+async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str) -> None:
     """Take a run over that was handed to people (RUN/STEP), or that cannot go on (RUN), and end it.
 
     Nothing more is sent for it; what it has done, has open and knows is shown, so that

@@ -37,7 +37,7 @@ MEANINGS: Final = {
 }
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class CommandProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error as a program reads it."""
 
     error: str
@@ -61,16 +61,16 @@ def status_of(error: BaseException) -> int:
             return FAILED
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> CommandProblem:
     """What is to be said about an error."""
     name, status = type(error).__name__, status_of(error)
     if not isinstance(error, HoldfastError):
-        return Problem(name, str(error) or name, exit_status=status)
+        return CommandProblem(name, str(error) or name, exit_status=status)
     difference = error.difference if isinstance(error, ReplayDiverged) else ""
-    return Problem(name, error.message, error.known, error.next_step, difference, status)
+    return CommandProblem(name, error.message, error.known, error.next_step, difference, status)
 
 
-def tell(screen: Screen, problem: Problem) -> int:
+def tell(screen: Screen, problem: CommandProblem) -> int:
     """Say it on standard error, and where JSON was asked for as the document on standard output."""
     if screen.as_json and not screen.said:
         screen.document({"error": problem})

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.apps import agents_for
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DIVERGED, DONE
 from holdfast.errors import UsageError
 from holdfast.inspect.export import export as write_down
@@ -18,7 +18,7 @@ from holdfast.inspect.text import count, safe_json
 @command("replay", examples=("holdfast replay ticket-17", "holdfast replay ticket-17 --agent desk.py:refund_desk"))
 @click.argument("run")
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
-async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
+async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
     """Recompute RUN from its record with the code of today. Nothing is sent or recorded.
 
     It ends at the first step that the record does not hold, and says where the
@@ -50,7 +50,7 @@ async def replay(call: Call, run: str, targets: tuple[str, ...]) -> int:
 @click.option("--at", "step", required=True, metavar="STEP", help="The new run goes its own way from here.")
 @click.option("--as", "new", required=True, metavar="RUN", help="The name of the new run.")
 @by_option
-async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
+async def fork(call: CommandCall, run: str, step: str, new: str, by: str) -> None:
     """Start a new run from what RUN had done before STEP.
 
     Outcomes are inherited as references and are not done again; what follows has
@@ -80,7 +80,7 @@ async def fork(call: Call, run: str, step: str, new: str, by: str) -> None:
 )
 @click.argument("run")
 @click.option("-o", "--output", metavar="FILE", help="Write it there instead of to standard output.")
-async def export(call: Call, run: str, output: str | None) -> None:
+async def export(call: CommandCall, run: str, output: str | None) -> None:
     """Write RUN as a fixture: JSON that a test replays against the agent's code.
 
     It holds what the journal stores of the run: no secrets, no redacted values,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from holdfast.cli.common import Call, command, login_name, wait_for
+from holdfast.cli.common import CommandCall, command, login_name, wait_for
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
@@ -15,7 +15,7 @@ from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.entry_codec import refused
 from holdfast.journal.host import wall_ms
 from holdfast.model.waits import after_deadline
-from holdfast.people.items import Item, Placed, Wanted, placed, worded
+from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, worded
 
 
 @command(
@@ -36,7 +36,7 @@ from holdfast.people.items import Item, Placed, Wanted, placed, worded
 @click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
 @click.option("-i", "--interactive", is_flag=True, help="Go through it with keys.")
 @click.option("--by", metavar="NAME", default=login_name, help="With -i: who answers; your login name if not given.")
-def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> int:
+def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bool) -> int:
     """List what waits for a person: what is urgent, then the nearest deadline first.
 
     Approvals of operations, questions of agents, and reviews: effects that nobody knows
@@ -50,7 +50,7 @@ def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> 
 
         status: int = wait_for(extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")(call))
         return status
-    wanted = Wanted(mine, queue)
+    wanted = ItemFilter(mine, queue)
     if said["interactive"]:
         if call.screen.as_json:
             raise UsageError("-i is for a person at a terminal", next_step="leave out --json")
@@ -64,7 +64,7 @@ def inbox(call: Call, limit: int, mine: str, queue: str, **said: str | bool) -> 
     return DONE
 
 
-async def _one(call: Call, item: str) -> None:
+async def _one(call: CommandCall, item: str) -> None:
     from holdfast.cli.dossier import show_dossier  # noqa: PLC0415 - as above
     from holdfast.people.dossier import dossier  # noqa: PLC0415 - as above
 
@@ -73,7 +73,7 @@ async def _one(call: Call, item: str) -> None:
     call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
 
 
-async def _all(call: Call, wanted: Wanted, limit: int) -> None:
+async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
     now_ms = wall_ms()
     async with call.looking() as looking:
         every = await placed(looking, now_ms=now_ms)
@@ -92,7 +92,7 @@ async def _all(call: Call, wanted: Wanted, limit: int) -> None:
         call.screen.note(f"Set aside, as it cannot be read: {entries}. Next: holdfast doctor")
 
 
-def summary(found: Sequence[Placed], waiting: int = 0) -> str:
+def summary(found: Sequence[PlacedItem], waiting: int = 0) -> str:
     """How many of each kind there are. `waiting` is the number of all items, where only some were asked for."""
     kinds = Counter(one.kind for one in found)
     counts = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
@@ -101,7 +101,7 @@ def summary(found: Sequence[Placed], waiting: int = 0) -> str:
     return counts or "Nothing needs you."
 
 
-def _show(screen: Screen, one: Item, now_ms: int) -> None:
+def _show(screen: Screen, one: InboxItem, now_ms: int) -> None:
     due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
     late = one.due_ms is not None and one.due_ms <= now_ms
     screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
@@ -115,7 +115,7 @@ def _show(screen: Screen, one: Item, now_ms: int) -> None:
     screen.commands(*one.answers)
 
 
-def _whose(one: Item) -> str:
+def _whose(one: InboxItem) -> str:
     """Who is to look at it, and when."""
     said = [f"urgent ({one.escalated})"] if one.escalated else []
     said += [f"for {one.to}"] if one.to else []

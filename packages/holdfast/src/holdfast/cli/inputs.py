@@ -24,7 +24,7 @@ _NO_TEXT: Final = "it is not UTF-8 text"
 _TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
 
 
-class Line(msgspec.Struct, frozen=True):
+class InputLine(msgspec.Struct, frozen=True):
     """One line of a file of inputs: JSON text, or what is wrong with it."""
 
     number: int
@@ -83,7 +83,7 @@ def any_object(given: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def lines_of(agent: AnyAgent, name: str) -> Iterator[Line]:
+def lines_of(agent: AnyAgent, name: str) -> Iterator[InputLine]:
     """The lines of a file of inputs, read as they are needed. Raises `UsageError` if it cannot be read."""
     try:
         with (
@@ -125,16 +125,16 @@ def _bytes(given: str) -> bytes:
     return given.encode("utf-8", "surrogateescape")
 
 
-def _jsonl(file: TextIO) -> Iterator[Line]:
+def _jsonl(file: TextIO) -> Iterator[InputLine]:
     for number, text in enumerate(file, start=1):
         if text.strip():
             try:
-                yield Line(number, text.encode())
+                yield InputLine(number, text.encode())
             except UnicodeEncodeError:
-                yield Line(number, problem=_NO_TEXT)
+                yield InputLine(number, problem=_NO_TEXT)
 
 
-def _csv(agent: AnyAgent, file: TextIO) -> Iterator[Line]:
+def _csv(agent: AnyAgent, file: TextIO) -> Iterator[InputLine]:
     """Each row as an object. Cells stay text where the input's field is text, else they are read as JSON."""
     reader = csv.DictReader(file)
     kinds = _fields(agent.input_type)
@@ -142,21 +142,21 @@ def _csv(agent: AnyAgent, file: TextIO) -> Iterator[Line]:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            yield Line(reader.line_num, problem=f"no CSV: {error}")
+            yield InputLine(reader.line_num, problem=f"no CSV: {error}")
             continue
         if row is None:
             return
         if None in row or None in row.values():
-            yield Line(
+            yield InputLine(
                 reader.line_num,
                 problem=f"it has another number of cells than the header ({len(reader.fieldnames or ())})",
             )
             continue
         cells = {name: _cell(text, kinds.get(name, str)) for name, text in row.items()}
         try:
-            yield Line(reader.line_num, msgspec.json.encode(cells))
+            yield InputLine(reader.line_num, msgspec.json.encode(cells))
         except UnicodeEncodeError:
-            yield Line(reader.line_num, problem=_NO_TEXT)
+            yield InputLine(reader.line_num, problem=_NO_TEXT)
 
 
 def _cell(text: str, kind: object) -> object:

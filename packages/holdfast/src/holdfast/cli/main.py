@@ -209,12 +209,12 @@ def _tell(error: HoldfastError, *, as_json: bool) -> int:
 
 
 def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
-    from holdfast.cli.exit_status import USAGE, Problem, tell  # noqa: PLC0415 - as above
+    from holdfast.cli.exit_status import USAGE, CommandProblem, tell  # noqa: PLC0415 - as above
     from holdfast.cli.screen import Screen  # noqa: PLC0415 - only where something went wrong
 
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context else "holdfast"
-    problem = Problem("UsageError", error.format_message(), next_step=f"{path} --help", exit_status=USAGE)
+    problem = CommandProblem("UsageError", error.format_message(), next_step=f"{path} --help", exit_status=USAGE)
     return tell(Screen(as_json=as_json), problem)
 
 

@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from holdfast.cli.apps import load_agent
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import USAGE
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
-from holdfast.inspect.plan_preview import Shown, ShownPlan, ShownStep, dry_run, read_plan, shown, tools_of
+from holdfast.inspect.plan_preview import PlannedCall, ShownPlan, ShownStep, dry_run, read_plan, shown, tools_of
 from holdfast.planning.schema import plan_schema
 
 _WORDS: Final = ("show", "check", "dry-run", "schema")
@@ -31,7 +31,7 @@ _WORDS: Final = ("show", "check", "dry-run", "schema")
 )
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, required=True, metavar="[FILE] TARGET")
-async def plan(call: Call, what: str, names: tuple[str, ...]) -> int:
+async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
     """Look at the plan in FILE (JSON, or - ) for the agent TARGET, whose tools it uses.
 
     `show` lists its steps with what each tool promises, `check` only what is wrong
@@ -89,7 +89,7 @@ def _lines(step: ShownStep) -> list[str]:
     return [*lines, *(f"calls the plan off after it if {condition}" for condition in step.abort_after)]
 
 
-def _about(one: Shown, *, hold: bool) -> str:
+def _about(one: PlannedCall, *, hold: bool) -> str:
     if one.effect != "write":
         return ""
     parts = [f"danger {one.danger}", f"undone by {one.undone_by}" if one.undone_by else "cannot be undone"]

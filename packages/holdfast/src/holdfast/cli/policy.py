@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.config import policy_path
 from holdfast.cli.exit_status import DONE, FAILED, USAGE
 from holdfast.cli.screen import Screen, grid, phrase
@@ -17,7 +17,7 @@ from holdfast.extensions import extension
 from holdfast.inspect.text import count, duration
 from holdfast.model.policy import Policy, Rule
 from holdfast.people.policy.archive import Tried, cases_in, kept_policy, kept_versions, tried
-from holdfast.people.policy.backtest import Rehearsal, rehearse
+from holdfast.people.policy.backtest import Backtest, backtest_policy
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import load_policy
 from holdfast.policies import milliseconds
@@ -43,7 +43,7 @@ _LISTED: Final = 20
 @click.option("--apply", "applies", is_flag=True, help="With calibrate: move the thresholds, on record.")
 @click.option("--version", default="", metavar="V", help="With show: this version, as it read when it ruled.")
 @by_option
-async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
+async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
     """Look at the escalation policy in FILE, or at the one of this project.
 
     `show` says what each rule does, with --version those of a version that ruled in
@@ -74,7 +74,7 @@ async def policy(call: Call, what: str, names: tuple[str, ...], *, applies: bool
         return status
     if what == "dry-run":
         async with call.looking() as looking:
-            _tell(call.screen, await rehearse(looking, load_policy(path)))
+            _tell(call.screen, await backtest_policy(looking, load_policy(path)))
     else:
         judge = load_policy(path)
         _show(call.screen, judge.version, judge.policy)
@@ -112,7 +112,7 @@ def _check(screen: Screen, path: Path) -> int:
     return USAGE if faults else DONE
 
 
-async def _show_kept(call: Call, version: str) -> None:
+async def _show_kept(call: CommandCall, version: str) -> None:
     """A version that ruled in this journal, as it read then. Raises `UsageError` where the journal has not kept it."""
     async with call.looking() as looking:
         kept, versions = await kept_policy(looking, version), await kept_versions(looking)
@@ -179,7 +179,7 @@ def _show_tried(screen: Screen, one: Tried) -> None:
 # --- dry-run ------------------------------------------------------------------------------------------------------
 
 
-def _tell(screen: Screen, found: Rehearsal) -> None:
+def _tell(screen: Screen, found: Backtest) -> None:
     if screen.as_json:
         screen.document(found)
         return

@@ -8,10 +8,10 @@ from typing import Final
 import click
 import msgspec
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import split_command
 from holdfast.cli.inputs import read_past
-from holdfast.cli.undriven import Finder, Undriven, commands_for
+from holdfast.cli.undriven import Undriven, UndrivenFinder, commands_for
 from holdfast.engine.housekeeping import troubles_of
 from holdfast.inspect.reader import Listing, waits_of
 from holdfast.inspect.text import ago
@@ -25,7 +25,7 @@ _LIMIT: Final = 50
 _MARKS: Final = {"running": "open", "suspended": "info", "completed": "ok", "stopped": "failed", "undone": "off"}
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedRun(msgspec.Struct, frozen=True):
     """One run as `ps --json` lists it."""
 
     run: str
@@ -62,7 +62,9 @@ class Listed(msgspec.Struct, frozen=True):
 )
 @click.option("--after", default="", metavar="RUN", help="Continue with runs begun before this one: the next page.")
 @click.option("--all", "everything", is_flag=True, help="Include runs that send webhooks and notifications.")
-async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool) -> None:
+async def ps(
+    call: CommandCall, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool
+) -> None:
     """List the runs, the newest first, and what each waits for."""
     now = wall_ms()
     only = Listing(
@@ -72,7 +74,7 @@ async def ps(call: Call, limit: int, after: str, status: RunStatus | None, since
     async with call.looking() as looking:
         rows = await looking.newest(only, limit + 1, after)
         disputed = await looking.contradicted_steps()
-        finder = Finder(looking, now)
+        finder = UndrivenFinder(looking, now)
         runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
         counts = await looking.journal.counts()
         owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
@@ -100,17 +102,17 @@ def _next_page(only: Listing, since: str, limit: int, last: str) -> str:
     return " ".join(["holdfast ps", *(["--all"] if only.everything else []), *options])
 
 
-async def _listed(finder: Finder, row: RunRow, disputed: list[str]) -> Listed:
+async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> ListedRun:
     abandoned, undriven = await finder.is_abandoned(row), await finder.find(row)
     driven = row.owner is not None and not abandoned
     ready = undriven is not None and not abandoned
-    return Listed(
+    return ListedRun(
         row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
         waits_of(row), abandoned, ready, disputed, row.program, undriven,
     )  # fmt: skip
 
 
-def _line(run: Listed, now_ms: int) -> tuple[str, ...]:
+def _line(run: ListedRun, now_ms: int) -> tuple[str, ...]:
     """The cells of one line; the first is the name of its sign."""
     asks = any(wait.kind in PEOPLE for wait in run.waits)
     mark = (
@@ -124,7 +126,7 @@ def _line(run: Listed, now_ms: int) -> tuple[str, ...]:
     return mark, run.run, run.agent, status, ago(run.updated_ms, now_ms), detail(run, now_ms)
 
 
-def detail(run: Listed, now_ms: int) -> str:
+def detail(run: ListedRun, now_ms: int) -> str:
     """Why the run does not go on by itself, without its own name; first, what contradicts a recorded outcome."""
     if run.contradicted:
         more = f" and {len(run.contradicted) - 1} more" if len(run.contradicted) > 1 else ""
@@ -138,7 +140,7 @@ def detail(run: Listed, now_ms: int) -> str:
     return f"due {ago(run.due_ms or 0, now_ms)}: {reason}" if timed else reason
 
 
-def _sum_up(call: Call, only: Listing, runs: list[Listed], counts: dict[tuple[str, RunStatus], int]) -> None:
+def _sum_up(call: CommandCall, only: Listing, runs: list[ListedRun], counts: dict[tuple[str, RunStatus], int]) -> None:
     """How many runs there are, by status."""
     screen = call.screen
     by_status = {
@@ -156,7 +158,7 @@ def _sum_up(call: Call, only: Listing, runs: list[Listed], counts: dict[tuple[st
     screen.line((f"{shown} run{'' if total == 1 else 's'}{whose}" + (f": {told}" if told else " yet"), "dim"))
 
 
-def _next_steps(call: Call, runs: list[Listed]) -> None:
+def _next_steps(call: CommandCall, runs: list[ListedRun]) -> None:
     """What to type next: one line for all runs that need the same."""
     screen = call.screen
     disputed = [run for run in runs if run.contradicted]

@@ -12,7 +12,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import MEANINGS
 from holdfast.cli.main import COMMANDS, main
 from holdfast.errors import UsageError
@@ -102,7 +102,7 @@ _SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
-def completion(context: click.Context, call: Call, shell: str) -> None:
+def completion(context: click.Context, call: CommandCall, shell: str) -> None:
     """Print the completion script for SHELL."""
     kind = get_completion_class(shell)
     if kind is None:

@@ -22,10 +22,10 @@ from holdfast.cli.apps import (
     reach_of,
     reach_option,
 )
-from holdfast.cli.common import Call, by_option, command, policy_option
+from holdfast.cli.common import CommandCall, by_option, command, policy_option
 from holdfast.cli.config import project_targets
-from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, Problem, problem_of, status_of
-from holdfast.cli.inputs import Line, lines_in, lines_of, one_input, parsed
+from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
+from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.worker import work
 from holdfast.engine.concurrency import gather_bounded
@@ -52,7 +52,7 @@ from holdfast.people.items import answers_to
 @click.option("--run-id", metavar="ID", help="Name this run; by default the agent's run_id does.")
 @policy_option
 async def run(
-    call: Call, target: str, given: str | None, inputs: str | None, concurrency: int, run_id: str | None
+    call: CommandCall, target: str, given: str | None, inputs: str | None, concurrency: int, run_id: str | None
 ) -> int:
     """Run the agent TARGET (file.py:name or module:name) on INPUT, and print its result.
 
@@ -68,7 +68,7 @@ async def run(
     value = one_input(agent, given)
     async with app_of(call, [agent], create=True) as app:
         name = run_id or agent.run_id_for(value)
-        ended = await ended_of(app, name, app.run(agent, value, run_id=name))
+        ended = await result_of(app, name, app.run(agent, value, run_id=name))
     return _tell_one(call, ended)
 
 
@@ -77,7 +77,7 @@ async def run(
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
 @policy_option
 @by_option
-async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> int:
+async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: str) -> int:
     """Let RUN go on from its record, reopening it if it stopped.
 
     Its code is the one named by --agent, or by [tool.holdfast] agents in
@@ -86,13 +86,13 @@ async def resume(call: Call, run_id: str, targets: tuple[str, ...], by: str) -> 
     async with call.looking() as looking:
         agents = await agents_for(call, looking, run_id, targets)
     async with app_of(call, agents) as app:
-        ended = await ended_of(app, run_id, app.resume(run_id, by=by))
+        ended = await result_of(app, run_id, app.resume(run_id, by=by))
         if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered
-            ended = Ended(run_id, "undone", DONE)
+            ended = RunResult(run_id, "undone", DONE)
     return _tell_one(call, ended)
 
 
-def _tell_one(call: Call, ended: Ended) -> int:
+def _tell_one(call: CommandCall, ended: RunResult) -> int:
     tell_end(call.screen, ended)
     return ended.exit_status
 
@@ -108,7 +108,7 @@ def _tell_one(call: Call, ended: Ended) -> int:
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
 @policy_option
 @reach_option
-async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
+async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
     """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
 
     TARGETs are the agents whose runs it drives; without any, those listed under
@@ -137,7 +137,7 @@ async def worker(call: Call, targets: tuple[str, ...], concurrency: int, once: b
 _STYLES: Final = {"completed": "bold green", "undone": "bold green", "suspended": "bold yellow"}
 
 
-class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """One run after it was driven. `line` is where its input stood in a file of inputs."""
 
     run: str
@@ -146,11 +146,11 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Raw | None = None
     reason: str = ""
     waits: list[ListedWait] = []
-    problem: Problem | None = None
+    problem: CommandProblem | None = None
     line: int | None = None
 
 
-async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> Ended:
+async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> RunResult:
     """Wait for a run and say how it ended. Raises `JournalError` and `UsageError`: those are about the command."""
     try:
         await driving
@@ -162,16 +162,16 @@ async def ended_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int |
         return await _stopped(app, run, error, line)
     except RunSuspended as error:
         row = await app.service.row(run)
-        return Ended(
+        return RunResult(
             run, "suspended", WAITS, reason=row.reason, waits=waits_of(row), problem=problem_of(error), line=line
         )
     except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
         return await _stopped(app, run, error, line)
     completed = (await app.service.history(run)).completed
-    return Ended(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
+    return RunResult(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
 
 
-async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> Ended:
+async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> RunResult:
     refused = isinstance(error, ParameterMismatch)
     status = FAILED if isinstance(error, UsageError) else status_of(error)  # agent code raised it: its run failed
     if isinstance(error, RunStopped) and error.reason == "diverged":
@@ -186,7 +186,7 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
         problem = msgspec.structs.replace(problem, message=reason or name, known=_place(error), next_step="")
     if state == "stopped" and not problem.next_step:
         problem = msgspec.structs.replace(problem, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
-    return Ended(
+    return RunResult(
         run, state, status, reason=reason, line=line,
         problem=msgspec.structs.replace(problem, exit_status=status),
     )  # fmt: skip
@@ -208,7 +208,7 @@ def _place(error: BaseException) -> str:
     return f"raised at {frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
 
 
-def tell_end(screen: Screen, ended: Ended) -> None:
+def tell_end(screen: Screen, ended: RunResult) -> None:
     """The result on standard output; what else there is to say on standard error."""
     if screen.as_json:
         screen.document(ended)
@@ -231,7 +231,7 @@ def tell_end(screen: Screen, ended: Ended) -> None:
             screen.err.print(prose(problem.difference))
 
 
-def waiting_lines(ended: Ended) -> list[str]:
+def waiting_lines(ended: RunResult) -> list[str]:
     """What a suspended run waits for, and the commands that answer."""
     lines: list[str] = []
     for wait in ended.waits:
@@ -255,12 +255,12 @@ class Summary(msgspec.Struct, frozen=True):
 
     outcomes: dict[str, int]
     exit_status: int
-    runs: list[Ended]
+    runs: list[RunResult]
 
 
-async def run_many(call: Call, agent: AnyAgent, inputs: str, concurrency: int) -> int:
+async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency: int) -> int:
     """Run the agent once per line. The status is the worst of all."""
-    ends: list[Ended] = []
+    ends: list[RunResult] = []
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
     async with app_of(call, [agent], create=True) as app:
         with _progress(call.screen, total) as advance:
@@ -288,27 +288,27 @@ def _counted(agent: AnyAgent, inputs: str) -> int | None:
         return sum(1 for _ in lines_of(agent, inputs))  # says what is wrong with it
 
 
-async def _one(app: Holdfast, agent: AnyAgent, line: Line) -> Ended:
+async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunResult:
     run = ""
     if line.problem:
         return _refused(run, line, UsageError(line.problem))
     try:
         value = parsed(agent, line.text)
         run = agent.run_id_for(value)
-        return await ended_of(app, run, app.run(agent, value, run_id=run), line.number)
+        return await result_of(app, run, app.run(agent, value, run_id=run), line.number)
     except JournalError:
         raise
     except Exception as error:  # noqa: BLE001 - what is wrong with one line is that line's end
         return _refused(run, line, error)
 
 
-def _refused(run: str, line: Line, error: Exception) -> Ended:
+def _refused(run: str, line: InputLine, error: Exception) -> RunResult:
     problem = problem_of(error)
-    return Ended(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
+    return RunResult(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
 
 
 @contextmanager
-def _progress(screen: Screen, total: int | None) -> Generator[Callable[[Ended], None]]:
+def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunResult], None]]:
     """A bar on standard error where somebody watches; otherwise nothing."""
     if screen.as_json or not screen.err.is_terminal:
         yield lambda _: None
@@ -325,7 +325,7 @@ def _progress(screen: Screen, total: int | None) -> Generator[Callable[[Ended], 
     with Progress(*columns, console=screen.err, transient=True) as progress:
         bar = progress.add_task("", total=total)
 
-        def advance(ended: Ended) -> None:
+        def advance(ended: RunResult) -> None:
             outcomes[ended.status] += 1
             text = ", ".join(f"{number} {status}" for status, number in outcomes.items())
             progress.update(bar, advance=1, description=text)
@@ -357,7 +357,7 @@ def _tell(screen: Screen, summary: Summary) -> None:
         screen.next("holdfast inbox (for people), holdfast pending (for answers)")
 
 
-def _short(ended: Ended) -> str:
+def _short(ended: RunResult) -> str:
     if ended.status == "suspended":
         return ended.reason
     problem = ended.problem

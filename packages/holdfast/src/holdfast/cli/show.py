@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import split_command
 from holdfast.cli.policy import then_text
 from holdfast.cli.screen import Screen, grid, phrase
-from holdfast.cli.undriven import Finder, Undriven
+from holdfast.cli.undriven import Undriven, UndrivenFinder
 from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.inspect.explain import Explanation, explain
 from holdfast.inspect.render_records import plain_input, stored
 from holdfast.inspect.run_state import StateAt, state_at
 from holdfast.inspect.text import count, duration, moment, safe, short
-from holdfast.inspect.timeline import Entry, Note, Timeline, timeline
+from holdfast.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from holdfast.journal.host import wall_ms
 from holdfast.model.decision.situation import Now
 from holdfast.model.questions import after_stop
@@ -37,7 +37,7 @@ _POLL_S: Final = 0.3  # between two looks of `show --follow`
 @click.argument("run")
 @click.option("--at", "step", metavar="STEP", help="The state when this step (or record number) was recorded.")
 @click.option("--follow", is_flag=True, help="Go on showing what is recorded until the run has ended.")
-async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
+async def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
     """Show the timeline of RUN: each effect on a line, and below it what happened to it.
 
     With --at the state of the run as it was when that step got its outcome, and the
@@ -51,7 +51,7 @@ async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
         return
     async with call.looking() as looking:
         told = await looking.told(run)
-        undriven = await Finder(looking, wall_ms()).find(await looking.row(run))
+        undriven = await UndrivenFinder(looking, wall_ms()).find(await looking.row(run))
     if step is not None:
         state = state_at(run, told, step)
         if call.screen.as_json:
@@ -66,7 +66,7 @@ async def show(call: Call, run: str, step: str | None, follow: bool) -> None:
         show_timeline(call.screen, story, undriven)
 
 
-async def _follow(call: Call, run: str) -> None:
+async def _follow(call: CommandCall, run: str) -> None:
     """Show the run and what is added to it, until it has ended."""
     clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
     while status not in {"completed", "stopped", "undone"}:
@@ -81,7 +81,7 @@ async def _follow(call: Call, run: str) -> None:
 
 @command("why", examples=("holdfast why ticket-17/refund#1", "holdfast why ticket-17/refund#1 --json"))
 @click.argument("operation")
-async def why(call: Call, operation: str) -> None:
+async def why(call: CommandCall, operation: str) -> None:
     """Explain OPERATION (RUN/STEP): what is proven, and whether it may be sent again."""
     async with call.looking() as looking:
         instant = looking.journal.now()
@@ -171,7 +171,7 @@ class Following:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._shown: list[Entry] | None = None
+        self._shown: list[TimelineEntry] | None = None
 
     def show(self, story: Timeline) -> None:
         """Show what is new since the last time."""
@@ -183,7 +183,7 @@ class Following:
         self._shown = story.entries
 
 
-def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
+def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> None:
     """One line per entry, what happened to it below."""
     longest = max((len(entry.step) for entry in entries), default=0)
     width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
@@ -194,7 +194,7 @@ def show_entries(screen: Screen, entries: list[Entry], since: int) -> None:
     screen.show(grid(rows, (8, 1, width)))
 
 
-def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[RenderableType, ...]:
+def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) -> tuple[RenderableType, ...]:
     room = max(20, screen.out.width - _BESIDE - width)
     style = "italic dim" if entry.kind == "run" else "bold" if entry.kind == "write" else ""
     whole = entry.kind == "run" or entry.mark in {"unknown", "asks", "failed", "open"}
@@ -213,7 +213,7 @@ def _entry_line(screen: Screen, entry: Entry, since: int, width: int) -> tuple[R
     )
 
 
-def _with_arguments(entry: Entry, room: int) -> str:
+def _with_arguments(entry: TimelineEntry, room: int) -> str:
     """The result behind the arguments of a call and how long it took, on one line."""
     took = f"  {duration(entry.took_ms)}" if entry.took_ms is not None else ""
     result, left = safe(entry.text), room - len(took)
@@ -225,7 +225,7 @@ def _with_arguments(entry: Entry, room: int) -> str:
     return f"{short(call, left - len(result) - 3)} → {result}{took}"
 
 
-def _note_line(note: Note, since: int) -> tuple[RenderableType, ...]:
+def _note_line(note: TimelineNote, since: int) -> tuple[RenderableType, ...]:
     took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
     return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((note.text + took, "dim")))
 
@@ -236,7 +236,7 @@ def _offset(at: int, since: int) -> RenderableType:
     return text
 
 
-def _tone(entry: Entry) -> str:
+def _tone(entry: TimelineEntry) -> str:
     return {"failed": "red", "unknown": "yellow", "asks": "yellow"}.get(
         entry.mark, "dim" if entry.kind == "run" else ""
     )
@@ -277,7 +277,7 @@ def show_state(screen: Screen, state: StateAt) -> None:
         _show_in_full(screen, state.focus)
 
 
-def _show_in_full(screen: Screen, entry: Entry) -> None:
+def _show_in_full(screen: Screen, entry: TimelineEntry) -> None:
     """A step with its arguments and its result, not cut."""
     screen.line("")
     screen.line((entry.step, "bold"), f"  {entry.kind} {entry.name}  {entry.status}")

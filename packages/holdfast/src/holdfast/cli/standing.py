@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.apps import all_tools_at_hand
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.inputs import read_moment
 from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import moment, safe
 from holdfast.model.preapproval import Standing
-from holdfast.people.standing import Listed, add_standing, list_standing, revoke_standing
+from holdfast.people.standing_permissions import ListedPermission, add_standing, list_standing, revoke_standing
 
 
 @click.group("standing")
@@ -33,7 +33,7 @@ def standing() -> None:
 @click.option("--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="What all uses may come to.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def add(call: Call, tool: str, until: str, times: int, total: float, **said: str) -> None:
+async def add(call: CommandCall, tool: str, until: str, times: int, total: float, **said: str) -> None:
     """Allow calls of a tool beforehand: where its gate would ask a person, they leave.
 
     Each use is counted in the commit that lets the call leave, so that no two processes
@@ -57,7 +57,7 @@ async def add(call: Call, tool: str, until: str, times: int, total: float, **sai
 
 @command("list", examples=("holdfast standing list", "holdfast standing list --tool refund --json"))
 @click.option("--tool", default="", metavar="NAME", help="Only those for this tool.")
-async def listed(call: Call, tool: str) -> None:
+async def listed(call: CommandCall, tool: str) -> None:
     """List every permission that was given, with what is spent of it."""
     async with call.looking() as looking:
         found = await list_standing(looking, SystemClock().wall_ms(), tool)
@@ -70,7 +70,7 @@ async def listed(call: Call, tool: str) -> None:
         call.screen.line("Nothing is allowed beforehand.")
 
 
-def _show(call: Call, one: Listed) -> None:
+def _show(call: CommandCall, one: ListedPermission) -> None:
     given, spent = one.standing, one.spent
     call.screen.line((given.id, "cyan"), f"  {safe(given.tool)} where {safe(given.where)}", (f"  {one.ended}", "red"))
     times = f"{spent.times} of {given.times}" if given.times else f"{spent.times}"
@@ -83,7 +83,7 @@ def _show(call: Call, one: Listed) -> None:
 @click.argument("permission")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def revoke(call: Call, permission: str, why: str, by: str) -> None:
+async def revoke(call: CommandCall, permission: str, why: str, by: str) -> None:
     """End PERMISSION: no call begins on it from now on."""
     async with call.serving() as service:
         spent = await revoke_standing(service.engine, permission, by=by, why=why)

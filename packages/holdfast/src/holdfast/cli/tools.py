@@ -9,13 +9,13 @@ import click
 
 from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import project_targets, shown_path
 from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import UsageError
 from holdfast.inspect.contracts import Clauses, clauses
-from holdfast.inspect.lint import SEVERITIES, AnyAgent, Finding, lint
+from holdfast.inspect.lint import SEVERITIES, AnyAgent, LintFinding, lint
 from holdfast.inspect.text import count
 
 _STYLES: Final = {"none": "green", "low": "green", "some": "yellow", "high": "bold red"}
@@ -36,7 +36,7 @@ _SEVERE: Final = {"danger": "bold red", "warning": "yellow", "note": "dim"}
 @click.option(
     "--accept", multiple=True, metavar="RULE[:TOOL]", help="With --lint: known and accepted, so not reported."
 )
-def tools(call: Call, targets: tuple[str, ...], linting: bool, accept: tuple[str, ...]) -> int:
+def tools(call: CommandCall, targets: tuple[str, ...], linting: bool, accept: tuple[str, ...]) -> int:
     """Show the contract of each tool that the agents TARGET may use: most dangerous first.
 
     With --lint what each contract cannot survive, and what to add. The exit
@@ -94,7 +94,7 @@ def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> in
     return status
 
 
-def _check_accepted(found: list[Finding], accept: tuple[str, ...]) -> None:
+def _check_accepted(found: list[LintFinding], accept: tuple[str, ...]) -> None:
     """Whatever is accepted has to be there: an exception that nobody needs any more hides the next mistake."""
     there = {name for one in found for name in (one.rule, f"{one.rule}:{one.subject}")}
     if idle := [name for name in accept if name not in there]:
@@ -105,7 +105,7 @@ def _check_accepted(found: list[Finding], accept: tuple[str, ...]) -> None:
         )
 
 
-def _show_finding(screen: Screen, one: Finding) -> None:
+def _show_finding(screen: Screen, one: LintFinding) -> None:
     path, _, line = one.where.rpartition(":")
     place = f"{shown_path(Path(path))}:{line}" if path else one.where
     screen.line((one.subject, "bold"), f"  {one.rule}  ", (one.severity, _SEVERE[one.severity]))

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from holdfast.cli.apps import load_agent, load_function
-from holdfast.cli.common import Call, command
+from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED
 from holdfast.cli.inputs import AnyAgent, lines_of, parsed
 from holdfast.cli.screen import Screen, grid, phrase
@@ -69,7 +69,7 @@ class Options(msgspec.Struct, frozen=True):
 @click.option("--line", metavar="N", type=int, help="Only the case on this line.")
 @click.option("--at-least", default=1.0, metavar="P", type=click.FloatRange(0, 1), help="The pass^1 for status 0.")
 @click.option("--html", metavar="FILE", help="Write a report with charts, in one file.")
-def trial(call: Call, at_least: float, html: str | None, **given: Any) -> int:
+def trial(call: CommandCall, at_least: float, html: str | None, **given: Any) -> int:
     """Run the agent TARGET on each case, again and again, and count how often it passes.
 
     Each run has a journal of its own in memory and calls your tools for real, so

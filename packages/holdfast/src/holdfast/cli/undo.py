@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from holdfast.cli.apps import agents_for, app_of
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import WAITS
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.control.undo import Preview, checked_finished, preview
@@ -40,7 +40,7 @@ _CAN: Final = {
 @click.option("--abort", is_flag=True, help="Call off a transaction that has not committed.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def transaction(call: Call, transaction: str, why: str, by: str, **flags: bool) -> None:
+async def transaction(call: CommandCall, transaction: str, why: str, by: str, **flags: bool) -> None:
     """Decide about TRANSACTION (RUN/NAME): one that is parked, or one to call off.
 
     Your word is recorded with your name. The run goes on with it when it is driven
@@ -72,7 +72,7 @@ async def transaction(call: Call, transaction: str, why: str, by: str, **flags: 
 @click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
-async def undo(call: Call, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
+async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
     """Undo the finished RUN: compensate what it did, the last effect first.
 
     Each compensation is an operation of its own, with its own key and outcome. What

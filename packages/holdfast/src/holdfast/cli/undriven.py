@@ -35,7 +35,7 @@ def commands_for(runs: Iterable[tuple[str, str, Undriven | None]]) -> list[str]:
     return list(found.values())
 
 
-class Finder:
+class UndrivenFinder:
     """Finds out which runs wait for a worker, at one moment of the wall clock. Each program is looked up once."""
 
     def __init__(self, looking: JournalReader, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 import msgspec
 
-from holdfast.cli.common import Call, by_option, command
+from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.config import split_command
 from holdfast.cli.inputs import any_json
 from holdfast.cli.screen import Screen
@@ -20,17 +20,17 @@ from holdfast.inspect.text import count, safe
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.webhooks import ABOUT_RUNS, KINDS, Kind, Note
-from holdfast.webhooks.outgoing import Change, Told, Webhooks, told
+from holdfast.webhooks.outgoing import Change, EndpointStatus, Webhooks, told
 
 if TYPE_CHECKING:
-    from holdfast.webhooks.incoming import Sender
+    from holdfast.webhooks.incoming import WebhookSender
 
 
 _CHANGES: Final[dict[str, Change]] = {"enable": "enable", "disable": "disable", "remove": "remove"}
 _WORDS: Final = ("list", "add", *_CHANGES, "resend")
 
 
-class Given(msgspec.Struct, frozen=True):
+class WebhookOptions(msgspec.Struct, frozen=True):
     """What was said beside the word, the name and the address."""
 
     secrets: tuple[str, ...]
@@ -63,7 +63,7 @@ class Given(msgspec.Struct, frozen=True):
 @click.option("--private", is_flag=True, help="Let the address be a private one, or unencrypted.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind, ...], **given: object) -> None:
+async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tuple[Kind, ...], **given: object) -> None:
     """Tell others what happens to runs: by signed POSTs (Standard Webhooks) to URL.
 
     A notice is durable with what it tells, and is sent by `holdfast worker` or an
@@ -78,7 +78,7 @@ async def webhooks(call: Call, word: str, name: str, url: str, kinds: tuple[Kind
         return
     if not name:
         raise UsageError(f"webhooks {word} wants the name of an endpoint")
-    said = msgspec.convert(given, Given)
+    said = msgspec.convert(given, WebhookOptions)
     async with call.serving(create=word == "add", private_webhooks=said.private) as service:
         orders = Webhooks(service)
         if word == "add":
@@ -110,7 +110,7 @@ def _check_secrets(names: tuple[str, ...]) -> None:
             ) from error
 
 
-def _show(call: Call, found: list[Told]) -> None:
+def _show(call: CommandCall, found: list[EndpointStatus]) -> None:
     if call.screen.as_json:
         call.screen.document({"webhooks": found})
         return
@@ -120,7 +120,7 @@ def _show(call: Call, found: list[Told]) -> None:
         _show_one(call.screen, one)
 
 
-def _show_one(screen: Screen, one: Told) -> None:
+def _show_one(screen: Screen, one: EndpointStatus) -> None:
     screen.line((one.name, "bold"), f"  {safe(one.url)}  {safe(one.state)}")
     screen.line(
         f"  {count(one.delivered, 'notice')} delivered, {len(one.waiting)} on the way, {len(one.given_up)} given up"
@@ -157,7 +157,7 @@ class Awaited(msgspec.Struct, frozen=True):
 @click.option("--status", type=click.Choice(["succeeded", "failed", "pending"]), default="succeeded", show_default=True)
 @click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
 @by_option
-async def deliver(call: Call, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
+async def deliver(call: CommandCall, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
     """Bring the answer under KEY that an operation waits for. One that comes early is kept.
 
     The message is recorded under its id, once. `failed` is a refusal: nothing landed. `pending` is only kept.
@@ -179,7 +179,7 @@ async def deliver(call: Call, key: str, message: str, status: Status, result: st
 
 
 @command("pending", examples=("holdfast pending", "holdfast pending --json"))
-async def pending(call: Call) -> None:
+async def pending(call: CommandCall) -> None:
     """List the answers and events that resting runs wait for, the next deadline first.
 
     When the deadline of an answer passes the operation is verified, and else a person is asked. An event is brought
@@ -234,7 +234,9 @@ def _left(due: int | None, now: int) -> str:
 @click.option(
     "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
 )
-async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int, per_peer: int, **files: str) -> None:
+async def serve_hooks(
+    call: CommandCall, spelled: tuple[str, ...], host: str, port: int, per_peer: int, **files: str
+) -> None:
     """Take signed webhooks, until interrupted: the answers that runs wait for.
 
     A delivery is {"key", "status", "result" or "why"}, signed by the Standard
@@ -247,7 +249,7 @@ async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int
     except ModuleNotFoundError as error:
         raise UsageError("a server is needed for this", next_step="pip install 'holdfast[webhooks]'") from error
     from holdfast.webhooks.connections import (  # noqa: PLC0415 - an extra, as above
-        Limits,
+        ConnectionLimits,
         server_config,
         tls_context,
     )
@@ -258,13 +260,13 @@ async def serve_hooks(call: Call, spelled: tuple[str, ...], host: str, port: int
     async with call.serving() as service:
         app = Hooks(service, senders)
         call.screen.note(f"Taking webhooks on {'https' if tls else 'http'}://{host}:{port}/ until interrupted.")
-        config = server_config(app, Limits(per_peer=per_peer), tls, host=host, port=port)
+        config = server_config(app, ConnectionLimits(per_peer=per_peer), tls, host=host, port=port)
         await uvicorn.Server(config).serve()
 
 
-def _sender(spelled: str) -> Sender:
+def _sender(spelled: str) -> WebhookSender:
     """`bank=BANK_SECRET:tool=transfer,key=INV-` as a sender. Raises `UsageError`."""
-    from holdfast.webhooks.incoming import Sender  # noqa: PLC0415 - only who takes webhooks needs them
+    from holdfast.webhooks.incoming import WebhookSender  # noqa: PLC0415 - only who takes webhooks needs them
 
     named, _, binding = spelled.partition(":")
     name, _, variable = named.partition("=")
@@ -280,7 +282,9 @@ def _sender(spelled: str) -> Sender:
         if part != "any":
             bound[kind].append(value)
     secret = os.environ.get(variable, "")
-    sender = Sender(name, secret, tuple(bound["tool"]), tuple(bound["key"]), anything="any" in binding.split(","))
+    sender = WebhookSender(
+        name, secret, tuple(bound["tool"]), tuple(bound["key"]), anything="any" in binding.split(",")
+    )
     if not secret:
         raise UsageError(
             f"the variable {variable or 'of ' + name} is empty", next_step="put the sender's secret there: whsec_..."

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.cli.apps import Holdfast, ending_by_signal
-from holdfast.cli.common import Call
+from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.cli.undriven import worker_of
 from holdfast.engine.background_verification import StoppedRunVerified, verify_stopped_run
@@ -35,10 +35,10 @@ class Driven(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Shift:
+class WorkerLoop:
     """One worker's time at work. `foreign` are agents whose code it does not have."""
 
-    def __init__(self, call: Call, app: Holdfast, concurrency: int) -> None:
+    def __init__(self, call: CommandCall, app: Holdfast, concurrency: int) -> None:
         self._call = call
         self._app = app
         self._concurrency = concurrency
@@ -160,9 +160,9 @@ class Shift:
         self._call.screen.note((driven.run, "bold"), f" {driven.status} ", (driven.reason, "dim"))
 
 
-async def work(call: Call, app: Holdfast, concurrency: int, *, once: bool) -> int:
+async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool) -> int:
     """Drive what is due until a signal comes, or with `once` until nothing is due any more."""
-    shift = Shift(call, app, concurrency)
+    shift = WorkerLoop(call, app, concurrency)
     call.screen.note((f"Driving {', '.join(app.agents)}. Interrupt to end.", "dim")) if not once else None
     with ending_by_signal() as stop:
         await (_once(shift, stop) if once else _until(shift, app, stop))
@@ -178,7 +178,7 @@ async def work(call: Call, app: Holdfast, concurrency: int, *, once: bool) -> in
     return _status(shift)
 
 
-async def _once(shift: Shift, stop: asyncio.Event) -> None:
+async def _once(shift: WorkerLoop, stop: asyncio.Event) -> None:
     """Each run that is due now is driven once; those that come due meanwhile are left for the next time."""
     seen: set[str] = set()
     stopping = asyncio.ensure_future(stop.wait())
@@ -192,7 +192,7 @@ async def _once(shift: Shift, stop: asyncio.Event) -> None:
         stopping.cancel()
 
 
-async def _until(shift: Shift, app: Holdfast, stop: asyncio.Event) -> None:
+async def _until(shift: WorkerLoop, app: Holdfast, stop: asyncio.Event) -> None:
     pause = app.engine.settings.poll_ms / 1000
     while not stop.is_set() and shift.failed is None:
         await shift.look(set())
@@ -202,7 +202,7 @@ async def _until(shift: Shift, app: Holdfast, stop: asyncio.Event) -> None:
         stopping.cancel()
 
 
-def _status(shift: Shift) -> int:
+def _status(shift: WorkerLoop) -> int:
     ends = {driven.status for driven in shift.driven}
     if ends & {"stopped", "refused"}:
         return FAILED

@@ -18,7 +18,7 @@ TAKEN: Final = "its process has taken it"
 NOT_TAKEN: Final = "its process has not taken it yet: until it does, a write may begin"
 
 
-async def until_taken(engine: Engine, applied: Applied) -> Applied:
+async def wait_until_applied(engine: Engine, applied: Applied) -> Applied:
     """What became of an order that was left for another process, once that has it on record: for up to two seconds.
 
     A process at work looks for orders every `poll_ms`. One that is stopped, or busy for long, takes it when it can.

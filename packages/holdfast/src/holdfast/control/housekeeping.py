@@ -20,7 +20,7 @@ from holdfast.model.webhooks import Message
 PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it
 
 
-class Errands:
+class HousekeepingTasks:
     """The errands of one app. Doing them twice, or in two processes at once, changes nothing.
 
     What one of them meets keeps no other from being done, and no run from being looked for.
@@ -72,7 +72,7 @@ class Errands:
             await set_aside(engine.journal, entry, error)
             return True
         if announced.run:
-            return await self._done(self._service.take_orders(announced.run)) or over
+            return await self._done(self._service.apply_pending(announced.run)) or over
         arrived = await engine.journal.entries(arrived_stream(announced.key))
         if any(one.key == announced.id for one in arrived):
             return await self._done(self._service.bring(announced.key)) or over

@@ -50,14 +50,14 @@ def checked_by(by: str) -> str:
     return by
 
 
-def noted(applied: Applied, row: RunRow) -> Applied:
+def with_end_noted(applied: Applied, row: RunRow) -> Applied:
     """What became of a message; a run that ended while it was told something has it on record, and does not hear it."""
     if row.status in {"completed", "undone"}:
         return replace(applied, note="the run ended before its code heard this")
     return applied
 
 
-def checked_hears(row: RunRow) -> None:
+def checked_accepts_message(row: RunRow) -> None:
     """Refuse a message that no code will ever hear. Raises `UsageError`."""
     if row.status in {"completed", "undone"}:
         raise UsageError(

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.applying import AtOnce, Sink
 from holdfast.control.approvals import (
     LASTS,
     Granted,
@@ -23,8 +22,9 @@ from holdfast.control.approvals import (
     refusal_of,
     stand_in_of,
 )
+from holdfast.control.command_sink import CommandSink, DirectSink
 from holdfast.control.input_checks import validated
-from holdfast.control.messages import checked_by, checked_hears, message_from, noted
+from holdfast.control.messages import checked_accepts_message, checked_by, message_from, with_end_noted
 from holdfast.control.undo import call_off_reason, checked_finished, checked_open, checked_parked
 from holdfast.engine.approvals import AnswerContext, came_late
 from holdfast.engine.breaker import ToolPause, pause_post
@@ -51,14 +51,14 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import TAKE_OVER, Answered, Scalar
 from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.transaction import WHOLE_RUN
-from holdfast.people.asked import Asked, asked_in, checked_named, checked_shown
+from holdfast.people.loaded_item import LoadedItem, checked_named, checked_shown, item_in
 
 REMEMBERED: Final = 1000
 _FROM_ENTRIES: Final = (r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
 """The records that `RunHistory.entry_seen` is made of."""
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class DeliveryResult(msgspec.Struct, frozen=True):
     """What became of a message. `fresh`: it was not here before; `operation` is empty while nobody waits for it."""
 
     key: str
@@ -79,12 +79,12 @@ class Service:
     def __init__(
         self,
         engine: Engine,
-        sink: Sink | None = None,
+        sink: CommandSink | None = None,
         *,
         via: str = "",
         proven_ms: int = 0,
         shown: str = "",
-        loaded: Asked | None = None,
+        loaded: LoadedItem | None = None,
     ) -> None:
         self._engine = engine
         self.proven_ms: Final = proven_ms
@@ -92,10 +92,10 @@ class Service:
         self._shown: Final = shown
         self._loaded: Final = loaded
         self._applied: dict[str, tuple[int, int]] = {}  # per run: records read, and the last entry among them
-        self._sink: Sink = sink or AtOnce(engine)
+        self._sink: CommandSink = sink or DirectSink(engine)
 
     @property
-    def sink(self) -> Sink:
+    def sink(self) -> CommandSink:
         """Where its words go."""
         return self._sink
 
@@ -104,11 +104,11 @@ class Service:
         """The engine that gives the orders."""
         return self._engine
 
-    def about(self, loaded: Asked, shown: str) -> Service:
+    def about(self, loaded: LoadedItem, shown: str) -> Service:
         """The same use cases for an item that was loaded."""
         return Service(self._engine, self._sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
 
-    def over(self, sink: Sink) -> Service:
+    def over(self, sink: CommandSink) -> Service:
         """The same use cases with another sink."""
         shown, loaded = self._shown, self._loaded
         return Service(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
@@ -159,7 +159,7 @@ class Service:
         """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
-        checked_shown(asked_in(history, step), self._shown)
+        checked_shown(item_in(history, step), self._shown)
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
         checked_resolution(history, record, self._engine.tools)
@@ -222,7 +222,7 @@ class Service:
         run, step = split_operation_id(operation)
         history = await self.history(run)
         asked = asked_about(history, step, by)
-        checked_shown(asked_in(history, step), shown or self._shown)
+        checked_shown(item_in(history, step), shown or self._shown)
         if yes:
             now_ms = self._engine.environment.clock.wall_ms()
             checked_other(history, asked, by)
@@ -271,11 +271,11 @@ class Service:
         that name.
         """
         message = message_from(text, by, facts or {}, stop=stop)
-        checked_hears(await self.row(run))
+        checked_accepts_message(await self.row(run))
         entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
         if not entry.fresh and read(entry, Command).record != message:
             raise UsageError(f"run {run} was told something else under the name {once}")
-        return noted(await self._apply(run), await self.row(run))
+        return with_end_noted(await self._apply(run), await self.row(run))
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
         """Let the run rest before its next step."""
@@ -291,7 +291,7 @@ class Service:
         """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
         history = await self.history(run)
         parked = checked_parked(history, transaction)
-        checked_shown(asked_in(history, transaction), self._shown)
+        checked_shown(item_in(history, transaction), self._shown)
         record = r.TransactionResolved(transaction=transaction, word=word, by=by, note=why)
         key = f"transaction/{transaction}/{parked.tries}/{len(parked.accepted)}"
         if (first := await self._first(run, Command("transaction", by, why, record), key)) is not None:
@@ -374,7 +374,7 @@ class Service:
             next_step=f"holdfast show {run}",
         )
 
-    async def deliver(self, key: str, arrival: ArrivedAnswer) -> Delivered:
+    async def deliver(self, key: str, arrival: ArrivedAnswer) -> DeliveryResult:
         """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
 
         The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
@@ -394,14 +394,14 @@ class Service:
             )
         operation = await forward(journal, key)
         applied = await self._apply(split_operation_id(operation)[0]) if operation else None
-        return Delivered(key, entry.fresh, operation, applied)
+        return DeliveryResult(key, entry.fresh, operation, applied)
 
     async def bring(self, key: str) -> bool:
-        """Finish what may have been cut short: the run that waits for `key` takes what came. See `take_orders`."""
+        """Finish what may have been cut short: the run that waits for `key` takes what came. See `apply_pending`."""
         operation = await forward(self._engine.journal, key)
-        return not operation or await self.take_orders(split_operation_id(operation)[0])
+        return not operation or await self.apply_pending(split_operation_id(operation)[0])
 
-    async def take_orders(self, run: str) -> bool:
+    async def apply_pending(self, run: str) -> bool:
         """Record what came for a run that no process drives.
 
         False while a process drives it, or is about to, and has not taken what came: it may end the run without

@@ -19,7 +19,7 @@ from holdfast.model.run_history import RunHistory
 from holdfast.model.waits import ListedWait
 
 
-class Facts(msgspec.Struct, frozen=True):
+class JournalFacts(msgspec.Struct, frozen=True):
     """A journal at a glance."""
 
     storage: Storage
@@ -54,7 +54,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
     busy: list[str]
 
 
-async def facts(looking: JournalReader, reader: Reader) -> Facts:
+async def facts(looking: JournalReader, reader: Reader) -> JournalFacts:
     """Examine an open journal."""
     counts: Counter[str] = Counter()
     operations: list[str] = []
@@ -74,7 +74,7 @@ async def facts(looking: JournalReader, reader: Reader) -> Facts:
         entries += 1
         set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
     identity = looking.identity
-    return Facts(
+    return JournalFacts(
         storage=await reader.storage(),
         namespace=identity.namespace,
         incarnation=identity.incarnation,

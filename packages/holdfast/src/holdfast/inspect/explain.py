@@ -25,7 +25,7 @@ from holdfast.model.policy import Facts, Rule
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transitions import apply
 from holdfast.people.contradictions import answers_about, relied_on
-from holdfast.people.earlier import words_about
+from holdfast.people.earlier_answers import answers_about_step
 from holdfast.people.policy.archive import kept_policy
 
 _STANDING: Final = {
@@ -131,7 +131,7 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
         policy=await _policing(looking, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
         words=[
-            *await words_about(looking, history.run, state.step, told),
+            *await answers_about_step(looking, history.run, state.step, told),
             *(await answers_about(looking, history.run, state.step) if state.contradicted else ()),
         ],
         move=_MOVES[type(move).__name__],

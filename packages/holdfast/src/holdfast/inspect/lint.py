@@ -16,7 +16,7 @@ import msgspec
 from holdfast.agent.agent import Agent, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.inspect.contracts import span
-from holdfast.inspect.source_code import Seen, Source, source_of
+from holdfast.inspect.source_code import Source, SourceUse, source_of
 from holdfast.model.contract import Contract
 from holdfast.policies import milliseconds
 
@@ -24,7 +24,7 @@ AnyAgent = Agent[Any, Any]
 SEVERITIES: Final[tuple[Severity, ...]] = ("danger", "warning", "note")
 
 
-class Finding(msgspec.Struct, frozen=True):
+class LintFinding(msgspec.Struct, frozen=True):
     """One thing that a tool, or an agent's code, cannot survive. `where` is a file and a line."""
 
     subject: str
@@ -60,7 +60,7 @@ class ToolFacts:
 
 
 @dataclass(frozen=True)
-class Rule:
+class LintRule:
     """One row: when it applies, what cannot be survived then, and what to add.
 
     The texts may name {tool}, {ttl}, {within}, {tries} and {timeout} of the contract.
@@ -75,70 +75,70 @@ class Rule:
 
 DEFAULT_TIMEOUT_MS: Final = Contract("?").timeout_ms
 
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
+RULES: Final[tuple[LintRule, ...]] = (
+    LintRule(
         "plain-write", "danger", lambda tool: tool.plain,
         "a crash or a lost answer after it was sent: nobody can tell whether it happened, and a person is asked",
         "idempotency=Key(ttl=...) if the service takes a key, Natural() if repeating changes nothing, "
         "else @{tool}.verify(settle_window=...)",
     ),
-    Rule(
+    LintRule(
         "key-not-sent", "warning",
         lambda tool: tool.contract.key is not None and tool.source is not None
         and not tool.source.names & {"current_operation", "key", "marker"},
         "any retry, if its key is never sent: its file does not read it, and then nothing notices a second effect",
         "send current_operation().key with the request",
     ),
-    Rule(
+    LintRule(
         "key-outlived-by-retries", "danger",
         lambda tool: not tool.settles and _key_ms(tool) < milliseconds(tool.contract.retry.elapsed),
         "an outage of more than {ttl}: it may be tried for {tries}, and by then its key is forgotten",
         "retry=Retry(elapsed=...) shorter than the key's life, or @{tool}.verify(settle_window=...)",
     ),
-    Rule(
+    LintRule(
         "absence-never-believed", "warning",
         lambda tool: tool.contract.verifies and not tool.settles and tool.contract.idempotency is None,
         "a crash before the effect landed: that nothing is found is never believed, so a person is asked",
         "@{tool}.verify(settle_window=...): how long after a call its effect may still become visible",
     ),
-    Rule(
+    LintRule(
         "proof-by-likeness", "warning",
         lambda tool: tool.verifier is not None and tool.contract.natural is None
         and not tool.verifier.names & {"key", "marker", "id", "expected"},
         "an earlier effect of yours that becomes visible late: its verifier does not ask whose effect it sees",
         "plant current_operation().marker (or .key) with the effect, and look for operation.marker",
     ),
-    Rule(
+    LintRule(
         "repeat-overwrites", "warning",
         lambda tool: tool.contract.natural is not None and not tool.contract.observes,
         "somebody else changing the same thing in between: a repeat within {within} overwrites it",
         "@{tool}.observe: read the preconditions, so that a changed world is noticed",
     ),
-    Rule(
+    LintRule(
         "repeated-by-a-model", "warning",
         lambda tool: tool.model and tool.contract.once is None and not tool.claims,
         "a model that asks again for what was done already: that is a new effect",
         "once=Once(...) with what names the effect (reworded=True: whatever the rest), or claim=... across all runs",
     ),
-    Rule(
+    LintRule(
         "unknown-raised", "warning", lambda tool: tool.contract.on_unknown == "raise",
         "an outcome that nobody knows: code that catches the error may go on as if nothing had happened",
         'on_unknown="suspend" (the default) lets the run wait for evidence or a person',
     ),
-    Rule(
+    LintRule(
         "refusals-undeclared", "note",
         lambda tool: tool.plain and not tool.contract.rejections and _speaks_http(tool.source),
         "a plain refusal: an HTTP status that is not declared counts as an effect that may have landed",
         "rejections={{400, 404, 422}} and not_sent={{429, 503}}, as this service means them",
     ),
-    Rule(
+    LintRule(
         "key-outlived", "note",
         lambda tool: tool.contract.key is not None and tool.contract.key.ttl is not None
         and not tool.settles,
         "being down for more than {ttl}: the key is forgotten, and a person is asked",
         "@{tool}.verify(settle_window=...) to find out by itself, even then",
     ),
-    Rule(
+    LintRule(
         "default-timeout", "note", lambda tool: tool.contract.timeout_ms == DEFAULT_TIMEOUT_MS,
         "nothing is lost, but a call that hangs is waited for {timeout}, which nobody chose",
         "timeout=...: how long this service may take at most",
@@ -146,7 +146,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )  # fmt: skip
 
 
-def lint(agents: Iterable[AnyAgent]) -> list[Finding]:
+def lint(agents: Iterable[AnyAgent]) -> list[LintFinding]:
     """Everything that these agents and their tools cannot survive, the worst first."""
     held = list(agents)
     found = [finding for agent in held for finding in _lint_agent(agent)]
@@ -156,7 +156,7 @@ def lint(agents: Iterable[AnyAgent]) -> list[Finding]:
     return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.subject, one.rule, one.where))
 
 
-def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[Finding]:
+def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[LintFinding]:
     if tool.contract.effect == "read":
         return []  # a read changes nothing: whatever repeats it does no harm
     verify = tool.handlers.get("verify")
@@ -164,7 +164,7 @@ def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[Finding]:
     facts = ToolFacts(tool.contract, tool.claims, model, source_of(tool.__wrapped__), verifier)
     words = _words(facts)
     found = [
-        Finding(tool.name, rule.name, rule.severity, rule.cannot_survive.format(**words), rule.add.format(**words),
+        LintFinding(tool.name, rule.name, rule.severity, rule.cannot_survive.format(**words), rule.add.format(**words),
                 tool.where)
         for rule in RULES
         if rule.applies(facts)
@@ -172,17 +172,17 @@ def _lint_tool(tool: Tool[Any, Any], *, model: bool) -> list[Finding]:
     return found + _used(tool.name, facts.source, INNER_RETRIES)
 
 
-def _lint_agent(agent: AnyAgent) -> list[Finding]:
+def _lint_agent(agent: AnyAgent) -> list[LintFinding]:
     return _used(agent.name, source_of(agent.__wrapped__), AGENT_RULES)
 
 
-def _used(subject: str, source: Source | None, rules: Iterable[UseRule]) -> list[Finding]:
-    found: dict[tuple[str, str, int], Finding] = {}
+def _used(subject: str, source: Source | None, rules: Iterable[UseRule]) -> list[LintFinding]:
+    found: dict[tuple[str, str, int], LintFinding] = {}
     for rule in rules:
         for use in source.seen if source is not None else ():
             if source is not None and rule.applies(use):
                 text = rule.cannot_survive.format(use=use.name)
-                finding = Finding(subject, rule.name, rule.severity, text, rule.add, f"{source.file}:{use.line}")
+                finding = LintFinding(subject, rule.name, rule.severity, text, rule.add, f"{source.file}:{use.line}")
                 found.setdefault((rule.name, use.name, use.line), finding)
     return list(found.values())
 
@@ -226,7 +226,7 @@ class UseRule:
 
     name: str
     severity: Severity
-    applies: Callable[[Seen], bool]
+    applies: Callable[[SourceUse], bool]
     cannot_survive: str
     add: str
 
@@ -275,7 +275,7 @@ MAY_RETRY: Final = {
 }
 
 
-def retries_by_itself(use: Seen) -> bool:
+def retries_by_itself(use: SourceUse) -> bool:
     """Whether this use makes a client that sends again by itself."""
     if (switch := MAY_RETRY.get(use.name)) is not None:
         return use.called and switch in use.given and use.settings.get(switch, 1) not in (0, False)

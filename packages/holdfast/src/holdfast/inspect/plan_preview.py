@@ -19,7 +19,7 @@ from holdfast.planning.executor import known_of, parted
 AnyTool = Tool[Any, Any]
 
 
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlannedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call as it would be made. `budget` is the most it may cost; `answer` is what a read answered just now."""
 
     tool: str
@@ -40,7 +40,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     waits_for: tuple[str, ...]
-    calls: list[Shown]
+    calls: list[PlannedCall]
     when: str = ""
     abort_if: tuple[str, ...] = ()
     abort_after: tuple[str, ...] = ()
@@ -131,15 +131,15 @@ def _facts(step: PlanStep) -> tuple[str, ...]:
     return tuple(sorted({*step.relies_on, *named}))
 
 
-def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> Shown:
+def _call(call: Call, tool: AnyTool | None, answers: Mapping[str, Any]) -> PlannedCall:
     try:
         arguments = resolved(call.arguments, answers, {})
     except (LookupError, TypeError):
         arguments = call.arguments  # what it refers to is known only when it runs
     text = msgspec.json.encode(arguments).decode()
     if tool is None:
-        return Shown(call.tool, text)
+        return PlannedCall(call.tool, text)
     contract = tool.contract
     budget = contract.budget.cost if contract.budget.cost != float("inf") else None
     undone_by = contract.amends if contract.restores else ""
-    return Shown(call.tool, text, contract.effect, clauses(contract).danger, undone_by, budget)
+    return PlannedCall(call.tool, text, contract.effect, clauses(contract).danger, undone_by, budget)

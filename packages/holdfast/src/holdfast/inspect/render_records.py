@@ -128,7 +128,7 @@ def _unread(end: r.End) -> str:
     return "" if end.key_read else " (the tool never read its key)"
 
 
-def said_notes(end: r.End) -> list[tuple[str, str]]:
+def report_notes(end: r.End) -> list[tuple[str, str]]:
     """What a call said besides how it ended: facts, and parts that are still to come."""
     facts = [("reported", f"{fact.name} is {stored(fact.value, 100)}") for fact in end.facts]
     return [*facts, *(("pending", item.name) for item in end.pending)]
@@ -307,7 +307,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
             return "", ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class RenderedValue(msgspec.Struct, frozen=True):
     """One line about a value, labelled lines below it, whether it is a failure, and the value where a text wraps it."""
 
     text: str
@@ -327,66 +327,68 @@ def is_bookkeeping(record: r.ValueRecorded) -> bool:
     return record.what == "over"
 
 
-def said_value(record: r.ValueRecorded) -> Said:
+def render_value(record: r.ValueRecorded) -> RenderedValue:
     """A journaled value for a reader. One that is not about facts or plans is shown as it is stored."""
     tell = _TELLERS.get(record.what.partition(":")[0])
-    return tell(record.value) if tell is not None else Said(stored(record.value))
+    return tell(record.value) if tell is not None else RenderedValue(stored(record.value))
 
 
-def _fact(value: r.Raw) -> Said:
+def _fact(value: r.Raw) -> RenderedValue:
     fact = msgspec.json.decode(value, type=Fact)
     shown = stored(r.Raw(msgspec.json.encode(fact.value)))
     sure = f", inferred ({fact.confidence:.0%})" if fact.confidence < 1 else ""
     grounds = (("follows from", ", ".join(fact.inferred_from)),) if fact.inferred_from else ()
-    return Said(f"{shown}{sure}", (("source", fact.source), *grounds))
+    return RenderedValue(f"{shown}{sure}", (("source", fact.source), *grounds))
 
 
-def _weighed(value: r.Raw) -> Said:
+def _weighed(value: r.Raw) -> RenderedValue:
     weighed = msgspec.json.decode(value, type=Weighed)
     if weighed.inferring is None:
-        return Said(weighed.chosen, (("why", "there is nothing to infer it from"),))
-    return Said(weighed.chosen, (("why", f"a question costs {weighed.asking:g}, guessing {weighed.inferring:g}"),))
+        return RenderedValue(weighed.chosen, (("why", "there is nothing to infer it from"),))
+    return RenderedValue(
+        weighed.chosen, (("why", f"a question costs {weighed.asking:g}, guessing {weighed.inferring:g}"),)
+    )
 
 
-def _correction(value: r.Raw) -> Said:
+def _correction(value: r.Raw) -> RenderedValue:
     done = msgspec.json.decode(value, type=Correction)
     parts = (
         ("unknown now", done.invalidated), ("dropped", done.dropped), ("under way", done.underway),
         ("was executed", done.executed),
     )  # fmt: skip
-    return Said("corrected", tuple((label, ", ".join(names)) for label, names in parts if names))
+    return RenderedValue("corrected", tuple((label, ", ".join(names)) for label, names in parts if names))
 
 
-def _grounds(value: r.Raw) -> Said:
+def _grounds(value: r.Raw) -> RenderedValue:
     found = msgspec.json.decode(value, type=_Grounds)
-    return Said(f"it rests on what was corrected: {', '.join(found.corrected)}")
+    return RenderedValue(f"it rests on what was corrected: {', '.join(found.corrected)}")
 
 
-def _plan(value: r.Raw) -> Said:
+def _plan(value: r.Raw) -> RenderedValue:
     text = msgspec.json.decode(value, type=str)
     plan = msgspec.json.decode(text, type=Plan)
     steps = (f"{step.id} ({' or '.join(call.tool for call in step.calls)})" for step in plan.steps)
-    return Said(", ".join(steps), (("goal", plan.goal),), value=r.Raw(text.encode()))
+    return RenderedValue(", ".join(steps), (("goal", plan.goal),), value=r.Raw(text.encode()))
 
 
-def _chose(value: r.Raw) -> Said:
+def _chose(value: r.Raw) -> RenderedValue:
     text = msgspec.json.decode(value, type=str)
     chosen = msgspec.json.decode(text, type=Chosen)
     what = f"{chosen.chosen}: {chosen.tool}" if chosen.tool else chosen.chosen
     below = (("why", chosen.why),) if chosen.why else ()
-    return Said(what, below, chosen.chosen == "failed", r.Raw(text.encode()))
+    return RenderedValue(what, below, chosen.chosen == "failed", r.Raw(text.encode()))
 
 
-def _judged(value: r.Raw) -> Said:
+def _judged(value: r.Raw) -> RenderedValue:
     judged = msgspec.json.decode(value, type=JudgedConditions)
     moment = "after its calls" if judged.after else "before its calls"
-    return Said(
+    return RenderedValue(
         f"{moment}: {judged.held} holds" if judged.held else f"{moment}: no condition of abort_if holds",
         (("judged", ", ".join(judged.conditions)),),
     )
 
 
-_TELLERS: Final[dict[str, Callable[[r.Raw], Said]]] = {
+_TELLERS: Final[dict[str, Callable[[r.Raw], RenderedValue]]] = {
     "fact": _fact,
     "weighed": _weighed,
     "corrected": _correction,

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.engine.operation_driver import key_of
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.inspect.timeline import Entry, timeline
+from holdfast.inspect.timeline import TimelineEntry, timeline
 from holdfast.model import records as r
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Message, message_of
@@ -164,8 +164,8 @@ class StateAt(msgspec.Struct, frozen=True):
     of: int
     status: str
     step: str
-    focus: Entry | None
-    entries: list[Entry]
+    focus: TimelineEntry | None
+    entries: list[TimelineEntry]
     open: list[str]
     not_yet: list[str]
 

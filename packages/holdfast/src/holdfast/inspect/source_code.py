@@ -18,7 +18,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _RUNTIME: Final = frozenset({"tool", "agent"})  # what these decorate goes through the runtime when it is called
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SourceUse(msgspec.Struct, frozen=True):
     """One use of a dotted name. `settings` are the keyword arguments that are written out as constants."""
 
     name: str
@@ -32,7 +32,7 @@ class Source(msgspec.Struct, frozen=True):
     """What can be reached from one function. `names` are the plain names and last attributes it mentions."""
 
     file: str
-    seen: list[Seen]
+    seen: list[SourceUse]
     names: frozenset[str]
 
 
@@ -45,7 +45,7 @@ def source_of(function: Callable[..., Any]) -> Source | None:
     start = module.starting_at(code.co_firstlineno) if module is not None else None
     if module is None or start is None:
         return None
-    seen: list[Seen] = []
+    seen: list[SourceUse] = []
     names: set[str] = set()
     for node in _reached(module, start):
         names |= _mentioned(node)
@@ -85,17 +85,17 @@ class _Module:
                 return node
         return None
 
-    def uses(self, node: ast.AST) -> Iterator[Seen]:
+    def uses(self, node: ast.AST) -> Iterator[SourceUse]:
         """Every resolved name that is used in a part of the file, calls with their settings."""
         calls: set[int] = set()
         for part in ast.walk(node):
             if isinstance(part, ast.Call) and (name := self._resolved(part.func)):
                 calls.add(id(part.func))
                 given = frozenset(word.arg for word in part.keywords if word.arg)
-                yield Seen(name, part.lineno, True, dict(_settings(part)), given)
+                yield SourceUse(name, part.lineno, True, dict(_settings(part)), given)
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute | ast.Name) and id(part) not in calls and (name := self._resolved(part)):
-                yield Seen(name, part.lineno, False)
+                yield SourceUse(name, part.lineno, False)
 
     def _resolved(self, node: ast.expr) -> str:
         """The dotted name with its first part as it was imported; empty where it was not imported."""

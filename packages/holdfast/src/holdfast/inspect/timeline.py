@@ -20,8 +20,8 @@ from holdfast.inspect.render_records import (
     message_text,
     read_text,
     record_note,
-    said_notes,
-    said_value,
+    render_value,
+    report_notes,
     stored,
     verdict_text,
     written_text,
@@ -42,7 +42,7 @@ _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknow
                                   "gated": "asks"}  # fmt: skip
 
 
-class Note(msgspec.Struct, omit_defaults=True):
+class TimelineNote(msgspec.Struct, omit_defaults=True):
     """One thing that happened to an entry. `took_ms` is how long a call lasted."""
 
     at: int
@@ -51,7 +51,7 @@ class Note(msgspec.Struct, omit_defaults=True):
     took_ms: int | None = None
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class TimelineEntry(msgspec.Struct, omit_defaults=True):
     """One line of the story, and the notes below it.
 
     A step that goes on after its run was suspended or taken up again has another line there: lines are in order of
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     title: str = ""
     arguments: r.Raw | None = None
     result: r.Raw | None = None
-    notes: list[Note] = []
+    notes: list[TimelineNote] = []
     took_ms: int | None = None
 
 
@@ -85,7 +85,7 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     started: int
     input: r.Raw
     records: int
-    entries: list[Entry]
+    entries: list[TimelineEntry]
     ended: int = 0
     cost: float = 0
     program: str = ""
@@ -104,10 +104,10 @@ class _Teller:
 
     def __init__(self, run: str) -> None:
         self.history = RunHistory(run)
-        self.entries: list[Entry] = []
-        self.steps: dict[str, Entry] = {}
-        self.calls: dict[tuple[str, int], Note] = {}
-        self.messages: dict[int, Entry] = {}
+        self.entries: list[TimelineEntry] = []
+        self.steps: dict[str, TimelineEntry] = {}
+        self.calls: dict[tuple[str, int], TimelineNote] = {}
+        self.messages: dict[int, TimelineEntry] = {}
         self.deferred: set[str] = set()
         self.began: dict[str, int] = {}
         self.last_pause = -1  # the index of the last entry at which the run was suspended, stopped or taken up again
@@ -172,21 +172,21 @@ class _Teller:
                 if record.end is not None:
                     self._ended(record.step, record.number, record.end, record.at)
                 if record.rule:
-                    entry.notes.append(Note(record.at, "decided", f"{record.status}: {record.rule}"))
+                    entry.notes.append(TimelineNote(record.at, "decided", f"{record.status}: {record.rule}"))
             case r.Verified():
-                entry.notes.append(Note(record.at, "read back", verdict_text(record)))
+                entry.notes.append(TimelineNote(record.at, "read back", verdict_text(record)))
             case _:
                 label, text = record_note(record)
                 if text:
-                    entry.notes.append(Note(record.at, label, text))
+                    entry.notes.append(TimelineNote(record.at, label, text))
 
-    def _started(self, entry: Entry, record: r.AttemptStarted) -> None:
-        note = self.calls[record.step, record.number] = Note(record.at, f"attempt {record.number}", "started")
+    def _started(self, entry: TimelineEntry, record: r.AttemptStarted) -> None:
+        note = self.calls[record.step, record.number] = TimelineNote(record.at, f"attempt {record.number}", "started")
         entry.notes.append(note)
         if record.intent is not None and record.intent.again:
-            entry.notes.append(Note(record.at, "again", f"on purpose: {record.intent.again}"))
+            entry.notes.append(TimelineNote(record.at, "again", f"on purpose: {record.intent.again}"))
         if record.standing:
-            entry.notes.append(Note(record.at, "allowed", f"on the standing permission {record.standing}"))
+            entry.notes.append(TimelineNote(record.at, "allowed", f"on the standing permission {record.standing}"))
 
     def _accepted(self, record: r.OperationDeferred) -> None:
         """The call is over, and its answer comes later."""
@@ -194,23 +194,23 @@ class _Teller:
         self.deferred.add(record.step)
         if (note := self.calls.get((record.step, record.number))) is not None:
             note.text, note.took_ms = "accepted", max(0, record.at - note.at)
-        notes.append(Note(record.at, *record_note(record)))
-        notes.extend(Note(record.at, label, text) for label, text in said_notes(r.End(facts=record.facts)))
+        notes.append(TimelineNote(record.at, *record_note(record)))
+        notes.extend(TimelineNote(record.at, label, text) for label, text in report_notes(r.End(facts=record.facts)))
 
     def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
         note = self.calls.get((step, number))
         if note is None:
             return
-        self.steps[step].notes.extend(Note(at, label, text) for label, text in said_notes(end))
+        self.steps[step].notes.extend(TimelineNote(at, label, text) for label, text in report_notes(end))
         if note.took_ms is None:
             note.text, note.took_ms = end_text(end), max(0, at - note.at)
         elif step in self.deferred and end.kind in {"returned", "rejected"}:
-            self.steps[step].notes.append(Note(at, "answered", answer_text(end)))
+            self.steps[step].notes.append(TimelineNote(at, "answered", answer_text(end)))
         else:
             by = f" (by {end.source})" if end.source else ""
-            self.steps[step].notes.append(Note(at, "late", f"attempt {number} after all: {end_text(end)}{by}"))
+            self.steps[step].notes.append(TimelineNote(at, "late", f"attempt {number} after all: {end_text(end)}{by}"))
 
-    def _finish(self, entry: Entry, operation: OperationState) -> None:
+    def _finish(self, entry: TimelineEntry, operation: OperationState) -> None:
         """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
         entry.name, entry.status = operation.intent.tool, operation.phase
         entry.title, entry.arguments = operation.intent.title, operation.intent.arguments
@@ -237,15 +237,15 @@ class _Teller:
                 entry.name, entry.status = record.tool, record.status
                 entry.mark = "ok" if record.status == "succeeded" else "failed"
                 entry.text, entry.arguments, entry.result = read_text(record), record.arguments, record.result
-                told = said_notes(r.End(facts=record.facts))
-                entry.notes.extend(Note(record.at, label, text) for label, text in told)
+                told = report_notes(r.End(facts=record.facts))
+                entry.notes.extend(TimelineNote(record.at, label, text) for label, text in told)
             case r.DecisionRecorded():
                 self._decided(record)
             case r.DecisionStarted():
                 entry = self._entry(record.step, record.at, "decision")
                 entry.name, entry.mark, entry.status = record.function, "open", "asked"
                 if record.number > 1:
-                    entry.notes.append(Note(record.at, f"attempt {record.number}", "asked again"))
+                    entry.notes.append(TimelineNote(record.at, f"attempt {record.number}", "asked again"))
             case r.ValueRecorded():
                 self._value(record)
             case r.TimerSet() | r.TimerFired() | r.EventReceived():
@@ -265,16 +265,16 @@ class _Teller:
         entry.mark = "ok" if record.status == "succeeded" else "failed"
         entry.text = stored(record.result) if record.status == "succeeded" else record.reason
         entry.arguments = None if record.seen == r.NOTHING else record.seen
-        entry.notes.extend(Note(record.at, label, text) for label, text in decision_notes(record))
+        entry.notes.extend(TimelineNote(record.at, label, text) for label, text in decision_notes(record))
 
     def _value(self, record: r.ValueRecorded) -> None:
         if is_bookkeeping(record):
             return
-        said = said_value(record)
+        said = render_value(record)
         entry = self._entry(record.step, record.at, "value")
         entry.name, entry.text, entry.result = record.what, said.text, said.value or record.value
         entry.mark = "failed" if said.failed else "info"
-        entry.notes.extend(Note(record.at, label, text) for label, text in said.below)
+        entry.notes.extend(TimelineNote(record.at, label, text) for label, text in said.below)
 
     def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
         kind: Kind = "event" if getattr(record, "event", "") else "timer"
@@ -307,11 +307,11 @@ class _Teller:
         if record.until:
             entry.text += f", until {moment(record.until)}"
         kind = "question" if record.handoff is None else "handoff"
-        entry.notes.append(Note(record.at, "answer with", answer_with(self.history.run, kind, record.step)))
+        entry.notes.append(TimelineNote(record.at, "answer with", answer_with(self.history.run, kind, record.step)))
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
         text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
-        note = Note(
+        note = TimelineNote(
             record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
         )
         self._entry(record.step, record.at, "write").notes.append(note)
@@ -335,17 +335,17 @@ class _Teller:
             return
         if record.step not in self.history.operations:
             entry.mark, entry.status = "off", "called off"
-        entry.notes.append(Note(record.at, "heard", said))
+        entry.notes.append(TimelineNote(record.at, "heard", said))
 
     def _unheard(self) -> None:
         """Say of what the run was told and its code was not."""
         for message in () if self.history.messages is None else self.history.messages.unheard:
-            self.messages[message.entry].notes.append(Note(message.at, "unheard", "its code has not heard it"))
+            self.messages[message.entry].notes.append(TimelineNote(message.at, "unheard", "its code has not heard it"))
 
     def _of_run(self, record: r.RunRecord) -> None:
         label, text = record_note(record)
         if isinstance(record, r.MessageReceived):
-            self.messages[record.entry] = entry = Entry(record.at, "run", label, text=text, notes=[])
+            self.messages[record.entry] = entry = TimelineEntry(record.at, "run", label, text=text, notes=[])
             self.entries.append(entry)
             return
         if isinstance(record, r.Claimed):
@@ -362,8 +362,8 @@ class _Teller:
             if label in _PAUSES:
                 self.last_pause = len(self.entries)
             frames = record.frames if isinstance(record, r.RunStopped) else ()
-            notes = [Note(record.at, "in", str(frame)) for frame in frames]
-            self.entries.append(Entry(record.at, "run", label, mark, text=text, notes=notes))
+            notes = [TimelineNote(record.at, "in", str(frame)) for frame in frames]
+            self.entries.append(TimelineEntry(record.at, "run", label, mark, text=text, notes=notes))
 
     def _without_question(self, reason: str) -> str:
         """Why the run is suspended; the question to a person stands in the line of its step already."""
@@ -383,10 +383,10 @@ class _Teller:
         self.last_pause = len(self.entries) - 1
         return True
 
-    def _entry(self, step: str, at: int, kind: Kind) -> Entry:
+    def _entry(self, step: str, at: int, kind: Kind) -> TimelineEntry:
         found = self.steps.get(step)
         if found is None:
-            found = self.steps[step] = Entry(at, kind, step, notes=[])
+            found = self.steps[step] = TimelineEntry(at, kind, step, notes=[])
             self.began.setdefault(step, at)
             self.places[step] = len(self.entries)
             self.entries.append(found)

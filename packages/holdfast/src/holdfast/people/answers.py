@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.control.applying import Collected
+from holdfast.control.command_sink import CollectingSink
 from holdfast.control.service import Service
 from holdfast.engine.commands import Applied, Command
 from holdfast.engine.engine import Engine
@@ -30,11 +30,11 @@ from holdfast.model.records import RunStopped
 from holdfast.model.shadow import Judged
 from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import Item as Kind
-from holdfast.people.asked import Asked, asked, checked_shown
 from holdfast.people.assignments import Handing, handing_post
 from holdfast.people.contradictions import review_contradiction
+from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
 from holdfast.people.shadow_reviews import judge_afterwards
-from holdfast.people.stopped_runs import decide_halted
+from holdfast.people.stopped_runs import decide_stopped_run
 
 HOURS: Final = 24.0
 """How long a yes holds where nothing else is said: nothing may have been sent by then."""
@@ -76,7 +76,7 @@ class AskBack(msgspec.Struct, frozen=True, tag="ask_back", omit_defaults=True):
     question: str
 
 
-class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
+class ReplyAnswer(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     """The answer to a question. Text is read as the question's type."""
 
     value: Scalar
@@ -94,14 +94,14 @@ class Resume(msgspec.Struct, frozen=True, tag="resume", omit_defaults=True):
     why: str = ""
 
 
-class Happened(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
+class HappenedAnswer(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
     """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
 
     evidence: str = ""
     result: Any = None
 
 
-class DidNotHappen(msgspec.Struct, frozen=True, tag="did_not_happen", omit_defaults=True):
+class DidNotHappenAnswer(msgspec.Struct, frozen=True, tag="did_not_happen", omit_defaults=True):
     """It did not happen: it is sent once more, or given up."""
 
     then: Literal["retry", "give_up"] = "give_up"
@@ -114,7 +114,7 @@ class RetrySameKey(msgspec.Struct, frozen=True, tag="retry_same_key", omit_defau
     evidence: str = ""
 
 
-class Compensate(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=True):
+class CompensateAnswer(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=True):
     """It happened, and amends are to be made: the transaction around it is called off."""
 
     evidence: str = ""
@@ -163,22 +163,22 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
 
 
 Verdict: TypeAlias = Approve | Edit | Decline | StandIn | AskBack
-Review: TypeAlias = Happened | DidNotHappen | RetrySameKey | Compensate | Abandon
+Review: TypeAlias = HappenedAnswer | DidNotHappenAnswer | RetrySameKey | CompensateAnswer | Abandon
 Afterwards: TypeAlias = Right | Wrong
 Handover: TypeAlias = Delegate | Snooze | Escalate
-Answer: TypeAlias = Verdict | Reply | TakeOver | Resume | Review | Afterwards | Handover
+Answer: TypeAlias = Verdict | ReplyAnswer | TakeOver | Resume | Review | Afterwards | Handover
 """Every answer there is; on the wire its `type` says which."""
 
 _FITS: Final[dict[Kind, tuple[type[object], ...]]] = {
     "approval": (Approve, Edit, Decline, StandIn, AskBack),
-    "question": (Reply,),
-    "handoff": (Reply, TakeOver),
-    "review": (Happened, DidNotHappen, RetrySameKey, Compensate, Abandon),
+    "question": (ReplyAnswer,),
+    "handoff": (ReplyAnswer, TakeOver),
+    "review": (HappenedAnswer, DidNotHappenAnswer, RetrySameKey, CompensateAnswer, Abandon),
     "shadow": (Right, Wrong),
     "unreadable": (),
 }
 _FITS_HALTED: Final = (Resume, TakeOver, Abandon)
-_FITS_CONTRADICTED: Final = (Happened, DidNotHappen, Compensate)
+_FITS_CONTRADICTED: Final = (HappenedAnswer, DidNotHappenAnswer, CompensateAnswer)
 _MEANT: Final[dict[Kind, str]] = {
     "approval": "an approval",
     "question": "a reply",
@@ -189,12 +189,12 @@ _MEANT: Final[dict[Kind, str]] = {
 }
 
 
-def words_for(kind: Kind, item: str, *, contradicted: bool = False) -> tuple[str, ...]:
+def fitting_answers(kind: Kind, item: str, *, contradicted: bool = False) -> tuple[str, ...]:
     """The answers that fit such an item, besides handing it over: what is recommended for it comes first."""
     return tuple(str(one.__struct_config__.tag) for one in _fits(kind, item, contradicted=contradicted))  # type: ignore[attr-defined]  # all are structs
 
 
-def is_halted(kind: Kind, item: str) -> bool:
+def is_stopped_run(kind: Kind, item: str) -> bool:
     """Whether an item is a run that stopped, and not a step at which one waits."""
     return kind == "handoff" and "/" not in item
 
@@ -202,16 +202,16 @@ def is_halted(kind: Kind, item: str) -> bool:
 def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], ...]:
     if contradicted:
         return _FITS_CONTRADICTED
-    return _FITS_HALTED if is_halted(kind, item) else _FITS[kind]
+    return _FITS_HALTED if is_stopped_run(kind, item) else _FITS[kind]
 
 
-async def answer(service: Service, item: str | Asked, given: Answer, *, by: str, shown: str = "") -> Applied:
+async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = "") -> Applied:
     """Give an answer to an item, loaded or by name (RUN/STEP). The first one is final, and every one is on record.
 
     `shown` is the digest of what that person was shown: where something else is asked by now, nothing is taken.
     Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
     """
-    now = await asked(service.looking, item) if isinstance(item, str) else item
+    now = await load_item(service.looking, item) if isinstance(item, str) else item
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
@@ -220,11 +220,11 @@ async def answer(service: Service, item: str | Asked, given: Answer, *, by: str,
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
         waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
-        known = f"it takes: {', '.join(words_for(now.kind, now.item, contradicted=now.contradicted))}"
+        known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
         raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
     if isinstance(now.subject, RunStopped):
         return await _go_on(service, now, given, by)
-    if isinstance(given, Reply):
+    if isinstance(given, ReplyAnswer):
         await service.answer(now.item, given.value, by=by)
         return Applied(now.run, at_once=True)
     if isinstance(given, TakeOver):
@@ -239,19 +239,19 @@ async def answer(service: Service, item: str | Asked, given: Answer, *, by: str,
     return await _review(service, now, given, by)
 
 
-async def _go_on(service: Service, now: Asked, given: Answer, by: str) -> Applied:
+async def _go_on(service: Service, now: LoadedItem, given: Answer, by: str) -> Applied:
     """Whether a run that stopped goes on, and with whom. Raises `UsageError` where somebody has said so already."""
     match given:
         case TakeOver():
-            return await decide_halted(service, now, "take_over", by=by, why=given.why)
+            return await decide_stopped_run(service, now, "take_over", by=by, why=given.why)
         case Abandon():
-            return await decide_halted(service, now, "cancel", by=by, why=given.why)
+            return await decide_stopped_run(service, now, "cancel", by=by, why=given.why)
         case _:
             assert isinstance(given, Resume), given
-            return await decide_halted(service, now, "reopen", by=by, why=given.why)
+            return await decide_stopped_run(service, now, "reopen", by=by, why=given.why)
 
 
-async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Applied:
+async def _decide(service: Service, now: LoadedItem, given: Verdict, by: str) -> Applied:
     match given:
         case Approve():
             return await service.approve(now.item, by=by, why=given.why, lasts=timedelta(hours=given.hours))
@@ -268,51 +268,51 @@ async def _decide(service: Service, now: Asked, given: Verdict, by: str) -> Appl
 # --- reviews -------------------------------------------------------------------------------------------
 
 
-async def _review(service: Service, now: Asked, given: Review, by: str) -> Applied:
+async def _review(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
     if isinstance(now.subject, Transaction):
         return await _review_transaction(service, now, given, by)
     if now.contradicted:
         return await _review_contradicted(service, now, given, by)
     match given:
-        case Happened():
+        case HappenedAnswer():
             return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
-        case DidNotHappen():
+        case DidNotHappenAnswer():
             word: Literal["retry", "did_not_happen"] = "retry" if given.then == "retry" else "did_not_happen"
             return await service.resolve(now.item, word, by=by, evidence=given.evidence)
         case RetrySameKey():
             _checked_key(service, now)
             return await service.resolve(now.item, "same_key", by=by, evidence=given.evidence)
-        case Compensate():
+        case CompensateAnswer():
             return await _compensate(service, now, given, by)
         case Abandon():
             return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.why}".rstrip(": "))
 
 
-async def _review_contradicted(service: Service, now: Asked, given: Review, by: str) -> Applied:
+async def _review_contradicted(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
     assert isinstance(now.subject, OperationState), now
-    if isinstance(given, DidNotHappen) and given.then == "retry":
+    if isinstance(given, DidNotHappenAnswer) and given.then == "retry":
         raise UsageError(
             f"{now.item} has a final outcome, and is not sent again",
             next_step="say what is true; a new call of the tool is a new operation",
         )
-    assert isinstance(given, Happened | DidNotHappen | Compensate), given
+    assert isinstance(given, HappenedAnswer | DidNotHappenAnswer | CompensateAnswer), given
     word = str(type(given).__struct_config__.tag)
     return await review_contradiction(
         service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.contradicted)
     )
 
 
-async def _review_transaction(service: Service, now: Asked, given: Review, by: str) -> Applied:
+async def _review_transaction(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
     transaction = now.subject
     assert isinstance(transaction, Transaction), now
     match given:
         case Abandon():
             return await service.resolve_transaction(now.run, now.step, "accept", by=by, why=given.why)
-        case Compensate() if not transaction.backward:
+        case CompensateAnswer() if not transaction.backward:
             return await service.call_off(now.run, now.step, by=by, why=given.evidence)
-        case Compensate() | RetrySameKey() | DidNotHappen(then="retry"):
+        case CompensateAnswer() | RetrySameKey() | DidNotHappenAnswer(then="retry"):
             return await service.resolve_transaction(now.run, now.step, "retry", by=by, why=given.evidence)
-        case Happened() | DidNotHappen():
+        case HappenedAnswer() | DidNotHappenAnswer():
             raise UsageError(
                 f"{now.item} is a transaction: what happened is said about its operations",
                 known=f"it is stuck at: {', '.join(transaction.stuck) or 'nothing'}",
@@ -320,7 +320,7 @@ async def _review_transaction(service: Service, now: Asked, given: Review, by: s
             )
 
 
-def _checked_key(service: Service, now: Asked) -> None:
+def _checked_key(service: Service, now: LoadedItem) -> None:
     """Refuse to send again what no system would recognise. Raises `UsageError`."""
     operation = now.subject
     assert isinstance(operation, OperationState), now.item
@@ -348,7 +348,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
     return "" if left_ms > 0 else "the system may have forgotten it"
 
 
-async def _compensate(service: Service, now: Asked, given: Compensate, by: str) -> Applied:
+async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:
     """Amends are made by the boundary around it, once it is known that there is an effect: both words, or none."""
     inside = [one for one in around(now.step, now.history.transactions) if not one.over]
     if not inside:
@@ -356,7 +356,7 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
             f"{now.item} is in no transaction that could be called off",
             next_step=f"say that it happened, and once the run has ended: holdfast undo {now.run}",
         )
-    words = Collected(service.engine.environment.clock.wall_ms())
+    words = CollectingSink(service.engine.environment.clock.wall_ms())
     draft = service.about(now, now.digest).over(words)
     if not inside[-1].backward:
         why = given.evidence or f"{now.step} is compensated"
@@ -372,7 +372,7 @@ async def _compensate(service: Service, now: Asked, given: Compensate, by: str) 
 # --- handing over --------------------------------------------------------------------------------------
 
 
-async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> Applied:
+async def _hand_over(service: Service, now: LoadedItem, given: Handover, by: str) -> Applied:
     if not now.open:
         raise UsageError(f"{now.item} is answered: nobody is asked any more", next_step=f"holdfast show {now.run}")
     match given:
@@ -389,7 +389,7 @@ async def _hand_over(service: Service, now: Asked, given: Handover, by: str) -> 
     return Applied(now.run, at_once=True)
 
 
-def _stream_step(now: Asked) -> str:
+def _stream_step(now: LoadedItem) -> str:
     """The step as the listing names it: that of a transaction ends in `/`."""
     return f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
 
@@ -400,7 +400,7 @@ class OneOf(msgspec.Struct, frozen=True):
     item: str
     answer: Answer
     shown: str = ""
-    loaded: Asked | None = None
+    loaded: LoadedItem | None = None
 
 
 async def answer_all(
@@ -413,7 +413,7 @@ async def answer_all(
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
-    words = Collected(service.engine.environment.clock.wall_ms())
+    words = CollectingSink(service.engine.environment.clock.wall_ms())
     draft = service.over(words)
     for one in answers:
         try:

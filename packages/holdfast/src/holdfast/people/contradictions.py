@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.control.applying import Collected
+from holdfast.control.command_sink import CollectingSink
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
 from holdfast.control.undo import ENDED, contract_of, preview
@@ -105,7 +105,7 @@ async def review_contradiction(
     is nothing that compensates.
     """
     history, state = await service.operation(operation)
-    words = Collected(service.engine.environment.clock.wall_ms())
+    words = CollectingSink(service.engine.environment.clock.wall_ms())
     if word == "compensate":
         draft = service.over(words)
         await _compensate(draft, history, state, by=by, why=evidence)

@@ -29,14 +29,14 @@ from holdfast.model.system import shown_agent
 from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
-from holdfast.people.asked import Asked, item_of, split_item
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import relied_on, undone_together
-from holdfast.people.earlier import Change, Earlier, Precedents, changes_from, earlier_words, precedents
+from holdfast.people.earlier_answers import Change, Earlier, Precedents, changes_from, earlier_answers, precedents
+from holdfast.people.loaded_item import LoadedItem, item_from, split_item
 from holdfast.people.policy.archive import facts_text
 from holdfast.people.shadow_reviews import answer_afterwards
-from holdfast.people.standing import list_standing
-from holdfast.people.stopped_runs import difference_of, frames_of, last_steps, recommended_for, why_halted
+from holdfast.people.standing_permissions import list_standing
+from holdfast.people.stopped_runs import difference_of, frames_of, last_steps, recommended_for, why_stopped
 from holdfast.people.typed_answers import words_that_fit
 from holdfast.policies import Require, milliseconds
 
@@ -48,7 +48,7 @@ AGREED: Final = 5
 """From how many equal answers in similar cases on, the same answer is recommended."""
 
 
-class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
+class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     """One decision of a model before the question: what it saw (the new part), what it said, why, and how sure."""
 
     step: str
@@ -94,7 +94,7 @@ class Dossier(msgspec.Struct, frozen=True):
     arguments: r.Raw
     changes: tuple[Change, ...]
     earlier: tuple[Earlier, ...]
-    thoughts: tuple[Thought, ...]
+    thoughts: tuple[PriorDecision, ...]
     confidence: float | None
     risks: tuple[str, ...]
     evidence: tuple[str, ...]
@@ -147,7 +147,7 @@ async def dossier(source: Service | JournalReader, item: str) -> Dossier:
     return (await read_dossier(source, item))[0]
 
 
-async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Dossier, Asked]:
+async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Dossier, LoadedItem]:
     """The dossier of an item, and the item as loaded: what is shown and answered is read once."""
     looking = source.looking if isinstance(source, Service) else source
     run, step = split_item(item)
@@ -156,7 +156,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
     async for _, record in looking.records(run):
         read.add(record)
     history = read.history
-    about = await item_of(looking, item, history)
+    about = await item_from(looking, item, history)
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.started.agent) if history.started is not None else ""
@@ -183,7 +183,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
         title=operation.intent.title if operation is not None else "",
         arguments=operation.intent.arguments if operation is not None else r.NOTHING,
         changes=changes_from(operation, before) if operation is not None else (),
-        earlier=earlier_words(operation, read.records) if operation is not None else (),
+        earlier=earlier_answers(operation, read.records) if operation is not None else (),
         thoughts=thoughts,
         confidence=sure[-1] if sure else None,
         risks=(*_marks(about, asks), *_risks(operation, contract)),
@@ -214,7 +214,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
     return found, about
 
 
-async def _standing(looking: JournalReader, about: Asked, at_ms: int) -> tuple[str, ...]:
+async def _standing(looking: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:
     """The permissions for this tool, and why each did not cover it when it was asked about."""
     listed = await list_standing(looking, at_ms, about.tool)
     return tuple(f"{one.standing.id} of {one.standing.by}: {one.ended or 'it does not fit'}" for one in listed)
@@ -225,7 +225,7 @@ def step_of(record: r.Record) -> str:
     return str(getattr(record, "step", "") or getattr(record, "transaction", ""))
 
 
-def _question(about: Asked) -> tuple[str, str]:
+def _question(about: LoadedItem) -> tuple[str, str]:
     """What is asked, and the rule or the reason behind it."""
     match about.subject:
         case OperationState() as operation if about.kind == "shadow":
@@ -241,15 +241,15 @@ def _question(about: Asked) -> tuple[str, str]:
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
         case r.RunStopped() as stopped:
-            return stopped.error, f"{stopped.reason}: {why_halted(stopped)}"
+            return stopped.error, f"{stopped.reason}: {why_stopped(stopped)}"
         case Transaction() as transaction:
             return transaction.why or transaction.phase, transaction.reason
 
 
-def _thoughts(before: Sequence[r.Record]) -> tuple[Thought, ...]:
+def _thoughts(before: Sequence[r.Record]) -> tuple[PriorDecision, ...]:
     made = [record for record in before if isinstance(record, r.DecisionRecorded)][-THOUGHTS:]
     return tuple(
-        Thought(
+        PriorDecision(
             one.step, one.function, stored(one.seen, SEEN), stored(one.result, SEEN), one.why, one.confidence, one.at
         )
         for one in made
@@ -265,7 +265,7 @@ def required_text(require: Require) -> str:
     return f"to approve it takes {' '.join(parts)}"
 
 
-def _marks(about: Asked, asks: str) -> tuple[str, ...]:
+def _marks(about: LoadedItem, asks: str) -> tuple[str, ...]:
     """What in the text that a person decides about is not what it looks like."""
     operation = about.subject if isinstance(about.subject, OperationState) else None
     return remarks(bytes(operation.intent.arguments).decode("utf-8", "replace") if operation is not None else asks)
@@ -287,7 +287,7 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
     return tuple(found)
 
 
-def _evidence(about: Asked, records: Sequence[r.Record]) -> tuple[str, ...]:
+def _evidence(about: LoadedItem, records: Sequence[r.Record]) -> tuple[str, ...]:
     """What was tried, read back and observed, in order."""
     found: list[str] = []
     if isinstance(about.subject, OperationState):
@@ -329,7 +329,7 @@ def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -> str:
+def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | None) -> str:
     """An answer with its reason; empty where nothing speaks clearly for one."""
     if isinstance(about.subject, r.RunStopped):
         return recommended_for(about.subject)
@@ -347,7 +347,7 @@ def _recommended(about: Asked, similar: Precedents, contract: Contract | None) -
     return ""
 
 
-def _due(about: Asked) -> int | None:
+def _due(about: LoadedItem) -> int | None:
     """By when an answer is wanted. What has left waits for nobody."""
     if about.kind == "shadow" or about.contradicted:
         return None
@@ -358,7 +358,7 @@ def _due(about: Asked) -> int | None:
             return subject.until or None
 
 
-def _default(about: Asked) -> str:
+def _default(about: LoadedItem) -> str:
     """What happens if nobody answers."""
     if about.kind == "shadow":
         return "nothing: it has left"
@@ -378,7 +378,7 @@ def _default(about: Asked) -> str:
             return f"{waits}: only evidence or a person's word ends it"
 
 
-def _commands(about: Asked, listed: str, contract: Contract | None) -> tuple[str, ...]:
+def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tuple[str, ...]:
     if not about.open:
         return ()
     if isinstance(about.subject, r.QuestionAsked):

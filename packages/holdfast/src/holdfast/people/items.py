@@ -30,7 +30,7 @@ WAITING: Final[tuple[StatusFilter, ...]] = ("suspended", "halted")
 """The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
 
 
-class Item(msgspec.Struct, frozen=True, gc=False):
+class InboxItem(msgspec.Struct, frozen=True, gc=False):
     """One thing that a person is asked. `due_ms`: the wall clock by which an answer is wanted, and `then` what happens.
 
     `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
@@ -57,7 +57,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     marks: tuple[str, ...] = ()
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class PlacedItem(msgspec.Struct, frozen=True, gc=False):
     """An item that is not in words yet: what it is sorted and counted by, and the `wait` that says the rest."""
 
     kind: Kind
@@ -97,23 +97,23 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
         return self.wait.then
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ItemFilter(msgspec.Struct, frozen=True):
     """Which items somebody wants to see: all, or only those `mine` and those in that `queue`."""
 
     mine: str = ""
     queue: str = ""
 
-    def shows(self, one: Placed) -> bool:
+    def shows(self, one: PlacedItem) -> bool:
         """Whether this one is wanted."""
         if not (self.mine or self.queue):
             return True
         return bool((self.mine and one.to == self.mine) or (self.queue and one.queue == self.queue))
 
 
-EVERYTHING = Wanted()
+EVERYTHING = ItemFilter()
 
 
-async def items(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Item]:
+async def items(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[InboxItem]:
     """What runs that rest or cannot go on ask people: what is urgent first, then the nearest deadline, then the oldest.
 
     What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
@@ -122,7 +122,7 @@ async def items(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms: 
     return [worded(one) for one in await placed(looking, wanted, now_ms=now_ms)]
 
 
-async def placed(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms: int = 0) -> list[Placed]:
+async def placed(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[PlacedItem]:
     """The same in the same order, not in words yet: `worded` says each that is shown."""
     found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
     shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
@@ -133,20 +133,20 @@ async def placed(looking: JournalReader, wanted: Wanted = EVERYTHING, *, now_ms:
     return sorted(filter(wanted.shows, found), key=place_of)
 
 
-def place_of(one: Placed) -> Place:
+def place_of(one: PlacedItem) -> Place:
     """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
     due = one.wait.due
     return one.rests_ms, -one.escalated, due is None, due or 0, one.since_ms, one.item
 
 
-def worded(one: Placed) -> Item:
+def worded(one: PlacedItem) -> InboxItem:
     """What is asked, and the commands that answer it."""
     if one.kind == "shadow":
         answers: tuple[str, ...] = f"holdfast why {one.run}/{one.wait.step}", answer_afterwards(one.item)
     else:
         answers = answers_to(one.run, one.wait)
     asks = cut(one.asks, LISTED, f": holdfast inbox --item {one.item}")
-    return Item(
+    return InboxItem(
         one.kind, one.item, one.run, one.agent, asks, one.due_ms, one.since_ms, answers, one.to, one.queue,
         one.rests_ms, one.escalated, one.asked_ms, one.tool, one.then, _marks(asks),
     )  # fmt: skip
@@ -161,7 +161,7 @@ def _marks(asks: str) -> tuple[str, ...]:
     return remarks(asks)
 
 
-def _asked(rows: Iterable[RunWaits]) -> Iterator[Placed]:
+def _asked(rows: Iterable[RunWaits]) -> Iterator[PlacedItem]:
     """What these runs ask people, before anybody gave it to somebody."""
     for row in rows:
         if is_system(row.agent) and not is_planted(row.agent):
@@ -169,23 +169,25 @@ def _asked(rows: Iterable[RunWaits]) -> Iterator[Placed]:
         for wait in waits_of(row):
             if kind := PEOPLE.get(wait.kind):
                 name = f"{row.run}/{wait.step}".rstrip("/")
-                yield Placed(kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue)
+                yield PlacedItem(
+                    kind, name, row.run, shown_agent(row.agent), wait, wait.at or row.updated_ms, wait.queue
+                )
 
 
-def _shadow(entry: LedgerEntry, left: Left) -> Placed:
+def _shadow(entry: LedgerEntry, left: Left) -> PlacedItem:
     """What left without a person, and was drawn for a look afterwards."""
     wait = ListedWait("shadow", left.step, left.asks, at=entry.at_ms)
-    return Placed("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
+    return PlacedItem("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
 
 
-def _contradicted(one: Opened) -> Placed:
+def _contradicted(one: Opened) -> PlacedItem:
     """A final outcome with evidence against it, whether or not its run has ended."""
     kind = AMENDABLE if one.amends else DISPUTED
     wait = ListedWait(kind, one.step, contradiction_text(one.phase, (one.evidence,)), at=one.at, tool=one.tool)
-    return Placed("review", f"{one.run}/{one.step}", one.run, shown_agent(one.agent), wait, one.at, "")
+    return PlacedItem("review", f"{one.run}/{one.step}", one.run, shown_agent(one.agent), wait, one.at, "")
 
 
-def _given(one: Placed, all_of: Mapping[str, Handed], now_ms: int) -> Placed:
+def _given(one: PlacedItem, all_of: Mapping[str, Handed], now_ms: int) -> PlacedItem:
     handed = all_of.get(item_stream(one.run, one.wait.step))
     if handed is None:
         return one

@@ -23,8 +23,8 @@ from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import Answered
 from holdfast.model.transaction import Transaction
 from holdfast.people.answers import Answer, OneOf, answer, answer_all
-from holdfast.people.asked import Asked, asked, refreshed
 from holdfast.people.contradictions import last_answer, note_of
+from holdfast.people.loaded_item import LoadedItem, load_item, refresh_item
 
 _WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key",
                  "compensate": "happened"}  # fmt: skip
@@ -33,7 +33,7 @@ _ENDS: Final = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel
 _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved)
 
 
-async def answer_again(service: Service, item: str | Asked, given: Answer, *, by: str, shown: str = "") -> Applied:
+async def answer_again(service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = "") -> Applied:
     """As `answer`, and the same answer of the same person may be given again: it ends alike, and adds nothing."""
     try:
         return await answer(service, item, given, by=by, shown=shown)
@@ -57,13 +57,13 @@ async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: st
         return applied
 
 
-async def _taken(service: Service, item: str | Asked, given: Answer, by: str) -> Applied | None:
+async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: str) -> Applied | None:
     """How an answer that was taken before is applied; None where it was not taken."""
-    now = await (asked(service.looking, item) if isinstance(item, str) else refreshed(service.looking, item))
+    now = await (load_item(service.looking, item) if isinstance(item, str) else refresh_item(service.looking, item))
     applied = Applied(now.run, at_once=True)
     if by and now.open:  # its giver may have died before the run had it
         applied = msgspec.structs.replace(await service.sink.apply(now.run, ""), note="", alert=False)
-        now = await refreshed(service.looking, now)
+        now = await refresh_item(service.looking, now)
     return applied if by and await _was_taken(service, now, given, by) else None
 
 
@@ -98,7 +98,7 @@ def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, 
     return (word, why) == (last.word, last.note)
 
 
-async def _was_taken(service: Service, now: Asked, given: Answer, by: str) -> bool:
+async def _was_taken(service: Service, now: LoadedItem, given: Answer, by: str) -> bool:
     """Whether the word that counted is this one. A word that came second is on record too, and is none."""
     if isinstance(now.subject, r.QuestionAsked | r.RunStopped) and now.open:
         return False
@@ -121,7 +121,7 @@ async def _was_taken(service: Service, now: Asked, given: Answer, by: str) -> bo
     return bool(words) and same_person(words[-1].by, by) and _says(words[-1], given)
 
 
-async def _waits_for_the_run(service: Service, now: Asked, given: Any, by: str, applied: set[int]) -> bool:
+async def _waits_for_the_run(service: Service, now: LoadedItem, given: Any, by: str, applied: set[int]) -> bool:
     """Whether this answer is in the ledger, and is applied where the code of the run is."""
     entries = await service.engine.journal.entries(command_stream(now.run))
     waiting = [entry for entry in entries if entry.id not in applied]
@@ -132,7 +132,7 @@ async def _waits_for_the_run(service: Service, now: Asked, given: Any, by: str, 
     return any(one.step == now.step and _says(one, given) for one in found)
 
 
-async def _answers_contradiction(service: Service, now: Asked, given: Any, by: str) -> bool:
+async def _answers_contradiction(service: Service, now: LoadedItem, given: Any, by: str) -> bool:
     """Whether the last answer to the contradictions of an operation is this one."""
     last = await last_answer(service.looking, now.run, now.step)
     return (

@@ -10,7 +10,7 @@ from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model.shadow import SAID, SHADOW, Judged, Word, shadow_stream
 
 if TYPE_CHECKING:
-    from holdfast.control.applying import Sink
+    from holdfast.control.command_sink import CommandSink
 
 
 async def open_shadows(journal: Journal) -> list[LedgerEntry]:
@@ -24,7 +24,7 @@ async def open_shadows(journal: Journal) -> list[LedgerEntry]:
     return list(first.values())
 
 
-async def judge_afterwards(sink: Sink, run: str, step: str, judged: Judged) -> str:
+async def judge_afterwards(sink: CommandSink, run: str, step: str, judged: Judged) -> str:
     """Put a word on record; what to do next. The first one counts. Raises `UsageError` for a second one."""
     stream = shadow_stream(run, step)
     entry = await sink.post(Post(stream, SAID, written(judged)))

@@ -15,7 +15,7 @@ from holdfast.inspect.timeline import timeline
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.people.asked import Asked
+from holdfast.people.loaded_item import LoadedItem
 
 LAST: Final = 6
 """How many of the last steps are shown."""
@@ -32,7 +32,7 @@ _FIRST: Final = {
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
 
 
-def why_halted(stopped: r.RunStopped) -> str:
+def why_stopped(stopped: r.RunStopped) -> str:
     """What such a stop means."""
     return _WHY[stopped.reason]
 
@@ -58,7 +58,7 @@ def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
     return tuple(f"{one.step or one.name}: {one.status} {one.text}".rstrip() for one in steps[-LAST:])
 
 
-async def decide_halted(service: Service, now: Asked, way: Way, *, by: str, why: str) -> Applied:
+async def decide_stopped_run(service: Service, now: LoadedItem, way: Way, *, by: str, why: str) -> Applied:
     """A person's word on such a run. The first one is final, and a later one is on record too: `UsageError`."""
     run, history = now.run, await service.history(now.run)
     if not now.open or history.stopped != now.subject:

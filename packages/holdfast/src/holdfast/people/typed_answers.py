@@ -14,7 +14,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, QuestionAsked, Raw
 from holdfast.model.transaction import Transaction, around
 from holdfast.people import answers as a
-from holdfast.people.asked import Asked
+from holdfast.people.loaded_item import LoadedItem
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -37,18 +37,18 @@ _APPROVAL: Final[Words] = {
     "no": lambda said: a.Decline(said.why),
 }
 _REVIEW: Final[Words] = {
-    "happened": lambda said: a.Happened(said.evidence, said.result),
-    "did-not-happen": lambda said: a.DidNotHappen("give_up", said.evidence),
-    "retry": lambda said: a.DidNotHappen("retry", said.evidence),
-    "give-up": lambda said: a.DidNotHappen("give_up", said.evidence),
+    "happened": lambda said: a.HappenedAnswer(said.evidence, said.result),
+    "did-not-happen": lambda said: a.DidNotHappenAnswer("give_up", said.evidence),
+    "retry": lambda said: a.DidNotHappenAnswer("retry", said.evidence),
+    "give-up": lambda said: a.DidNotHappenAnswer("give_up", said.evidence),
     "same-key": lambda said: a.RetrySameKey(said.evidence),
-    "compensate": lambda said: a.Compensate(said.evidence, said.result),
+    "compensate": lambda said: a.CompensateAnswer(said.evidence, said.result),
     "abandon": lambda said: a.Abandon(said.why),
 }
 _TRANSACTION: Final[Words] = {
     "accept": lambda said: a.Abandon(said.why),
-    "retry": lambda said: a.DidNotHappen("retry", said.why),
-    "compensate": lambda said: a.Compensate(said.why),
+    "retry": lambda said: a.DidNotHappenAnswer("retry", said.why),
+    "compensate": lambda said: a.CompensateAnswer(said.why),
 }
 _HALTED: Final[Words] = {
     "resume": lambda said: a.Resume(said.why),
@@ -62,7 +62,7 @@ _SHADOW: Final[Words] = {
 _ALSO: Final = {"true": "yes", "false": "no"}
 
 
-def words_that_fit(now: Asked) -> tuple[str, ...]:
+def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
     """The words that answer this item as it stands, in the order of the help; none where it is answered."""
     if not now.open:
         return ()
@@ -78,12 +78,12 @@ def review_answer(said: Typed) -> a.Answer:
     return _REVIEW[said.word](said)
 
 
-def answer_in_words(now: Asked, said: Typed) -> a.Answer:
+def answer_from_words(now: LoadedItem, said: Typed) -> a.Answer:
     """The answer that was typed. Raises `UsageError` with the words that fit where this one does not."""
     if isinstance(now.subject, QuestionAsked):
         if said.word == TAKE_OVER and _may_take_over(now.subject):
             return a.TakeOver(said.why)
-        return a.Reply(now.subject.question.read(said.word))
+        return a.ReplyAnswer(now.subject.question.read(said.word))
     typed = _normalized(said.word)
     word = _ALSO.get(typed, typed) if now.kind == "approval" else typed
     make = _words(now).get(word)
@@ -103,8 +103,8 @@ def _normalized(typed: str) -> str:
     return typed.strip().lower().replace("_", "-")
 
 
-def _words(now: Asked) -> Words:
-    if a.is_halted(now.kind, now.item):
+def _words(now: LoadedItem) -> Words:
+    if a.is_stopped_run(now.kind, now.item):
         return _HALTED
     match now.kind:
         case "approval":
@@ -122,7 +122,7 @@ def _may_take_over(asked: QuestionAsked) -> bool:
     return asked.handoff is not None and TAKE_OVER not in asked.question.choices
 
 
-def _left_out(now: Asked) -> set[str]:
+def _left_out(now: LoadedItem) -> set[str]:
     """The words for such an item that cannot be given about this one."""
     if now.contradicted:
         kept = {"happened", "did-not-happen"}
@@ -144,7 +144,7 @@ def _left_out(now: Asked) -> set[str]:
     return found
 
 
-def _refused(now: Asked, typed: str, words: tuple[str, ...]) -> UsageError:
+def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
     """The refusal of a word: the words that fit, and the one that was meant, where one is spelled alike."""
     if not words:
         return UsageError(f"{now.item} takes no answer now", next_step=f"holdfast show {now.run}")

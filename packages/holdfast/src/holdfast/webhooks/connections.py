@@ -38,7 +38,7 @@ SERVER: Final[dict[str, Any]] = {
 """How uvicorn is configured around every app of ours."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """Seconds within which a head and a body have come, a client reads on, and a closed connection is gone.
 
     Over TLS, the handshake has `head_s` too. `per_peer` is how many connections one address (of IPv6: one /64 network)
@@ -52,7 +52,7 @@ class Limits(msgspec.Struct, frozen=True):
     per_peer: int = PER_PEER
 
 
-def server_config(app: Any, limits: Limits, tls: ssl.SSLContext | None = None, **more: Any) -> uvicorn.Config:
+def server_config(app: Any, limits: ConnectionLimits, tls: ssl.SSLContext | None = None, **more: Any) -> uvicorn.Config:
     """The configuration of uvicorn for an app that strangers reach, in clear or over TLS."""
 
     class Protocol(LimitedProtocol):
@@ -77,7 +77,7 @@ def server_config(app: Any, limits: Limits, tls: ssl.SSLContext | None = None, *
 class LimitedProtocol(H11Protocol):
     """uvicorn's protocol for one connection, with a deadline for each thing that it waits for from the client."""
 
-    declared: ClassVar[Limits] = Limits()
+    declared: ClassVar[ConnectionLimits] = ConnectionLimits()
     open_by_peer: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, *args: Any, **named: Any) -> None:

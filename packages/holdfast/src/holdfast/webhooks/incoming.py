@@ -43,7 +43,7 @@ class Hook(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Sender(msgspec.Struct, frozen=True):
+class WebhookSender(msgspec.Struct, frozen=True):
     """A sender of webhooks: its name, its secret (`whsec_...`), and the binding.
 
     It may answer for operations that call one of `tools`, under keys that begin with one of `keys`; where both are
@@ -79,7 +79,7 @@ class Sender(msgspec.Struct, frozen=True):
 class Hooks:
     """The app: `POST` anywhere below it. The sender is the one whose secret signed the delivery."""
 
-    def __init__(self, service: Service, senders: Sequence[Sender]) -> None:
+    def __init__(self, service: Service, senders: Sequence[WebhookSender]) -> None:
         try:
             from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
@@ -150,7 +150,7 @@ class Hooks:
             return 503, "it could not be stored: send it again"
         return 204, ""
 
-    async def _refused(self, sender: Sender, key: str, what: str, scope: Message) -> tuple[int, str]:
+    async def _refused(self, sender: WebhookSender, key: str, what: str, scope: Message) -> tuple[int, str]:
         """Record a delivery outside the binding: each one in the log of the process, the first of an hour on disk."""
         why = f"webhook sender {sender.name}: the {what} is outside its binding"
         address = str((scope.get("client") or ("",))[0])
@@ -159,7 +159,7 @@ class Hooks:
         await self._access.note_hourly(refused, self._service.engine.environment.clock.wall_ms())
         return 403, f"sender {sender.name} is not bound to this {what}; nothing was settled"
 
-    def _signer(self, body: bytes, headers: dict[str, str]) -> Sender | None:
+    def _signer(self, body: bytes, headers: dict[str, str]) -> WebhookSender | None:
         for sender, check in self._checks:
             try:
                 check.verify(body, headers, json_parse=False)

@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
 Change = Literal["enable", "disable", "remove"]
 
 
-class Told(msgspec.Struct, frozen=True):
+class EndpointStatus(msgspec.Struct, frozen=True):
     """One endpoint, and how many notices it took, has not taken yet, and will not get any more.
 
     `given_up` names the runs of the last kind; `waiting` those of the second kind, with what the last try said.
@@ -88,13 +88,13 @@ async def endpoints_of(looking: JournalReader) -> dict[str, Endpoint]:
     return endpoints((entry.id, note) for entry, note in await readable(looking.journal, entries, Note))
 
 
-async def told(looking: JournalReader) -> list[Told]:
+async def told(looking: JournalReader) -> list[EndpointStatus]:
     """Each endpoint that was not removed, with what became of its notices."""
     known = await endpoints_of(looking)
     return [await _told(looking, one) for one in known.values() if not one.removed]
 
 
-async def _told(looking: JournalReader, one: Endpoint) -> Told:
+async def _told(looking: JournalReader, one: Endpoint) -> EndpointStatus:
     delivered, waiting, given_up = 0, list[str](), list[str]()
     for row in await runs_named(looking, _prefix(one.name)):
         if row.status == "completed":
@@ -104,7 +104,7 @@ async def _told(looking: JournalReader, one: Endpoint) -> Told:
         else:
             waiting.append(row.run)
     state = f"disabled: {one.disabled}" if one.disabled else "enabled"
-    return Told(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up)
+    return EndpointStatus(one.name, one.url, state, list(one.kinds), delivered, waiting, given_up)
 
 
 def _prefix(name: str) -> str:

@@ -34,7 +34,7 @@ async def kept_versions(looking: JournalReader) -> list[str]:
     return [version_of_stream(one.stream) for one in entries]
 
 
-class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PolicyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One operation as it could come, and what the policy should say: the word, and the rule if it is named."""
 
     name: str
@@ -54,7 +54,7 @@ class Tried(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def cases_in(path: Path) -> list[Case]:
+def cases_in(path: Path) -> list[PolicyCase]:
     """The cases of a YAML file. Raises `UsageError` naming the file and the case."""
     given = read_yaml(path)
     if not isinstance(given, list):
@@ -65,9 +65,9 @@ def cases_in(path: Path) -> list[Case]:
 _HINT: Final = "write each as: {name: small, facts: {tool: refund, arguments: {cents: 900}}, expect: auto}"
 
 
-def _case(path: Path, number: int, given: object) -> Case:
+def _case(path: Path, number: int, given: object) -> PolicyCase:
     try:
-        case = msgspec.convert(given, Case)
+        case = msgspec.convert(given, PolicyCase)
         facts_of(case.facts, None)
     except (msgspec.ValidationError, UsageError) as error:
         where = cast("dict[str, Any]", given).get("name", number) if isinstance(given, dict) else number
@@ -75,7 +75,7 @@ def _case(path: Path, number: int, given: object) -> Case:
     return case
 
 
-def tried(judge: Judge, case: Case) -> Tried:
+def tried(judge: Judge, case: PolicyCase) -> Tried:
     """Let the policy judge a case. Nothing is drawn: a sampled rule says `sample`."""
     facts, arguments = facts_of(case.facts, judge)
     ruling = judge.ruling(facts, arguments, lambda _: 1.0)

@@ -22,7 +22,7 @@ from holdfast.model.system import is_system
 from holdfast.people.policy.judge import Judge
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedCall(msgspec.Struct, frozen=True):
     """One operation of the past: whether people were asked then, and what the policy says now.
 
     `override` is what a person did instead of letting it leave as it was: declined, edited, answered. `missed`: the
@@ -40,7 +40,7 @@ class Judged(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Rehearsal(msgspec.Struct, frozen=True):
+class Backtest(msgspec.Struct, frozen=True):
     """What a policy would have changed, over everything that the journal holds."""
 
     version: str
@@ -51,13 +51,13 @@ class Rehearsal(msgspec.Struct, frozen=True):
     refuses_now: int
     unjudged: int
     overrides: int
-    missed: list[Judged]
+    missed: list[JudgedCall]
     rules: dict[str, dict[str, int]]
 
 
-async def rehearse(looking: JournalReader, judge: Judge) -> Rehearsal:
+async def backtest_policy(looking: JournalReader, judge: Judge) -> Backtest:
     """Judge every write that agents made, as it was when it was first judged."""
-    found: list[Judged] = []
+    found: list[JudgedCall] = []
     runs = 0
     async for row in looking.every_run():
         if not is_system(row.agent):
@@ -67,7 +67,7 @@ async def rehearse(looking: JournalReader, judge: Judge) -> Rehearsal:
     for one in found:
         words = rules.setdefault(one.rule, {})
         words[one.word] = words.get(one.word, 0) + 1
-    return Rehearsal(
+    return Backtest(
         version=judge.version,
         runs=runs,
         operations=len(found),
@@ -114,7 +114,7 @@ def _begun(record: r.Record) -> r.Intent | None:
     return None if intent is None or intent.serves else intent
 
 
-async def _of_run(looking: JournalReader, judge: Judge, run: str, agent: str) -> AsyncIterator[Judged]:
+async def _of_run(looking: JournalReader, judge: Judge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
     past: dict[str, _Past] = {}
     contracts: dict[str, Contract] = {}
     async for _, record in looking.readable_records(run):
@@ -136,7 +136,7 @@ class _Setting(msgspec.Struct, frozen=True):
     contract: Contract
 
 
-def _judged(judge: Judge, secret: bytes, name: str, one: _Past, setting: _Setting) -> Judged:
+def _judged(judge: Judge, secret: bytes, name: str, one: _Past, setting: _Setting) -> JudgedCall:
     arguments = plain_arguments(bytes(one.intent.arguments))
     facts = msgspec.structs.replace(
         one.facts or _facts(one, setting),
@@ -146,7 +146,7 @@ def _judged(judge: Judge, secret: bytes, name: str, one: _Past, setting: _Settin
     ruling: Ruling = judge.ruling(facts, arguments, lambda what: chance(secret, name, what))
     asks = ruling.word != "refuse" and (ruling.asks or _gated(setting.contract, arguments))
     missed = bool(one.override) and not asks and ruling.word != "refuse"
-    return Judged(name, one.asked, asks, ruling.word, ruling.rule, one.override, one.by, missed, ruling.why)
+    return JudgedCall(name, one.asked, asks, ruling.word, ruling.rule, one.override, one.by, missed, ruling.why)
 
 
 def _facts(one: _Past, setting: _Setting) -> Facts:

@@ -11,11 +11,11 @@ from holdfast.errors import Ambiguous, RunSuspended, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
 from holdfast.people import answers as a
-from holdfast.people import earlier
+from holdfast.people import earlier_answers
 from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.asked import Asked, asked
 from holdfast.people.dossier import dossier
-from holdfast.people.items import Wanted, items
+from holdfast.people.items import ItemFilter, items
+from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
@@ -48,7 +48,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
         with pytest.raises(UsageError, match="an answer has a name"):
             await a.answer(app.service, REFUND, a.Approve(), by="")
         with pytest.raises(UsageError, match=r"it takes: approve, edit, decline, stand_in, ask_back"):
-            await a.answer(app.service, REFUND, a.Happened(), by="bea")
+            await a.answer(app.service, REFUND, a.HappenedAnswer(), by="bea")
     assert lab.sent == []
 
 
@@ -91,9 +91,9 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         looking = app.service.looking
         assert [one.item for one in await items(looking, now_ms=EPOCH_MS)] == ["r-bob/refund#1", REFUND]
         assert [one.item for one in await items(looking, now_ms=EPOCH_MS + 3_600_000)] == [REFUND, "r-bob/refund#1"]
-        (mine,) = await items(looking, Wanted(mine="cid"), now_ms=EPOCH_MS)
+        (mine,) = await items(looking, ItemFilter(mine="cid"), now_ms=EPOCH_MS)
         assert (mine.item, mine.to, mine.rests_ms) == (REFUND, "cid", EPOCH_MS + 3_600_000)
-        (queued,) = await items(looking, Wanted(queue="money"))
+        (queued,) = await items(looking, ItemFilter(queue="money"))
         assert queued.item == "r-bob/refund#1"
         await a.answer(app.service, REFUND, a.Escalate(queue="leads", why="now"), by="cid")
         first = (await items(looking))[0]
@@ -113,7 +113,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
 
 @virtual
 async def test_similar_cases_are_the_newest_ones(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(earlier, "RUNS", 2)
+    monkeypatch.setattr(earlier_answers, "RUNS", 2)
     desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         for name, word in (("ann", a.Approve()), ("zoe", a.Decline("no"))):
@@ -146,8 +146,8 @@ def lost(lab: Lab, **clauses: Any) -> Any:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (a.Happened("the ledger has it", r.Raw(b'"paid"')), "paid"),
-        (a.DidNotHappen("retry", "nothing there"), "paid"),
+        (a.HappenedAnswer("the ledger has it", r.Raw(b'"paid"')), "paid"),
+        (a.DidNotHappenAnswer("retry", "nothing there"), "paid"),
     ],
     ids=["it happened", "it did not, and is sent again"],
 )
@@ -171,7 +171,7 @@ async def test_without_a_key_nothing_is_sent_again_under_one(lab: Lab):
         with pytest.raises(UsageError, match="its tool has no key"):
             await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey(), by="bea")
         with pytest.raises(UsageError, match="is in no transaction"):
-            await a.answer(app.service, "r-ann/pay#1", a.Compensate(), by="bea")
+            await a.answer(app.service, "r-ann/pay#1", a.CompensateAnswer(), by="bea")
         await a.answer(app.service, "r-ann/pay#1", a.Abandon("nobody can tell"), by="bea")
         assert not await items(app.service.looking)
     assert lab.sent == ["pay 7"]
@@ -189,16 +189,16 @@ async def test_a_question_is_replied_to_and_its_dossier_says_what_counts(lab: La
         assert (found.kind, found.choices, found.default) == ("question", ("Paris", "Rome"), "the answer is Rome")
         assert found.recommended.startswith("Rome")
         with pytest.raises(UsageError, match="one of: Paris, Rome"):
-            await a.answer(app.service, "r-ann/ask#1", a.Reply("Oslo"), by="bea")
-        await a.answer(app.service, "r-ann/ask#1", a.Reply("Paris"), by="bea", shown=found.digest)
+            await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Oslo"), by="bea")
+        await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Paris"), by="bea", shown=found.digest)
         assert await app.run(desk, "ann") == "Paris"
-        assert not (await asked(app.service.looking, "r-ann/ask#1")).open
+        assert not (await load_item(app.service.looking, "r-ann/ask#1")).open
 
 
 def test_an_answer_is_one_tagged_value_on_the_wire():
-    for one in (a.Approve("ok"), a.Reply(True), a.DidNotHappen("retry"), a.Snooze(5), a.Compensate()):
+    for one in (a.Approve("ok"), a.ReplyAnswer(True), a.DidNotHappenAnswer("retry"), a.Snooze(5), a.CompensateAnswer()):
         assert msgspec.json.decode(msgspec.json.encode(one), type=a.Answer) == one
-    assert a.words_for("review", "r-ann/refund#1") == (
+    assert a.fitting_answers("review", "r-ann/refund#1") == (
         "happened",
         "did_not_happen",
         "retry_same_key",
@@ -235,7 +235,7 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
         assert found.kind == "review"
         assert "still standing: trip/book#1" in found.evidence
         with pytest.raises(UsageError, match="compensate, retry or abandon"):
-            await a.answer(app.service, item.item, a.Happened(), by="bea")
+            await a.answer(app.service, item.item, a.HappenedAnswer(), by="bea")
         await a.answer(app.service, item.item, a.Delegate(to="cid"), by="bea")
         assert [one.to for one in await items(app.service.looking)] == ["cid"]
         await a.answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
@@ -268,7 +268,7 @@ async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab, sev
     async with lab.app(desk) as app:
 
         async def answered(result: Any) -> None:
-            given = a.Compensate(result=result)
+            given = a.CompensateAnswer(result=result)
             if several:
                 await answer_all(app.service, [OneOf("r-ann/trip/book#1", given)], by="bea")
             else:
@@ -317,13 +317,13 @@ async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
         words = [OneOf(name, a.Approve()) for name in names]
         for misfit, says in (
             (OneOf(names[0], a.Approve()), "is answered twice"),
-            (OneOf("r-bob/refund#1", a.Happened()), "is answered twice"),
+            (OneOf("r-bob/refund#1", a.HappenedAnswer()), "is answered twice"),
             (OneOf("r-ann/refund#9", a.Approve()), "nobody is asked about"),
         ):
             with pytest.raises(UsageError, match=says):
                 await answer_all(app.service, [*words, misfit], by="bea")
         with pytest.raises(UsageError, match=r"r-cid/refund#1: .*is answered otherwise"):
-            await answer_all(app.service, [*words[:2], OneOf(names[2], a.Reply("x"))], by="bea")
+            await answer_all(app.service, [*words[:2], OneOf(names[2], a.ReplyAnswer("x"))], by="bea")
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await answer_all(app.service, [*words[:2], OneOf(names[2], a.Approve(), "0" * 32)], by="bea")
         assert len(await items(app.service.looking)) == 3
@@ -360,15 +360,15 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
 
-        async def overtaken(looking: JournalReader, item: str) -> Asked:
-            found = await asked(looking, item)
+        async def overtaken(looking: JournalReader, item: str) -> LoadedItem:
+            found = await load_item(looking, item)
             monkeypatch.undo()
             await a.answer(app.service, item, a.Edit({"cents": 8000}), by="cid")
             with pytest.raises(RunSuspended):
                 await app.run(desk, "ann")
             return found
 
-        monkeypatch.setattr(a, "asked", overtaken)
+        monkeypatch.setattr(a, "load_item", overtaken)
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, REFUND, a.Approve(), by="bea", shown=shown)
         with pytest.raises(RunSuspended):

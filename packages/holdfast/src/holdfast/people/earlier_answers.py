@@ -40,7 +40,7 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
     at_ms: int
 
 
-def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tuple[Earlier, ...]:
+def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> tuple[Earlier, ...]:
     """What people said before about this tool in this run, in order."""
     intents = _intents(records)
     found: list[Earlier] = []
@@ -55,7 +55,7 @@ def earlier_words(operation: OperationState, records: Sequence[r.Record]) -> tup
     return tuple(found)
 
 
-async def words_about(looking: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
+async def answers_about_step(looking: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
     """What people said about one operation, in order, each with when, and with how its giver's name is known."""
     found = [one for one in records if isinstance(one, Word) and one.step == step]
     if not found:

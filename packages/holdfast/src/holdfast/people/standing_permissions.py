@@ -22,7 +22,7 @@ _REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that 
 _TRIES: Final = 1000  # of taking the next number, while others take it: each of them got further meanwhile
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedPermission(msgspec.Struct, frozen=True):
     """A permission, and how it stands. `ended` says why it covers nothing any more; empty while it does."""
 
     standing: Standing
@@ -45,7 +45,7 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
     return named if entry.fresh else await add_standing(engine, wanted)
 
 
-def _repeated(one: Listed, wanted: Standing) -> bool:
+def _repeated(one: ListedPermission, wanted: Standing) -> bool:
     """Whether this permission exists already and is unused, as when the command is repeated after a crash."""
     before = one.standing
     alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
@@ -91,14 +91,14 @@ def _parsed(condition: str) -> None:
             raise
 
 
-async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> list[Listed]:
+async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> list[ListedPermission]:
     """Every permission that was ever given (for `tool`, where one is named), the oldest first."""
-    found: list[Listed] = []
+    found: list[ListedPermission] = []
     for standing in await standing_permissions(looking.journal):
         if tool and standing.tool != tool:
             continue
         spent = await permission_usage(looking.journal, standing.id)
-        found.append(Listed(standing, spent, why_not(standing, spent, 0, now_ms)))
+        found.append(ListedPermission(standing, spent, why_not(standing, spent, 0, now_ms)))
     return found
 
 

@@ -10,7 +10,7 @@ from holdfast.engine.engine import Engine
 from holdfast.journal.port import LedgerEntry, Post
 
 
-class Sink(Protocol):
+class CommandSink(Protocol):
     """Where words go: into the ledger and to their run."""
 
     async def post(self, post: Post, /) -> LedgerEntry:
@@ -26,7 +26,7 @@ class Sink(Protocol):
         ...
 
 
-class AtOnce:
+class DirectSink:
     """Each word is in the ledger when it is said, and its run has it."""
 
     def __init__(self, engine: Engine) -> None:
@@ -45,7 +45,7 @@ class AtOnce:
         return await apply_commands(self._engine, run, answered)
 
 
-class Collected:
+class CollectingSink:
     """Keeps the words, each judged as if it were said alone, and lets no run have them yet."""
 
     def __init__(self, now_ms: int) -> None:

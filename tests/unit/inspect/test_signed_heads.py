@@ -15,8 +15,8 @@ from holdfast import Holdfast
 from holdfast.cli.main import main
 from holdfast.engine.settings import Settings
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.interfaces.receiver import receiving
-from tests.unit.interfaces.test_webhooks import greet, tell
+from tests.unit.webhooks.receiver import receiving
+from tests.unit.webhooks.test_outgoing import greet, tell
 
 
 @pytest.fixture(autouse=True)

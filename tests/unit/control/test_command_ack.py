@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.control.command_ack import NOT_TAKEN, TAKEN, until_taken
+from holdfast.control.command_ack import NOT_TAKEN, TAKEN, wait_until_applied
 from holdfast.errors import Interrupted
 from tests.unit.engine.lab import Lab, virtual
 
@@ -41,7 +41,7 @@ async def test_once_an_order_was_taken_elsewhere_nothing_new_begins(lab: Lab):
         told = await other.service.tell("heart", "stop", by="ann", stop=True)
         assert (told.at_once, told.elsewhere) == (False, True)
         before = len(lab.sent)
-        taken = await until_taken(other.engine, told)
+        taken = await wait_until_applied(other.engine, told)
         assert (taken.at_once, taken.elsewhere, taken.note) == (True, True, TAKEN)
         sent = len(lab.sent)
         assert sent > before, "until it was taken, the run went on"
@@ -56,7 +56,7 @@ async def test_an_order_that_is_not_taken_in_time_is_told_as_that(lab: Lab):
         handle = owner.start(heart, None, run_id="heart")
         await lab.pass_time(seconds=1)
         began = lab.clock.wall_ms()
-        found = await until_taken(other.engine, await other.service.cancel("heart", by="ann"))
+        found = await wait_until_applied(other.engine, await other.service.cancel("heart", by="ann"))
         assert (found.at_once, found.note) == (False, NOT_TAKEN)
         assert lab.clock.wall_ms() - began == AT_MOST_S * 1000
         assert "may begin" in found.note
@@ -71,7 +71,7 @@ async def test_a_run_that_ends_before_it_takes_an_order_is_not_waited_for(lab: L
     async with lab.app(heart, poll_ms=600_000) as owner, lab.app() as other:
         handle = owner.start(heart, None, run_id="heart")
         await lab.pass_time(seconds=1)
-        found = await until_taken(other.engine, await other.service.tell("heart", "too late", by="ann"))
+        found = await wait_until_applied(other.engine, await other.service.tell("heart", "too late", by="ann"))
         assert (found.at_once, found.note) == (False, "the run ended before it was taken")
         assert await handle.result() == "worn out"
 
@@ -83,6 +83,6 @@ async def test_an_order_to_a_run_that_rests_holds_at_once(lab: Lab):
         handle = app.start(heart, None, run_id="heart")
         await lab.pass_time(seconds=1)
         paused = await app.service.pause("heart", by="ann")
-        assert await until_taken(app.engine, paused) == paused
+        assert await wait_until_applied(app.engine, paused) == paused
         with pytest.raises(Exception, match="paused"):
             await handle.result()

@@ -26,7 +26,7 @@ SHORTEST = 8
 ENDED = {"completed", "stopped", "undone"}
 
 
-class Asked(msgspec.Struct, frozen=True):
+class LoadedItem(msgspec.Struct, frozen=True):
     """One inbox item with the run history it was read from. `open` is false once it is answered.
 
     It is loaded once and carried through authorisation, the checks, and the command that answers it. The only other
@@ -70,36 +70,36 @@ def split_item(item: str) -> tuple[str, str]:
     return run, step.rstrip("/")
 
 
-async def asked(looking: JournalReader, item: str) -> Asked:
+async def load_item(looking: JournalReader, item: str) -> LoadedItem:
     """Load an item. Raises `UnknownRun`, or `UsageError` where the run never asked that."""
     run, _ = split_item(item)
-    return await item_of(looking, item, await looking.history(run))
+    return await item_from(looking, item, await looking.history(run))
 
 
-async def refreshed(looking: JournalReader, now: Asked) -> Asked:
+async def refresh_item(looking: JournalReader, now: LoadedItem) -> LoadedItem:
     """The same item with the records that were appended since it was loaded; only these are read."""
-    return await item_of(looking, now.item, await looking.catch_up(now.history))
+    return await item_from(looking, now.item, await looking.catch_up(now.history))
 
 
-async def item_of(looking: JournalReader, item: str, history: RunHistory) -> Asked:
+async def item_from(looking: JournalReader, item: str, history: RunHistory) -> LoadedItem:
     """An item of a run whose history was read. Raises `UsageError` where the run never asked that."""
     _, step = split_item(item)
     if item.startswith(SHADOW):
         return await _asked_afterwards(looking, history, step)
-    return await as_answered(looking, asked_in(history, step))
+    return await with_ledger_answer(looking, item_in(history, step))
 
 
-async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: str) -> Asked:
+async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: str) -> LoadedItem:
     """A shadow review: open until somebody said whether it was right."""
     entries = await looking.journal.entries(shadow_stream(history.run, step))
     name, operation = shadow_item(history.run, step), history.operations.get(step)
     if not entries or operation is None:
         raise UsageError(f"nobody is asked about {name}", next_step="holdfast inbox lists what waits for people")
     digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
-    return Asked(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
+    return LoadedItem(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
 
 
-async def as_answered(looking: JournalReader, about: Asked) -> Asked:
+async def with_ledger_answer(looking: JournalReader, about: LoadedItem) -> LoadedItem:
     """The same, closed where the ledger has its answer already, and the run has not come back to a question."""
     if about.contradicted:
         return replace(about, open=await looking.is_contradicted(about.run, about.step))
@@ -109,7 +109,7 @@ async def as_answered(looking: JournalReader, about: Asked) -> Asked:
     return replace(about, open=not given)
 
 
-def asked_in(history: RunHistory, step: str) -> Asked:
+def item_in(history: RunHistory, step: str) -> LoadedItem:
     """The same, from the records of its run."""
     found = _about(history, step)
     if found.kind != "approval" or not isinstance(found.subject, OperationState):
@@ -117,7 +117,7 @@ def asked_in(history: RunHistory, step: str) -> Asked:
     return replace(found, proposers=found.subject.proposers(history.started))
 
 
-def _about(history: RunHistory, step: str) -> Asked:
+def _about(history: RunHistory, step: str) -> LoadedItem:
     if (operation := history.operations.get(step)) is not None:
         return _about_operation(history, operation)
     if (question := history.questions.get(step)) is not None:
@@ -126,7 +126,7 @@ def _about(history: RunHistory, step: str) -> Asked:
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
         queue = "" if question.handoff is None else question.handoff.queue
         name = operation_id(history.run, step)
-        return Asked(name, kind, history.run, step, "", digest, is_open, question, history, queue=queue)
+        return LoadedItem(name, kind, history.run, step, "", digest, is_open, question, history, queue=queue)
     transaction = history.transactions.get(step)
     if transaction is None and not step and history.halted is not None:
         return _about_halted(history, history.halted)
@@ -135,35 +135,37 @@ def _about(history: RunHistory, step: str) -> Asked:
         raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
     digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
-    return Asked(name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction, history)
+    return LoadedItem(
+        name, "review", history.run, step, "", digest, transaction.phase == "parked", transaction, history
+    )
 
 
-def _about_halted(history: RunHistory, halted: r.RunStopped) -> Asked:
+def _about_halted(history: RunHistory, halted: r.RunStopped) -> LoadedItem:
     """A run that cannot go on: open until somebody lets it go on, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
     digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
-    return Asked(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted, history)
+    return LoadedItem(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted, history)
 
 
-def _about_operation(history: RunHistory, operation: OperationState) -> Asked:
+def _about_operation(history: RunHistory, operation: OperationState) -> LoadedItem:
     if is_contradicted(operation):
         digest = _digest("contradicted", operation.phase, operation.contradicted)
         name, at = operation_id(history.run, operation.step), operation.contradicted_at
-        return Asked(
+        return LoadedItem(
             name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, history,
             asked_ms=at,
         )  # fmt: skip
     approval = bool(operation.asks) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)
-    return Asked(
+    return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
         operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation, history,
         queue=operation.asks_queue if approval else "", asked_ms=operation.asked_at,
     )  # fmt: skip
 
 
-def checked_shown(now: Asked, shown: str) -> None:
+def checked_shown(now: LoadedItem, shown: str) -> None:
     """Refuse an answer to something else than what is asked now: `shown` begins its digest. Raises `UsageError`."""
     if shown and len(shown) < SHORTEST:
         raise UsageError(

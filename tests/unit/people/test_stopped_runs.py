@@ -18,9 +18,9 @@ from holdfast.journal.record_codec import encode
 from holdfast.model import records as r
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
-from holdfast.people.asked import asked
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
+from holdfast.people.loaded_item import load_item
 from holdfast_console.reviews.report import watch
 from tests.unit.engine.lab import Lab, virtual
 
@@ -78,7 +78,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert [one.tool for one in about.state.done] == ["book"]
         assert about.recommended.startswith("resume, once its code goes the recorded way again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
-        assert a.words_for(about.kind, about.item) == ("resume", "take_over", "abandon")
+        assert a.fitting_answers(about.kind, about.item) == ("resume", "take_over", "abandon")
         counted = await watch(app.service.looking, app.engine.environment.clock.wall_ms())
         assert counted.health.depth == 1
 
@@ -116,7 +116,7 @@ async def test_or_it_is_taken_over_or_called_off(lab: Lab, word: a.Answer, reaso
         with pytest.raises(RunStopped) as stopped:
             await app.run(desk, "ann")
         assert stopped.value.reason == reason
-        assert not (await asked(app.service.looking, "trip-ann")).open
+        assert not (await load_item(app.service.looking, "trip-ann")).open
         with pytest.raises(UsageError, match="trip-ann was answered before"):
             await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
 
@@ -143,7 +143,7 @@ async def test_answers_that_fit_something_else_are_refused_and_names_what_fits(l
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         with pytest.raises(UsageError, match="answered otherwise") as refused:
-            await a.answer(app.service, "trip-ann", a.Reply("yes"), by="bea")
+            await a.answer(app.service, "trip-ann", a.ReplyAnswer("yes"), by="bea")
         assert "resume, take_over, abandon" in refused.value.known
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, "trip-ann", a.Resume(), by="bea", shown="0" * 32)

@@ -19,21 +19,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from holdfast import Holdfast
 from holdfast.errors import UsageError
-from holdfast.webhooks.connections import Limits, server_config, tls_context
-from holdfast.webhooks.incoming import Hooks, Sender
+from holdfast.webhooks.connections import ConnectionLimits, server_config, tls_context
+from holdfast.webhooks.incoming import Hooks, WebhookSender
 from holdfast_console.auth.authenticator import Entrance
 from holdfast_console.auth.site import loopback
 from holdfast_console.web.app import web
-from tests.unit.interfaces.test_hooks import desk, memory, new_secret
+from tests.unit.webhooks.test_incoming import desk, memory, new_secret
 
-SHORT = Limits(head_s=0.3, body_s=0.3, linger_s=0.2, read_s=0.3)
-PATIENT = Limits(head_s=60, body_s=60)
+SHORT = ConnectionLimits(head_s=0.3, body_s=0.3, linger_s=0.2, read_s=0.3)
+PATIENT = ConnectionLimits(head_s=60, body_s=60)
 SERVED = {"hooks": 405, "web": 303}
 """What a GET without anything is answered by a server that serves."""
 
 
 @contextmanager
-def serving(kind: str, limits: Limits, tls: ssl.SSLContext | None = None) -> Generator[int]:
+def serving(kind: str, limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> Generator[int]:
     """One of the two servers in a thread; its port."""
     line = socket.create_server(("127.0.0.1", 0))
     port: int = line.getsockname()[1]
@@ -43,7 +43,7 @@ def serving(kind: str, limits: Limits, tls: ssl.SSLContext | None = None) -> Gen
     async def serve() -> None:
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
             if kind == "hooks":
-                inside = Hooks(app.service, [Sender("bank", new_secret(), anything=True)])
+                inside = Hooks(app.service, [WebhookSender("bank", new_secret(), anything=True)])
             else:
                 inside = web(app.service, Entrance(app.engine), loopback(port, "https" if tls else "http"))
             servers.append(uvicorn.Server(server_config(inside, limits, tls, lifespan="off")))
@@ -204,7 +204,7 @@ def test_a_head_that_does_not_come_after_the_handshake_is_cut_off(kind: str, cer
 
 
 def test_clients_that_leave_during_the_handshake_free_their_places(certificate: Path):
-    limits = Limits(head_s=60, body_s=60, per_peer=2)
+    limits = ConnectionLimits(head_s=60, body_s=60, per_peer=2)
     with serving("hooks", limits, tls_context(str(certificate))) as port:
         for _ in range(50):
             connected(port, "127.0.0.1").close()

@@ -19,8 +19,8 @@ from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.model.records import Raw
 from holdfast.webhooks.access_log import AccessLog
-from holdfast.webhooks.incoming import Hooks, Sender
-from tests.unit.interfaces.test_hooks import memory, new_secret, signed
+from holdfast.webhooks.incoming import Hooks, WebhookSender
+from tests.unit.webhooks.test_incoming import memory, new_secret, signed
 
 BANK, SHOP = new_secret(), new_secret()
 
@@ -43,7 +43,7 @@ async def desk(run: Run, ticket: str) -> str:
 
 
 @asynccontextmanager
-async def serving(*senders: Sender) -> AsyncGenerator[tuple[Holdfast, "Post"]]:
+async def serving(*senders: WebhookSender) -> AsyncGenerator[tuple[Holdfast, "Post"]]:
     async with Holdfast(memory(), agents=[desk], recover=False) as app:
         with socket.create_server(("127.0.0.1", 0)) as line:
             config = uvicorn.Config(Hooks(app.service, list(senders)), log_level="error", lifespan="off")
@@ -75,8 +75,8 @@ async def go_on(app: Holdfast, what: str, key: str) -> str:
 
 def test_a_sender_settles_only_the_tool_and_the_keys_that_it_is_bound_to():
     async def check() -> None:
-        bank = Sender("bank", BANK, tools=("transfer",), keys=("INV-",))
-        async with serving(bank, Sender("shop", SHOP, keys=("order-",))) as (app, post):
+        bank = WebhookSender("bank", BANK, tools=("transfer",), keys=("INV-",))
+        async with serving(bank, WebhookSender("shop", SHOP, keys=("order-",))) as (app, post):
             for what, key in (("transfer", "INV-1"), ("book", "INV-2"), ("transfer", "X-3")):
                 assert await go_on(app, what, key) == "waits"
             assert await post(SHOP, "INV-1") == 403, "a key of another sender"
@@ -97,7 +97,9 @@ def test_a_sender_settles_only_the_tool_and_the_keys_that_it_is_bound_to():
 
 def test_a_delivery_that_comes_early_is_checked_when_its_operation_is_known():
     async def check() -> None:
-        async with serving(Sender("bank", BANK, tools=("transfer",)), Sender("hotel", SHOP, tools=("book",))) as (
+        async with serving(
+            WebhookSender("bank", BANK, tools=("transfer",)), WebhookSender("hotel", SHOP, tools=("book",))
+        ) as (
             app,
             post,
         ):
@@ -140,23 +142,23 @@ def test_a_message_that_came_under_a_wrong_binding_counts_under_the_right_one():
 )
 def test_a_sender_without_a_binding_or_a_name_is_refused(given: Any):
     with pytest.raises(UsageError):
-        Sender(secret=BANK, **given)
+        WebhookSender(secret=BANK, **given)
 
 
 def test_a_secret_belongs_to_one_sender_and_is_not_shown():
     async def check() -> None:
         async with Holdfast(memory(), agents=[desk], recover=False) as app:
             with pytest.raises(UsageError, match="the same secret"):
-                Hooks(app.service, [Sender("a", BANK, anything=True), Sender("b", BANK, tools=("t",))])
+                Hooks(app.service, [WebhookSender("a", BANK, anything=True), WebhookSender("b", BANK, tools=("t",))])
 
     asyncio.run(check())
-    assert BANK not in repr(Sender("a", BANK, anything=True))
+    assert BANK not in repr(WebhookSender("a", BANK, anything=True))
 
 
 @pytest.mark.parametrize("deep", [200, 990, 5_000, 100_000])
 def test_a_webhook_that_is_nested_deep_is_refused(deep: int):
     async def check() -> None:
-        async with serving(Sender("bank", BANK, anything=True)) as (_, post):
+        async with serving(WebhookSender("bank", BANK, anything=True)) as (_, post):
             for body in ('{"key":"K","status":"succeeded","result":' + "[" * deep + "]" * deep + "}", '{"x":' * deep):
                 answered = await post.client.post(post.url, content=body, headers=signed(BANK, body.encode()))
                 assert (answered.status_code, "deep" in answered.text) == (400, True)

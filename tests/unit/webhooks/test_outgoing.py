@@ -17,10 +17,10 @@ from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note
 from holdfast.people.items import items
 from holdfast.testing import operation
 from holdfast.webhooks.http_post import post
-from holdfast.webhooks.outgoing import Told, Webhooks, checked, told
+from holdfast.webhooks.outgoing import EndpointStatus, Webhooks, checked, told
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
-from tests.unit.interfaces.receiver import DIES, Came, Receiver, receiving
+from tests.unit.webhooks.receiver import DIES, Came, Receiver, receiving
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def tell(app: Holdfast, url: str, *kinds: Kind, name: str = "ops") -> None
     )
 
 
-async def state(app: Holdfast) -> Told:
+async def state(app: Holdfast) -> EndpointStatus:
     (one,) = await told(app.service.looking)
     return one
 

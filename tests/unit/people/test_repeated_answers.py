@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.control.applying import AtOnce
+from holdfast.control.command_sink import DirectSink
 from holdfast.control.service import Service
 from holdfast.engine.commands import Applied
 from holdfast.errors import JournalUnavailable, UsageError
@@ -15,7 +15,7 @@ from holdfast.people import answers as a
 from holdfast.people.items import items
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
-from tests.unit.interfaces.test_people import begun, lost
+from tests.unit.people.test_answers import begun, lost
 
 
 def cut_off(lab: Lab) -> Any:
@@ -65,7 +65,7 @@ async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_agai
         assert (word.word, word.evidence) == ("same_key", "the bank says so")
 
 
-class Dying(AtOnce):
+class Dying(DirectSink):
     """Whoever speaks here dies once the word is in the ledger, before its run has it."""
 
     async def apply(self, run: str, answered: str) -> Applied:

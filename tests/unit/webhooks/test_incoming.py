@@ -17,7 +17,7 @@ from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.environment import SystemClock
 from holdfast.errors import Deferred, RunSuspended, UsageError
 from holdfast.journal.memory import MemoryJournal
-from holdfast.webhooks.incoming import LARGEST, Hooks, Sender
+from holdfast.webhooks.incoming import LARGEST, Hooks, WebhookSender
 
 ACCEPTED = 204
 
@@ -31,8 +31,8 @@ def new_secret() -> str:
     return "whsec_" + base64.b64encode(os.urandom(24)).decode()
 
 
-def bank(secret: str) -> Sender:
-    return Sender("bank", secret, tools=("refund",))
+def bank(secret: str) -> WebhookSender:
+    return WebhookSender("bank", secret, tools=("refund",))
 
 
 @tool(idempotency=Key.forever())

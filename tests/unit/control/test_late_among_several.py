@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.control.applying import AtOnce
+from holdfast.control.command_sink import DirectSink
 from holdfast.control.service import Service
 from holdfast.journal.port import Post
 from holdfast.people import answers as a
@@ -14,7 +14,7 @@ from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import REFUND, asked, refunds
 
 
-class SlowDisk(AtOnce):
+class SlowDisk(DirectSink):
     """Words that are in the ledger an hour after they were judged."""
 
     def __init__(self, lab: Lab, app: Any) -> None:
