@@ -25,7 +25,7 @@ import httpx2
 import msgspec
 
 from holdfast import Holdfast
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant, Principal
 from holdfast_console.auth.site import cookie_name, loopback
 from holdfast_console.web.app import web
@@ -55,10 +55,10 @@ def fill(path: Path, items: int, ended: int) -> None:
 async def measure(path: Path, items: int, ended: int) -> dict[str, list[tuple[float, float]]]:
     async with Holdfast(path, agents=[], recover=False) as app:
         fill(path, items, ended)
-        entrance = Entrance(app.engine)
-        secret = await entrance.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
+        authenticator = Authenticator(app.engine)
+        secret = await authenticator.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
         headers = {"origin": ORIGIN, "cookie": f"{cookie_name(ORIGIN)}={secret}"}
-        transport = httpx2.ASGITransport(web(app.service, entrance, loopback(80)))
+        transport = httpx2.ASGITransport(web(app.service, authenticator, loopback(80)))
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers) as client:
             took = {address: [await one(client, address) for _ in range(ROUNDS)] for address in ADDRESSES}
     return took | {"holdfast inbox": [command(path) for _ in range(ROUNDS)]}

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.thresholds import Threshold
-from holdfast_console.reviews.calibration import Finding, Judgement, judged
+from holdfast_console.reviews.calibration import Judgement, ThresholdFinding, judged
 from holdfast_console.reviews.statistics import Share, share
 from studies.year.world import DAY, Case, Year
 
@@ -44,7 +44,7 @@ class Desk:
         self.strategy: Final = strategy
         self.threshold: Final = threshold_of(year)
         self.at = self.threshold.start
-        self.findings: list[tuple[float, Finding]] = []
+        self.findings: list[tuple[float, ThresholdFinding]] = []
         self.planted: list[bool] = []
         self.moves: list[Judgement] = []
 
@@ -66,7 +66,7 @@ class Desk:
         """A person's word about a case that the threshold decided; large amounts say nothing about it."""
         if self.strategy.calibrates and route != "shadow" and case.amount < self.year.asked_from:
             weight = 1 / self.year.rate if route == "sampled" else 1.0
-            self.findings.append((case.at, Finding(case.confidence, wrong, weight)))
+            self.findings.append((case.at, ThresholdFinding(case.confidence, wrong, weight)))
 
     def calibrate(self, now: float) -> None:
         """Once a week: move the threshold if what was found lately proves that it stands wrong."""

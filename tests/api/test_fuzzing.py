@@ -48,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def token(served: Served) -> str:
     async def mint(app: Any) -> str:
         note = TokenNote("add", "root", "bot", ends_ms=served.clock.wall_ms() + 3_600_000)
-        return (await served.entrance.tokens.add(note, app.engine.environment.rng))[0]
+        return (await served.authenticator.tokens.add(note, app.engine.environment.rng))[0]
 
     return served.do(mint)
 

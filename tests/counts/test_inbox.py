@@ -12,7 +12,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import RunSuspended
 from holdfast.journal.sqlite.driver import StandardDatabase
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant, Principal
 from holdfast_console.auth.passwords import Passwords
 from holdfast_console.auth.site import cookie_name, loopback
@@ -50,10 +50,10 @@ async def visited(path: Path, asked: Asked, names: tuple[str, ...]) -> dict[str,
             for agent in (refunds, trips):
                 with pytest.raises(RunSuspended):
                     await app.run(agent, name)
-        entrance = Entrance(app.engine, Passwords(Counting()))
-        secret = await entrance.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
+        authenticator = Authenticator(app.engine, Passwords(Counting()))
+        secret = await authenticator.admit(Principal("bea", (Grant("admin"),)), "127.0.0.1")
         headers = {"origin": ORIGIN, "cookie": f"{cookie_name(ORIGIN)}={secret}"}
-        transport = httpx2.ASGITransport(web(app.service, entrance, loopback(80)))
+        transport = httpx2.ASGITransport(web(app.service, authenticator, loopback(80)))
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers) as client:
             await client.get("/inbox")
             for address in ("/inbox", "/api/v1/items", f"/inbox/{REFUND}", "/runs", "/runs?status=suspended"):

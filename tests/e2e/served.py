@@ -17,7 +17,7 @@ from holdfast.errors import RunSuspended
 from holdfast.people import Policy
 from holdfast.webhooks.connections import SERVER
 from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.auth.passwords import Passwords
 from holdfast_console.auth.site import loopback
@@ -92,9 +92,9 @@ class Served:
         """An account with a password."""
 
         async def add(_: Holdfast) -> None:
-            await self.entrance.accounts.add(name, grants or [Grant("admin")], by="root")
+            await self.authenticator.accounts.add(name, grants or [Grant("admin")], by="root")
             hashed = Passwords(Counting()).hashed(PASSWORD, name)
-            await self.entrance.accounts.change(name, AccountNote("password", "root", hash=hashed))
+            await self.authenticator.accounts.change(name, AccountNote("password", "root", hash=hashed))
 
         self.do(add)
 
@@ -115,8 +115,8 @@ class Served:
             port = place.getsockname()[1]
             app = Holdfast(self._path, agents=self._agents, policy=self._policy, environment=environment, recover=False)
             async with app as self.app:
-                self.entrance = Entrance(self.app.engine, Passwords(Counting()))
-                guarded = web(self.app.service, self.entrance, loopback(port))
+                self.authenticator = Authenticator(self.app.engine, Passwords(Counting()))
+                guarded = web(self.app.service, self.authenticator, loopback(port))
                 server = uvicorn.Server(uvicorn.Config(guarded, lifespan="off", log_config=None, **SERVER))
                 serving = asyncio.create_task(server.serve(sockets=[place]))
                 self.address = f"http://127.0.0.1:{port}"

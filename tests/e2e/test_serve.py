@@ -47,7 +47,7 @@ def test_the_link_of_the_terminal_lets_one_browser_in(serving: subprocess.Popen[
     refused = late.goto(link)
     assert refused is not None
     assert refused.status == 401
-    expect(late.get_by_role("alert")).to_contain_text("this link was used")
+    expect(late.get_by_role("alert")).to_contain_text("invalid or was already used")
     late.goto(next_link(serving))
     expect(late.get_by_role("heading", name="Inbox")).to_be_visible()
     first.close()

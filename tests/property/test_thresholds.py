@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.thresholds import Threshold
-from holdfast_console.reviews.calibration import Finding, Judgement, judged
+from holdfast_console.reviews.calibration import Judgement, ThresholdFinding, judged
 from holdfast_console.reviews.statistics import share
 
 SURE = Threshold("sure", start=0.8, least=0.6, most=0.95, step=0.02, width=0.08, goal=0.04, slack=0.1, enough=30)
 
 values = st.floats(0.5, 1.0)
-findings = st.builds(Finding, values, st.booleans(), st.sampled_from([1.0, 5.0, 7.5]))
+findings = st.builds(ThresholdFinding, values, st.booleans(), st.sampled_from([1.0, 5.0, 7.5]))
 many = st.builds(
-    lambda value, wrong, of: [Finding(value, number < wrong) for number in range(of)],
+    lambda value, wrong, of: [ThresholdFinding(value, number < wrong) for number in range(of)],
     values, st.integers(0, 200), st.integers(0, 400),
 )  # fmt: skip
 batches = st.lists(st.one_of(many, st.lists(findings, max_size=40)), max_size=25)
@@ -23,7 +23,7 @@ catches = st.one_of(
 )
 
 
-def moved(batches: list[list[Finding]], at: float = SURE.start) -> list[Judgement]:
+def moved(batches: list[list[ThresholdFinding]], at: float = SURE.start) -> list[Judgement]:
     """The moves of a threshold that is judged after each batch; a move begins the count anew."""
     moves, since = [], []
     for batch in batches:
@@ -36,25 +36,25 @@ def moved(batches: list[list[Finding]], at: float = SURE.start) -> list[Judgemen
 
 
 @given(batches)
-def test_it_never_leaves_its_bounds_and_goes_step_by_step(batches: list[list[Finding]]):
+def test_it_never_leaves_its_bounds_and_goes_step_by_step(batches: list[list[ThresholdFinding]]):
     for move in moved(batches):
         assert SURE.least <= move.to <= SURE.most
         assert 0 < abs(move.to - move.at) <= SURE.step + 1e-9
 
 
 @given(batches)
-def test_a_replay_gives_the_same_moves(batches: list[list[Finding]]):
+def test_a_replay_gives_the_same_moves(batches: list[list[ThresholdFinding]]):
     assert moved(batches) == moved([list(batch) for batch in batches])
 
 
 @given(st.lists(findings, max_size=300), catches)
-def test_the_order_of_what_was_found_does_not_matter(found: list[Finding], catch: object):
+def test_the_order_of_what_was_found_does_not_matter(found: list[ThresholdFinding], catch: object):
     one, other = judged(SURE, 0.8, found, catch), judged(SURE, 0.8, reversed(found), catch)
     assert (one.direction, one.to) == (other.direction, other.to)
 
 
 @given(st.lists(findings, max_size=300), catches)
-def test_it_moves_only_on_what_is_proven(found: list[Finding], catch: object):
+def test_it_moves_only_on_what_is_proven(found: list[ThresholdFinding], catch: object):
     """Hysteresis: while what was found may still be within the slack around the goal, nothing moves."""
     judgement = judged(SURE, 0.8, found, catch)
     if judgement.direction == "loosen":
@@ -69,7 +69,7 @@ def test_what_is_found_at_the_goal_never_moves_it(off: int, of: int):
     wrong = round(SURE.goal * of)
     if abs(wrong / of - SURE.goal) > SURE.goal * SURE.slack:
         return
-    both = [Finding(value, number < wrong) for value in (0.78, 0.82) for number in range(of)]
+    both = [ThresholdFinding(value, number < wrong) for value in (0.78, 0.82) for number in range(of)]
     assert moved([both] * (off + 1)) == []
 
 
@@ -83,7 +83,7 @@ def year(rng: Random, rates: list[float], at: float = SURE.start) -> list[float]
         for side, count in ((-1, 60), (1, 30)):
             for _ in range(count):
                 value = at + side * rng.random() * SURE.width
-                since.append(Finding(value, rng.random() < rate * 3 ** ((0.8 - value) / 0.1), 1.0))
+                since.append(ThresholdFinding(value, rng.random() < rate * 3 ** ((0.8 - value) / 0.1), 1.0))
         found = judged(SURE, at, since[-90 * 12 :])
         if found.moves:
             at, since = found.to, []

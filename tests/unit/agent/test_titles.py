@@ -27,7 +27,7 @@ from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.people.dossier import dossier
 from holdfast_console.notify.compose import line_of
-from holdfast_console.notify.schedule import About
+from holdfast_console.notify.schedule import NotifiedItem
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -224,7 +224,7 @@ async def test_pages_the_api_and_mails_show_it(lab: Lab):
         assert item["asks"].startswith(f"{title}: may pay_back")
         looking, identity = stand.app.service.looking, "p-ann/pay_back#1@"
         asked_ms = (await looking.history("p-ann")).operations["pay_back#1"].asked_at
-        line = await line_of(looking, About(f"{identity}{asked_ms}", "new"))
+        line = await line_of(looking, NotifiedItem(f"{identity}{asked_ms}", "new"))
         assert line is not None
         assert line.asks.startswith(f"{title}: may pay_back")
         assert dict(line.facts)["Arguments"] == '{"cents":9000,"customer":"<b>Ada</b>"}'

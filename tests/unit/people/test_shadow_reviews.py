@@ -9,8 +9,8 @@ from holdfast.people import Policy, Rule
 from holdfast.people import answers as a
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
-from holdfast_console.reviews.metrics import figures
-from holdfast_console.reviews.reader import gather
+from holdfast_console.reviews.metrics import review_metrics
+from holdfast_console.reviews.reader import read_reviews
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds_of_any
 
@@ -64,7 +64,7 @@ async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
             await a.answer(app.service, item, a.Right(), by="carl")
         assert await items(app.service.looking) == []
         assert not (await dossier(app.service, item)).open
-        found = await gather(app.service.looking)
+        found = await read_reviews(app.service.looking)
         [look] = found.looks
         assert (look.kind, look.said, look.by, look.traits.amount, look.traits.rule) == (
             "shadow",
@@ -92,10 +92,10 @@ async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, 20_000)
         await app.service.approve("r-20000/refund#1", by="bea")
-        found = await gather(app.service.looking)
+        found = await read_reviews(app.service.looking)
         assert len(found.passed) == 1 + 40 - len(asked)
         assert sum(one.sampled for one in found.looks) == len(asked)
-        shown = figures(found.looks, found.passed)
+        shown = review_metrics(found.looks, found.passed)
         assert shown.overrides.hits == len(asked)
         assert shown.wrong.rate == pytest.approx(40 / 41), "the sample stands for all forty; nobody saw the first one"
         assert shown.unseen == 1
@@ -117,6 +117,6 @@ async def test_an_undone_run_counts_as_wrong_without_a_look(lab: Lab):
     async with lab.app(desk, policy=POLICY) as app:
         await left(app, desk)
         await app.service.undo("r-900", by="bea", why="the wrong customer")
-        found = await gather(app.service.looking)
+        found = await read_reviews(app.service.looking)
         assert [one.undone for one in found.passed] == [True]
-        assert figures(found.looks, found.passed).undone == 1
+        assert review_metrics(found.looks, found.passed).undone == 1

@@ -21,7 +21,7 @@ from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
 from holdfast.people.loaded_item import load_item
-from holdfast_console.reviews.report import watch
+from holdfast_console.reviews.report import workload
 from tests.unit.engine.lab import Lab, virtual
 
 HOUR = timedelta(hours=1)
@@ -79,7 +79,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert about.recommended.startswith("resume, once its code goes the recorded way again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
         assert a.fitting_answers(about.kind, about.item) == ("resume", "take_over", "abandon")
-        counted = await watch(app.service.looking, app.engine.environment.clock.wall_ms())
+        counted = await workload(app.service.looking, app.engine.environment.clock.wall_ms())
         assert counted.health.depth == 1
 
 

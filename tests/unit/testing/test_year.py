@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from holdfast_console.reviews.calibration import Finding, judged
+from holdfast_console.reviews.calibration import ThresholdFinding, judged
 from studies.year.__main__ import main
 from studies.year.comparing import ALL, CALIBRATED, FIXED, NONE, SAMPLING, Compared, compare, over_years
 from studies.year.living import Lived, live
@@ -154,7 +154,7 @@ def test_it_is_the_rule_of_the_product_that_moves_the_threshold():
     assert desk.route(case) == "sampled"
     for _ in range(60):
         desk.learn(case, "sampled", wrong=True)
-    expected = judged(desk.threshold, desk.at, [Finding(case.confidence, True, 1 / QUICK.rate)] * 60)
+    expected = judged(desk.threshold, desk.at, [ThresholdFinding(case.confidence, True, 1 / QUICK.rate)] * 60)
     desk.calibrate(480.0)
     assert desk.moves == [expected]
     assert desk.at == expected.to > QUICK.start

@@ -21,7 +21,7 @@ from holdfast import Holdfast
 from holdfast.errors import UsageError
 from holdfast.webhooks.connections import ConnectionLimits, server_config, tls_context
 from holdfast.webhooks.incoming import Hooks, WebhookSender
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.site import loopback
 from holdfast_console.web.app import web
 from tests.unit.webhooks.test_incoming import desk, memory, new_secret
@@ -45,7 +45,7 @@ def serving(kind: str, limits: ConnectionLimits, tls: ssl.SSLContext | None = No
             if kind == "hooks":
                 inside = Hooks(app.service, [WebhookSender("bank", new_secret(), anything=True)])
             else:
-                inside = web(app.service, Entrance(app.engine), loopback(port, "https" if tls else "http"))
+                inside = web(app.service, Authenticator(app.engine), loopback(port, "https" if tls else "http"))
             servers.append(uvicorn.Server(server_config(inside, limits, tls, lifespan="off")))
             begun.set()
             await servers[0].serve(sockets=[line])

@@ -17,7 +17,7 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Trust
 from holdfast.testing.clock import EPOCH_MS
 from holdfast_console.auth.accounts import AccountNote, Accounts
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.auth.passwords import Passwords
 from holdfast_console.auth.tokens import TokenNote, Tokens
@@ -103,13 +103,13 @@ class House:
         return (await self.tokens.add(note, self.rng))[0]
 
     @asynccontextmanager
-    async def entrance(self) -> AsyncGenerator[Entrance]:
+    async def authenticator(self) -> AsyncGenerator[Authenticator]:
         """The way in, over an engine of its own: as another process would have it."""
         environment = Environment(self.now, self.rng, DaemonThreads(), NoCrash())
         engine = Engine(self.journal, environment, Settings(), {}, {}, host.this_process)
         await engine.open()
         try:
-            yield Entrance(engine, self.passwords)
+            yield Authenticator(engine, self.passwords)
         finally:
             await engine.close()
 

@@ -15,8 +15,8 @@ import uvicorn
 
 from holdfast.errors import SignInRefused
 from holdfast.webhooks.connections import SERVER
-from holdfast_console.auth.authenticator import Entrance
-from holdfast_console.auth.authorize import About, Grant
+from holdfast_console.auth.authenticator import Authenticator
+from holdfast_console.auth.authorize import Grant, PermissionScope
 from holdfast_console.auth.guard import Guard
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import Site, loopback, presented, session_cookie
@@ -30,8 +30,8 @@ JSON = {"content-type": "application/json"}
 class Inside:
     """The app behind the guard: it signs people in, and tells what reached it."""
 
-    def __init__(self, entrance: Entrance) -> None:
-        self.entrance, self.reached = entrance, list[str]()
+    def __init__(self, authenticator: Authenticator) -> None:
+        self.authenticator, self.reached = authenticator, list[str]()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.reached.append(f"{scope['method']} {scope['path']}")
@@ -41,7 +41,7 @@ class Inside:
         if (scope["method"], scope["path"]) == ("POST", "/sign-in"):
             status, headers = await self._sign_in(scope, body)
         elif principal is not None:
-            await self.entrance.require(principal, "look", About(scope["path"]))
+            await self.authenticator.require(principal, "look", PermissionScope(scope["path"]))
             answer = msgspec.json.encode({"who": principal.name, "via": principal.via, "body": body.decode()})
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
@@ -50,7 +50,7 @@ class Inside:
         said = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         old = presented(dict(scope["headers"]).get(b"cookie", b"").decode(), scope["origin"])
         try:
-            begun = await self.entrance.sign_in(said["name"], said["password"], scope["address"], old=old)
+            begun = await self.authenticator.sign_in(said["name"], said["password"], scope["address"], old=old)
         except SignInRefused as no:
             return (429 if no.retry_after else 403), []
         return 303, [(b"set-cookie", session_cookie(scope["origin"], begun.secret).encode()), (b"location", b"/")]
@@ -61,7 +61,7 @@ class Stand:
     """A house with a server in front."""
 
     house: House
-    entrance: Entrance
+    authenticator: Authenticator
     inside: Inside
     port: int
     password: str
@@ -96,14 +96,14 @@ async def standing(proxy: TrustedProxy | None = None, site: Callable[[int], Site
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        async with house.entrance() as entrance:
-            inside = Inside(entrance)
-            guard = Guard(inside, entrance, site(port), proxy=proxy)
+        async with house.authenticator() as authenticator:
+            inside = Inside(authenticator)
+            guard = Guard(inside, authenticator, site(port), proxy=proxy)
             server = uvicorn.Server(uvicorn.Config(guard, lifespan="off", log_config=None, **SERVER))
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             base = f"http://127.0.0.1:{port}"
             async with httpx2.AsyncClient(base_url=base, trust_env=False) as client:
-                yield Stand(house, entrance, inside, port, password, client, {"origin": base})
+                yield Stand(house, authenticator, inside, port, password, client, {"origin": base})
             server.should_exit = True
             await serving
 

@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast_console.auth.csrf import Crossing, refusal
+from holdfast_console.auth.csrf import RequestOrigin, refusal
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import (
     Site,
@@ -54,7 +54,7 @@ OWN = "https://inbox.example.com"
     ],
 )
 def test_what_changes_something_has_to_come_from_here(method: str, origin: str | None, site: str | None):
-    assert refusal(Crossing(method, origin, site), OWN)
+    assert refusal(RequestOrigin(method, origin, site), OWN)
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -63,14 +63,14 @@ def test_what_changes_something_has_to_come_from_here(method: str, origin: str |
     [(OWN, None), (OWN, "same-origin"), (None, "same-origin"), ("HTTPS://INBOX.example.com", "none")],
 )
 def test_our_own_forms_pass(method: str, origin: str | None, site: str | None):
-    assert not refusal(Crossing(method, origin, site), OWN)
+    assert not refusal(RequestOrigin(method, origin, site), OWN)
 
 
 def test_a_program_with_a_token_need_not_say_where_it_is_but_a_page_elsewhere_cannot_use_one():
-    assert not refusal(Crossing("POST", has_token=True), OWN)
-    assert refusal(Crossing("POST", "https://evil.example", has_token=True), OWN)
-    assert refusal(Crossing("POST", site="cross-site", has_token=True), OWN)
-    assert refusal(Crossing("GET", site="cross-site", mode="cors", dest="empty", has_token=True), OWN)
+    assert not refusal(RequestOrigin("POST", has_token=True), OWN)
+    assert refusal(RequestOrigin("POST", "https://evil.example", has_token=True), OWN)
+    assert refusal(RequestOrigin("POST", site="cross-site", has_token=True), OWN)
+    assert refusal(RequestOrigin("GET", site="cross-site", mode="cors", dest="empty", has_token=True), OWN)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_program_with_a_token_need_not_say_where_it_is_but_a_page_elsewhere_ca
     ],
 )
 def test_nothing_of_ours_is_loaded_into_other_pages(site: str | None, mode: str | None, dest: str | None, passes: bool):
-    assert (refusal(Crossing("GET", None, site, mode, dest), OWN) == "") is passes
+    assert (refusal(RequestOrigin("GET", None, site, mode, dest), OWN) == "") is passes
 
 
 # --- the site --------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_what_strangers_try_is_recorded_without_filling_the_record():
             await stand.client.get(f"/items/{i}")
             await stand.client.get(f"/api/{i}", headers={"authorization": f"Bearer {secrets.token_hex(32)}"})
             await stand.client.post("/items", headers={"origin": "https://evil.example"})
-        whys = [one.access.why for one in await stand.entrance.log.read("-")]
+        whys = [one.access.why for one in await stand.authenticator.log.read("-")]
         assert sorted(whys) == ["another site", "no such token", "not signed in"]
 
     attacked(told)

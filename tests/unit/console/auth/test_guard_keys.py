@@ -39,9 +39,9 @@ def test_who_was_disabled_or_signed_out_is_out_at_once():
         await stand.house.accounts.change("ben", AccountNote("disable", "anna"))
         assert (await stand.client.get("/items", headers=ben)).status_code == 303
         secret = anna["cookie"].partition("=")[2]
-        principal = await stand.entrance.by_session(secret)
+        principal = await stand.authenticator.by_session(secret)
         assert principal is not None
-        await stand.entrance.sign_out(secret, principal)
+        await stand.authenticator.sign_out(secret, principal)
         assert (await stand.client.get("/items", headers=anna)).status_code == 303
 
     attacked(told)
@@ -80,7 +80,7 @@ def test_guessing_over_the_network_ends_soon():
         right = {"name": "ben", "password": stand.password}
         forwarded = {**stand.own, "x-forwarded-for": "203.0.113.9"}
         assert (await stand.client.post("/sign-in", headers=forwarded, data=right)).status_code == 429
-        whos = {one.access.address for one in await stand.entrance.log.read()}
+        whos = {one.access.address for one in await stand.authenticator.log.read()}
         assert whos == {"127.0.0.1"}, "what a stranger says about an address is not believed"
 
     attacked(told)
@@ -151,7 +151,7 @@ def test_a_proxy_names_people_and_a_program_beside_it_does_not():
         for headers in forged:
             assert (await stand.client.get("/items", headers=headers)).status_code == 303, headers
         assert stand.inside.reached == []
-        noted = {(one.access.why, one.access.address) for one in await stand.entrance.log.read("-")}
+        noted = {(one.access.why, one.access.address) for one in await stand.authenticator.log.read("-")}
         assert noted >= {
             ("not the proxy", "127.0.0.1"),
             ("another site", "203.0.113.9"),
@@ -164,7 +164,7 @@ def test_a_proxy_names_people_and_a_program_beside_it_does_not():
 
 def test_behind_a_proxy_cookies_open_nothing():
     async def told(stand: Stand) -> None:
-        begun = await stand.entrance.sign_in("ben", stand.password, HERE)
+        begun = await stand.authenticator.sign_in("ben", stand.password, HERE)
         cookie = {"cookie": f"holdfast-{stand.port}={begun.secret}"}
         assert (await stand.client.get("/items", headers=cookie)).status_code == 303
         token = {"authorization": f"Bearer {await stand.house.token('ben')}"}
@@ -221,7 +221,7 @@ async def called(guard: Guard, stand: Stand, messages: list[dict[str, Any]], **h
 
 def test_a_body_that_breaks_off_or_never_ends_reaches_nobody():
     async def told(stand: Stand) -> None:
-        guard = Guard(stand.inside, stand.entrance, loopback(stand.port))
+        guard = Guard(stand.inside, stand.authenticator, loopback(stand.port))
         begun = {"type": "http.request", "body": b"name=ben", "more_body": True}
         broken = await called(guard, stand, [begun, {"type": "http.disconnect"}])
         assert broken[0]["status"] == 400
@@ -243,7 +243,7 @@ def test_what_the_app_lets_slip_is_answered_under_our_headers_and_says_nothing(e
         async def slips(scope: Any, receive: Any, send: Any) -> None:
             raise error
 
-        sent = await called(Guard(slips, stand.entrance, loopback(stand.port)), stand, [{"type": "http.request"}])
+        sent = await called(Guard(slips, stand.authenticator, loopback(stand.port)), stand, [{"type": "http.request"}])
         assert sent[0]["status"] == status
         assert b"content-security-policy" in dict(sent[0]["headers"])
         assert b"canary" not in sent[1]["body"]
@@ -257,7 +257,7 @@ def test_an_answer_that_broke_off_is_not_answered_twice():
             await send({"type": "http.response.start", "status": 200, "headers": []})
             raise ValueError("in the middle")
 
-        sent = await called(Guard(breaks, stand.entrance, loopback(stand.port)), stand, [{"type": "http.request"}])
+        sent = await called(Guard(breaks, stand.authenticator, loopback(stand.port)), stand, [{"type": "http.request"}])
         assert [message["type"] for message in sent] == ["http.response.start"]
 
     attacked(told)
@@ -273,7 +273,7 @@ def test_a_websocket_is_not_opened():
         async def receive() -> dict[str, Any]:
             return {"type": "websocket.connect"}
 
-        guard = Guard(stand.inside, stand.entrance, loopback(stand.port))
+        guard = Guard(stand.inside, stand.authenticator, loopback(stand.port))
         await guard({"type": "websocket", "path": "/items", "headers": []}, receive, send)
         assert sent == [{"type": "websocket.close", "code": 1008}]
         assert stand.inside.reached == []

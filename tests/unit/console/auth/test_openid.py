@@ -15,9 +15,9 @@ from joserfc.jwk import ECKey
 
 from holdfast.errors import SignInRefused, UsageError
 from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.oidc import AWAY_MS, OpenId, Provider
+from holdfast_console.auth.oidc import AWAY_MS, OidcClient, Provider
 from holdfast_console.auth.rate_limits import PER_ADDRESS
 from tests.unit.console.auth.keeping import House, opened
 from tests.unit.console.auth.provider import CLIENT, CLIENT_SECRET, RealProvider, provided
@@ -30,9 +30,9 @@ class Browser:
     """A browser between us and the provider."""
 
     house: House
-    entrance: Entrance
+    authenticator: Authenticator
     provider: RealProvider
-    openid: OpenId
+    openid: OidcClient
     cookie: str = ""
 
     async def go(self, wanted: str = "/items") -> str:
@@ -61,9 +61,9 @@ def browsing(test: Callable[[Browser], Awaitable[None]]) -> None:
         with provided(lambda: house.now.ms // 1000) as provider:
             known = Provider(provider.issuer, CLIENT, CLIENT_SECRET)
             await house.accounts.add("ben", [Grant("answerer")], by="root", subject=known.subject(provider.sub))
-            async with house.entrance() as entrance:
-                openid = OpenId(entrance, entrance._engine, known)
-                await test(Browser(house, entrance, provider, openid))
+            async with house.authenticator() as authenticator:
+                openid = OidcClient(authenticator, authenticator._engine, known)
+                await test(Browser(house, authenticator, provider, openid))
 
     asyncio.run(run())
 
@@ -72,7 +72,7 @@ def test_whom_the_provider_names_is_in_and_goes_on_where_they_wanted():
     async def told(browser: Browser) -> None:
         returned = await browser.come(await browser.go("/items/r-1?x=1"))
         assert returned.wanted == "/items/r-1?x=1"
-        principal = await browser.entrance.by_session(returned.begun.secret)
+        principal = await browser.authenticator.by_session(returned.begun.secret)
         assert principal is not None
         assert (principal.name, principal.via) == ("ben", "oidc")
         assert browser.cookie.startswith("__Host-holdfast-away=")
@@ -135,7 +135,7 @@ def test_who_has_no_account_here_is_on_record_and_not_in():
     async def told(browser: Browser) -> None:
         browser.provider.sub = "somebody-else"
         assert "no account here is yours" in await browser.is_refused(await browser.go())
-        (noted,) = await browser.entrance.log.read("-")
+        (noted,) = await browser.authenticator.log.read("-")
         assert noted.access.why == f"no account is {browser.provider.issuer}#somebody-else"
         browser.provider.sub = "248289761001"
         await browser.house.accounts.change("ben", AccountNote("disable", "root"))
@@ -229,7 +229,9 @@ def test_a_code_of_somebody_else_is_refused_by_the_provider():
 
 def test_a_provider_that_is_out_of_reach_lets_nobody_in():
     async def told(browser: Browser) -> None:
-        gone = OpenId(browser.entrance, browser.entrance._engine, Provider("http://127.0.0.1:9", CLIENT, CLIENT_SECRET))
+        gone = OidcClient(
+            browser.authenticator, browser.authenticator._engine, Provider("http://127.0.0.1:9", CLIENT, CLIENT_SECRET)
+        )
         with pytest.raises(SignInRefused, match="could not be asked"):
             await gone.leave(OWN, "/")
 

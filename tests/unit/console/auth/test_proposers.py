@@ -7,12 +7,12 @@ import pytest
 from holdfast import Key, Run, agent, tool
 from holdfast.errors import NotAllowed, RunSuspended
 from holdfast.people.loaded_item import LoadedItem, load_item
-from holdfast_console.auth.authorize import About, Grant, Principal, checked_answerer
+from holdfast_console.auth.authorize import Grant, PermissionScope, Principal, check_answerer
 from tests.unit.engine.lab import Lab, virtual
 
 
 def answered_by(name: str, now: LoadedItem) -> None:
-    checked_answerer(Principal(name, (Grant("admin"),), "password"), About(now.item, now.tool), now.proposers)
+    check_answerer(Principal(name, (Grant("admin"),), "password"), PermissionScope(now.item, now.tool), now.proposers)
 
 
 @virtual

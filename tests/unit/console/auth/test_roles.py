@@ -8,19 +8,19 @@ from holdfast.errors import NotAllowed
 from holdfast.model.names import same_person
 from holdfast_console.auth.authorize import (
     ROLES,
-    About,
-    Deed,
     Grant,
+    Permission,
+    PermissionScope,
     Principal,
     Role,
-    checked_answerer,
-    checked_deed,
+    check_answerer,
+    check_permission,
     may,
     may_somewhere,
     typed,
 )
 
-DEEDS = get_args(Deed)
+DEEDS = get_args(Permission)
 VIEWER = {"look"}
 ANSWERER = {*VIEWER, "answer", "hand"}
 OPERATOR = {*ANSWERER, "resolve", "stand", "order", "tell"}
@@ -39,7 +39,7 @@ def test_the_table_is_whole():
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("deed", DEEDS)
-def test_each_deed_of_each_role(deed: Deed, role: Role):
+def test_each_deed_of_each_role(deed: Permission, role: Role):
     wanted = deed in ALLOWED[role]
     assert may(someone(Grant(role)), deed, "refund", "eu") is wanted
     assert may(someone(Grant(role)), deed) is wanted
@@ -53,12 +53,12 @@ def test_each_deed_of_each_role(deed: Deed, role: Role):
 @pytest.mark.parametrize(
     ("tool", "queue"), [("", ""), ("refund", ""), ("", "eu"), ("restock", "eu"), ("refund", "us"), ("REFUND", "eu")]
 )
-def test_a_narrow_role_holds_nowhere_else(deed: Deed, tool: str, queue: str):
+def test_a_narrow_role_holds_nowhere_else(deed: Permission, tool: str, queue: str):
     assert not may(someone(Grant("operator", ("refund",), ("eu",))), deed, tool, queue)
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_nobody_may_nothing(deed: Deed):
+def test_nobody_may_nothing(deed: Permission):
     assert not may(someone(), deed)
     assert not may_somewhere(someone(), deed)
 
@@ -73,7 +73,7 @@ def test_roles_at_several_places_do_not_add_up():
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("limit", ROLES)
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_token_may_at_most_what_both_allow(deed: Deed, limit: Role, role: Role):
+def test_a_token_may_at_most_what_both_allow(deed: Permission, limit: Role, role: Role):
     shown = someone(Grant(role), limits=(Grant(limit),))
     assert may(shown, deed, "refund") is (deed in ALLOWED[role] & ALLOWED[limit])
     assert may_somewhere(shown, deed) is (deed in ALLOWED[role] & ALLOWED[limit])
@@ -93,40 +93,40 @@ def test_the_command_line_may_everything():
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
-ITEM = About("r-1/refund#1", "refund", "eu")
+ITEM = PermissionScope("r-1/refund#1", "refund", "eu")
 
 
 @pytest.mark.parametrize("role", ["answerer", "operator", "admin"])
 def test_who_may_answer_may(role: Role):
-    checked_answerer(someone(Grant(role, ("refund",) if role != "admin" else ())), ITEM, "anna")
+    check_answerer(someone(Grant(role, ("refund",) if role != "admin" else ())), ITEM, "anna")
 
 
 @pytest.mark.parametrize("grant", [Grant("viewer"), Grant("admin", ("restock",)), Grant("answerer", (), ("us",))])
 def test_who_may_not_is_told_what_is_missing_and_not_who_has_it(grant: Grant):
     with pytest.raises(NotAllowed, match=r"ben may not answer r-1/refund#1.*role answerer for refund in eu"):
-        checked_answerer(someone(grant), ITEM)
+        check_answerer(someone(grant), ITEM)
 
 
 @pytest.mark.parametrize("name", ["ben", "Ben", " BEN ", "\uff42\uff45\uff4e"])
 @pytest.mark.parametrize("role", ["answerer", "operator", "admin"])
 def test_nobody_approves_what_they_proposed_however_their_name_is_spelled(role: Role, name: str):
     with pytest.raises(NotAllowed, match="who proposes does not approve"):
-        checked_answerer(someone(Grant(role)), ITEM, (name,))
+        check_answerer(someone(Grant(role)), ITEM, (name,))
     with pytest.raises(NotAllowed, match="who proposes does not approve"):
-        checked_answerer(someone(Grant(role), name=name), ITEM, ("ann", "ben"))
+        check_answerer(someone(Grant(role), name=name), ITEM, ("ann", "ben"))
 
 
 def test_the_rule_holds_for_a_name_that_was_typed():
     with pytest.raises(NotAllowed, match="who proposes does not approve"):
-        checked_answerer(typed("ben"), ITEM, ("ben",))
-    checked_answerer(someone(Grant("answerer"), name="ben"), ITEM, ())
+        check_answerer(typed("ben"), ITEM, ("ben",))
+    check_answerer(someone(Grant("answerer"), name="ben"), ITEM, ())
 
 
 def test_a_review_takes_a_role_of_its_own():
     with pytest.raises(NotAllowed, match="role operator"):
-        checked_answerer(someone(Grant("answerer")), ITEM, deed="resolve")
+        check_answerer(someone(Grant("answerer")), ITEM, permission="resolve")
     with pytest.raises(NotAllowed, match="role admin"):
-        checked_deed(someone(Grant("operator")), "tune", About("policy"))
+        check_permission(someone(Grant("operator")), "tune", PermissionScope("policy"))
 
 
 def test_other_people_are_other_people():

@@ -15,8 +15,8 @@ from holdfast.errors import NotAllowed, SignInRefused
 from holdfast.journal.port import Identity
 from holdfast.webhooks.access_log import network
 from holdfast_console.auth.accounts import AccountNote
-from holdfast_console.auth.authenticator import WAITING, WRONG, Entrance
-from holdfast_console.auth.authorize import About, Grant
+from holdfast_console.auth.authenticator import WAITING, WRONG, Authenticator
+from holdfast_console.auth.authorize import Grant, PermissionScope
 from holdfast_console.auth.rate_limits import PER_ADDRESS, PER_NAME, Rate, taken
 from holdfast_console.auth.sessions import LASTS_MS, Sessions
 from tests.unit.console.auth.keeping import House, opened
@@ -24,33 +24,33 @@ from tests.unit.console.auth.keeping import House, opened
 HERE = "192.0.2.7"
 
 
-def inside(test: Callable[[House, Entrance, str], Awaitable[None]]) -> None:
+def inside(test: Callable[[House, Authenticator, str], Awaitable[None]]) -> None:
     """Run it with anna (admin), ben (answerer of refund), and the password that both have."""
 
     async def run() -> None:
         house, password = await opened(), secrets.token_hex(12)
         await house.person("anna", password=password)
         await house.person("ben", Grant("answerer", ("refund",)), password=password)
-        async with house.entrance() as entrance:
-            await test(house, entrance, password)
+        async with house.authenticator() as authenticator:
+            await test(house, authenticator, password)
 
     asyncio.run(run())
 
 
-async def refused(entrance: Entrance, name: str, password: str, address: str = HERE) -> SignInRefused:
+async def refused(authenticator: Authenticator, name: str, password: str, address: str = HERE) -> SignInRefused:
     with pytest.raises(SignInRefused) as no:
-        await entrance.sign_in(name, password, address)
+        await authenticator.sign_in(name, password, address)
     return no.value
 
 
 def test_who_knows_the_password_is_in_and_can_leave():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        begun = await entrance.sign_in("ben", password, HERE)
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        begun = await authenticator.sign_in("ben", password, HERE)
         assert (begun.principal.name, begun.principal.via) == ("ben", "password")
-        assert await entrance.by_session(begun.secret) == begun.principal
-        await entrance.sign_out(begun.secret, begun.principal)
-        assert await entrance.by_session(begun.secret) is None
-        again = await entrance.sign_in("ben", password, HERE)
+        assert await authenticator.by_session(begun.secret) == begun.principal
+        await authenticator.sign_out(begun.secret, begun.principal)
+        assert await authenticator.by_session(begun.secret) is None
+        again = await authenticator.sign_in("ben", password, HERE)
         assert again.secret != begun.secret
         assert password not in await house.everything()
         assert begun.secret not in await house.everything()
@@ -64,13 +64,13 @@ def test_who_knows_the_password_is_in_and_can_leave():
 
 @pytest.mark.parametrize("name", ["ben", "nobody", "closed", "keyless", "", "Ben", "../ben", "x" * 5000, "\ud800"])
 def test_every_wrong_try_costs_one_comparison_and_is_told_in_the_same_words(name: str):
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         await house.person("closed", password=password)
         await house.accounts.change("closed", AccountNote("disable", "anna"))
         await house.person("keyless")
         house.hasher.compared = 0
         wrong = "not it" if name == "ben" else password
-        no = await refused(entrance, name, wrong)
+        no = await refused(authenticator, name, wrong)
         assert (no.message, no.retry_after) == (WRONG, 0)
         assert house.hasher.compared == 1
 
@@ -78,18 +78,18 @@ def test_every_wrong_try_costs_one_comparison_and_is_told_in_the_same_words(name
 
 
 def test_a_password_in_the_field_of_the_name_is_not_kept():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        await refused(entrance, password, "")
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        await refused(authenticator, password, "")
         assert password not in await house.everything()
-        (noted,) = await entrance.log.read("-")
+        (noted,) = await authenticator.log.read("-")
         assert (noted.access.allowed, noted.access.who, noted.access.address) == (False, "", HERE)
 
     inside(told)
 
 
 def test_more_than_can_be_compared_are_turned_away():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        tries = [entrance.sign_in(f"n{i}", password, f"198.51.100.{i}") for i in range(WAITING + 5)]
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        tries = [authenticator.sign_in(f"n{i}", password, f"198.51.100.{i}") for i in range(WAITING + 5)]
         ended = await asyncio.gather(*tries, return_exceptions=True)
         assert all(isinstance(one, SignInRefused) for one in ended)
         busy = [one for one in ended if isinstance(one, SignInRefused) and one.retry_after]
@@ -102,42 +102,42 @@ def test_more_than_can_be_compared_are_turned_away():
 
 
 def test_guessing_is_limited_by_name_from_wherever_it_comes():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         for i in range(PER_NAME.burst):
-            assert (await refused(entrance, "ben", "wrong", f"198.51.100.{i}")).retry_after == 0
+            assert (await refused(authenticator, "ben", "wrong", f"198.51.100.{i}")).retry_after == 0
         house.hasher.compared = 0
-        late = await refused(entrance, "ben", password, "203.0.113.1")
+        late = await refused(authenticator, "ben", password, "203.0.113.1")
         assert (late.message, late.retry_after) == ("too many tries", 60)
         assert house.hasher.compared == 0, "also the right one is not looked at"
-        assert (await entrance.sign_in("anna", password, HERE)).principal.name == "anna"
+        assert (await authenticator.sign_in("anna", password, HERE)).principal.name == "anna"
         house.now.pass_by(seconds=60)
-        assert (await entrance.sign_in("ben", password, HERE)).principal.name == "ben"
-        assert (await refused(entrance, "ben", "wrong")).retry_after == 0, "what was right did not count"
-        assert (await refused(entrance, "ben", "wrong")).retry_after == 60
+        assert (await authenticator.sign_in("ben", password, HERE)).principal.name == "ben"
+        assert (await refused(authenticator, "ben", "wrong")).retry_after == 0, "what was right did not count"
+        assert (await refused(authenticator, "ben", "wrong")).retry_after == 60
 
     inside(told)
 
 
 def test_guessing_is_limited_by_address_whatever_the_names():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         for i in range(PER_ADDRESS.burst):
-            assert (await refused(entrance, f"n{i}", "wrong")).retry_after == 0
-        assert (await refused(entrance, "ben", password)).retry_after == 6
-        assert (await entrance.sign_in("ben", password, "2001:db8:1:1::1")).principal.name == "ben"
+            assert (await refused(authenticator, f"n{i}", "wrong")).retry_after == 0
+        assert (await refused(authenticator, "ben", password)).retry_after == 6
+        assert (await authenticator.sign_in("ben", password, "2001:db8:1:1::1")).principal.name == "ben"
         for i in range(PER_ADDRESS.burst):
-            await refused(entrance, f"m{i}", "wrong", f"2001:db8:1:2::{i}")
-        assert (await refused(entrance, "ben", "wrong", "2001:db8:1:2:ffff::")).retry_after == 6, "one household"
-        turned_away = [one for one in await entrance.log.read("-") if one.access.why == "too many tries"]
+            await refused(authenticator, f"m{i}", "wrong", f"2001:db8:1:2::{i}")
+        assert (await refused(authenticator, "ben", "wrong", "2001:db8:1:2:ffff::")).retry_after == 6, "one household"
+        turned_away = [one for one in await authenticator.log.read("-") if one.access.why == "too many tries"]
         assert len(turned_away) == 2, "recorded once an hour for each address"
 
     inside(told)
 
 
 def test_names_that_nobody_has_are_limited_alike():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         for i in range(PER_NAME.burst):
-            await refused(entrance, "nobody", "wrong", f"198.51.100.{i}")
-        assert (await refused(entrance, "nobody", "wrong", "203.0.113.1")).retry_after == 60
+            await refused(authenticator, "nobody", "wrong", f"198.51.100.{i}")
+        assert (await refused(authenticator, "nobody", "wrong", "203.0.113.1")).retry_after == 60
 
     inside(told)
 
@@ -209,37 +209,37 @@ def test_what_counts_as_one_address(address: str, counted: str):
 
 
 def test_a_session_that_was_planted_is_not_taken_over():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         planted = "ab" * 32
-        begun = await entrance.sign_in("ben", password, HERE, old=planted)
+        begun = await authenticator.sign_in("ben", password, HERE, old=planted)
         assert begun.secret != planted
-        assert await entrance.by_session(planted) is None
-        others = await entrance.sign_in("anna", password, HERE)
-        again = await entrance.sign_in("ben", password, HERE, old=others.secret)
-        assert await entrance.by_session(others.secret) is None, "the browser has one session, not two"
-        assert await entrance.by_session(again.secret) == again.principal
+        assert await authenticator.by_session(planted) is None
+        others = await authenticator.sign_in("anna", password, HERE)
+        again = await authenticator.sign_in("ben", password, HERE, old=others.secret)
+        assert await authenticator.by_session(others.secret) is None, "the browser has one session, not two"
+        assert await authenticator.by_session(again.secret) == again.principal
 
     inside(told)
 
 
 @pytest.mark.parametrize("word", ["disable", "out", "password", "subject"])
 def test_what_changes_an_account_ends_its_sessions(word: str):
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        begun, other = [await entrance.sign_in(name, password, HERE) for name in ("ben", "anna")]
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        begun, other = [await authenticator.sign_in(name, password, HERE) for name in ("ben", "anna")]
         if word == "password":
             await house.set_password("ben", secrets.token_hex(12))
         else:
             await house.accounts.change("ben", AccountNote(word, "anna"))  # type: ignore[arg-type]  # drawn from the list above
-        assert await entrance.by_session(begun.secret) is None
+        assert await authenticator.by_session(begun.secret) is None
         await house.accounts.change("ben", AccountNote("enable", "anna"))
-        assert await entrance.by_session(begun.secret) is None, "enabling brings no old session back"
-        assert await entrance.by_session(other.secret) is not None
+        assert await authenticator.by_session(begun.secret) is None, "enabling brings no old session back"
+        assert await authenticator.by_session(other.secret) is not None
 
     inside(told)
 
 
 def test_a_password_that_changes_while_the_old_one_is_compared_ends_that_session_too():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
         verify, loop = house.hasher.verify, asyncio.get_running_loop()
 
         def slow(hash: str, given: str) -> bool:  # noqa: A002 - the library's own name
@@ -248,16 +248,16 @@ def test_a_password_that_changes_while_the_old_one_is_compared_ends_that_session
             return verify(hash, given)
 
         house.hasher.verify = slow  # type: ignore[method-assign]  # what happens meanwhile
-        assert (await refused(entrance, "ben", password)).message == WRONG
+        assert (await refused(authenticator, "ben", password)).message == WRONG
 
     inside(told)
 
 
 def test_a_role_that_changed_counts_at_once():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        begun = await entrance.sign_in("ben", password, HERE)
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        begun = await authenticator.sign_in("ben", password, HERE)
         await house.accounts.change("ben", AccountNote("role", "anna", grants=(Grant("viewer"),)))
-        principal = await entrance.by_session(begun.secret)
+        principal = await authenticator.by_session(begun.secret)
         assert principal is not None
         assert principal.grants == (Grant("viewer"),)
 
@@ -265,11 +265,11 @@ def test_a_role_that_changed_counts_at_once():
 
 
 def test_a_session_ends_by_itself_and_with_the_journal_that_was_put_back():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        begun = await entrance.sign_in("ben", password, HERE)
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        begun = await authenticator.sign_in("ben", password, HERE)
         now = house.now.ms
-        assert await entrance.sessions.principal(begun.secret, now + LASTS_MS - 1) is not None
-        assert await entrance.sessions.principal(begun.secret, now + LASTS_MS) is None
+        assert await authenticator.sessions.principal(begun.secret, now + LASTS_MS - 1) is not None
+        assert await authenticator.sessions.principal(begun.secret, now + LASTS_MS) is None
         restored = Sessions(house.journal, Identity("memory", b"", "2"), house.accounts)
         assert await restored.principal(begun.secret, now) is None
 
@@ -278,9 +278,9 @@ def test_a_session_ends_by_itself_and_with_the_journal_that_was_put_back():
 
 @pytest.mark.parametrize("forged", ["", "0" * 64, "0" * 63, "../accounts", "g" * 64, "é" * 64, "0" * 64 + "\n"])
 def test_what_is_no_session_opens_nothing_and_is_not_noted(forged: str):
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        await entrance.sessions.end(forged)
-        assert await entrance.by_session(forged) is None
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        await authenticator.sessions.end(forged)
+        assert await authenticator.by_session(forged) is None
         assert await house.journal.entries("sessions/") == []
 
     inside(told)
@@ -289,8 +289,8 @@ def test_what_is_no_session_opens_nothing_and_is_not_noted(forged: str):
 def test_a_journal_that_was_put_back_lets_nobody_in_until_it_is_confirmed():
     async def told() -> None:
         house = House(trust="distrustful")
-        async with house.entrance() as entrance:
-            assert entrance.closed
+        async with house.authenticator() as authenticator:
+            assert authenticator.closed
 
     asyncio.run(told())
 
@@ -299,20 +299,20 @@ def test_a_journal_that_was_put_back_lets_nobody_in_until_it_is_confirmed():
 
 
 def test_each_decision_is_on_record_before_anything_is_done():
-    async def told(house: House, entrance: Entrance, password: str) -> None:
-        ben = (await entrance.sign_in("ben", password, HERE)).principal
-        item = About("r-1/refund#1", "refund")
-        await entrance.require(ben, "answer", item, proposers=("anna",))
+    async def told(house: House, authenticator: Authenticator, password: str) -> None:
+        ben = (await authenticator.sign_in("ben", password, HERE)).principal
+        item = PermissionScope("r-1/refund#1", "refund")
+        await authenticator.require(ben, "answer", item, proposers=("anna",))
         with pytest.raises(NotAllowed, match="who proposes"):
-            await entrance.require(ben, "answer", item, proposers=("Ben",))
+            await authenticator.require(ben, "answer", item, proposers=("Ben",))
         with pytest.raises(NotAllowed, match="role answerer for restock"):
-            await entrance.require(ben, "answer", About("r-1/restock#1", "restock"), proposers=())
+            await authenticator.require(ben, "answer", PermissionScope("r-1/restock#1", "restock"), proposers=())
         with pytest.raises(NotAllowed):
-            await entrance.require_somewhere(ben, "tune")
+            await authenticator.require_somewhere(ben, "tune")
         for _ in range(3):
-            await entrance.require(ben, "look", item)
-            await entrance.require_somewhere(ben, "look")
-        noted = [(one.access.deed, one.access.allowed, one.access.about) for one in await entrance.log.read("ben")]
+            await authenticator.require(ben, "look", item)
+            await authenticator.require_somewhere(ben, "look")
+        noted = [(one.access.deed, one.access.allowed, one.access.about) for one in await authenticator.log.read("ben")]
         assert noted == [
             ("sign in", True, ""),
             ("answer", True, "r-1/refund#1"),
@@ -321,9 +321,9 @@ def test_each_decision_is_on_record_before_anything_is_done():
             ("tune", False, ""),
             ("look", True, ""),
         ]
-        assert {one.access.session for one in await entrance.log.read("ben")} == {ben.session}
+        assert {one.access.session for one in await authenticator.log.read("ben")} == {ben.session}
         house.now.pass_by(seconds=3600)
-        await entrance.require(ben, "look", item)
-        assert len(await entrance.log.read("ben")) == 7, "looking is recorded once an hour"
+        await authenticator.require(ben, "look", item)
+        assert len(await authenticator.log.read("ben")) == 7, "looking is recorded once an hour"
 
     inside(told)

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast_console import Mail, Slack
-from holdfast_console.notify.channel import Outside
+from holdfast_console.notify.channel import SendContext
 from holdfast_console.notify.chats import blocks, card
-from holdfast_console.notify.compose import Letter, Line, harmless
+from holdfast_console.notify.compose import Letter, LetterLine, harmless
 from holdfast_console.notify.mail import written
 from tests.unit.console.notify.offices import page, plain
 
 MAIL = Mail(to="ann@example.com", sender="desk@example.com", tls="none")
 LINK = "https://desk.example.com/links/token"
-OUTSIDE = Outside("marker@holdfast.invalid", lambda _line: LINK, private=False, clock_s=0)
+OUTSIDE = SendContext("marker@holdfast.invalid", lambda _line: LINK, private=False, clock_s=0)
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
     "see https://evil.example.com/?q=1 or www.evil.example.com or evil.com",
@@ -40,7 +40,7 @@ LINKS = re.compile(r"[a-z]+://|www\.|mailto:|\b[\w-]+[.\u3002\uff0e\uff61][^\W\d
 
 
 def letter(text: str) -> Letter:
-    line = Line(
+    line = LetterLine(
         "t-1/refund#1", "approval", "new", text, "d1", (("Tool", text), ("Arguments", text)), 1, 2, "holdfast inbox"
     )
     return Letter(0, (line,))

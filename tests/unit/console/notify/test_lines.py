@@ -13,13 +13,15 @@ from holdfast.engine.current_operation import AT, CurrentOperation
 from holdfast.errors import Ambiguous, NotSent
 from holdfast.testing import operation
 from holdfast_console import Apprise, Mail
-from holdfast_console.notify.channel import Outside
-from holdfast_console.notify.compose import Letter, Line
+from holdfast_console.notify.channel import SendContext
+from holdfast_console.notify.compose import Letter, LetterLine
 from tests.unit.console.notify.offices import post_office
 from tests.unit.webhooks.receiver import DIES, receiving
 
-LETTER = Letter(0, (Line("t-1/refund#1", "approval", "new", "may it? see evil.com", "d1", answer="holdfast inbox"),))
-INSIDE = Outside("marker@holdfast.invalid", lambda _line: "", private=True, clock_s=0)
+LETTER = Letter(
+    0, (LetterLine("t-1/refund#1", "approval", "new", "may it? see evil.com", "d1", answer="holdfast inbox"),)
+)
+INSIDE = SendContext("marker@holdfast.invalid", lambda _line: "", private=True, clock_s=0)
 PASSWORD = os.urandom(8).hex()
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # a plugin of Apprise
 

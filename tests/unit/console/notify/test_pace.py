@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_console import Only, Pace
-from holdfast_console.notify.schedule import Missed, Sent, Told, Waiting, planned
+from holdfast_console.notify.schedule import ChannelHistory, Missed, PendingItem, Sent, planned
 
 MIN = 60_000
 HOUR = 60 * MIN
 EVERYTHING = Only()
 
 
-def asked(number: int, at: int = 0, **settings: int) -> Waiting:
-    return Waiting(f"r-{number}/refund#1", "approval", at, **settings)  # type: ignore[arg-type]  # only moments are given
+def asked(number: int, at: int = 0, **settings: int) -> PendingItem:
+    return PendingItem(f"r-{number}/refund#1", "approval", at, **settings)  # type: ignore[arg-type]  # only moments are given
 
 
-def days(pace: Pace, waiting: list[Waiting], *, until: int, step: int = MIN) -> list[tuple[int, Sent]]:
+def days(pace: Pace, waiting: list[PendingItem], *, until: int, step: int = MIN) -> list[tuple[int, Sent]]:
     """What is sent over some time, looked at once a minute."""
-    told, sent = Told(), list[tuple[int, Sent]]()
+    told, sent = ChannelHistory(), list[tuple[int, Sent]]()
     for now in range(0, until, step):
         for one in planned(EVERYTHING, pace, told, [one for one in waiting if one.asked_ms <= now], now):
             told.add(one)
@@ -67,7 +67,7 @@ def test_a_pause_is_not_kept_where_something_would_be_over_before_its_end():
 
 
 def test_what_may_not_have_arrived_is_told_again_twice_at_most():
-    told, words = Told(), list[str]()
+    told, words = ChannelHistory(), list[str]()
     for now in range(0, 24 * HOUR, MIN):
         for one in planned(EVERYTHING, Pace(), told, [asked(1)], now):
             told.add(one)

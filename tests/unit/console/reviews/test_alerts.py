@@ -9,26 +9,26 @@ from holdfast.model.shadow import Traits
 from holdfast_console.reviews.alerts import (
     DAY_MS,
     Alarm,
-    Asked,
+    AlertLimits,
     Health,
-    Limits,
+    OpenItem,
     alarms,
     by_urgency,
     health,
     quick_ones,
     suggested,
 )
-from holdfast_console.reviews.events import Look
+from holdfast_console.reviews.events import Review
 
 NOW = 100 * DAY_MS
-LIMITS = Limits()
+LIMITS = AlertLimits()
 
 
-def looks(count: int, said: Any = "approved", by: str = "bea", every_ms: int = 600_000, **fields: Any) -> list[Look]:
+def looks(count: int, said: Any = "approved", by: str = "bea", every_ms: int = 600_000, **fields: Any) -> list[Review]:
     """Answers of one person, the last one just now; each was asked a minute before, and had 480 characters to read."""
     return [
         msgspec.structs.replace(
-            Look(
+            Review(
                 f"{by}-{said}-{n}/t#1",
                 "approval",
                 said,
@@ -44,13 +44,13 @@ def looks(count: int, said: Any = "approved", by: str = "bea", every_ms: int = 6
     ]
 
 
-def names(found: Health, limits: Limits = LIMITS) -> list[tuple[str, str]]:
+def names(found: Health, limits: AlertLimits = LIMITS) -> list[tuple[str, str]]:
     return [(one.name, one.reviewer) for one in alarms(found, limits)]
 
 
 def test_where_all_is_well_nothing_rings():
     words = [*looks(40), *looks(10, "declined"), *looks(45, by="carl"), *looks(6, "declined", by="carl")]
-    found = health([Asked("x", NOW - 1000)], words, NOW, 7)
+    found = health([OpenItem("x", NOW - 1000)], words, NOW, 7)
     assert names(found) == []
     assert (found.depth, found.oldest_ms, found.answered, found.overdue) == (1, 1000, 101, 0)
     assert found.median_ms == 60_000
@@ -102,7 +102,7 @@ def test_who_misses_what_was_planted_is_found():
 
 
 def test_a_queue_that_grows_is_told_in_time():
-    waiting = [Asked(str(n), NOW - n * 600_000) for n in range(150)]
+    waiting = [OpenItem(str(n), NOW - n * 600_000) for n in range(150)]
     found = health(waiting, looks(40), NOW, 7)
     assert [name for name, _ in names(found)] == ["queue", "age", "behind"]
     [queue, *_] = alarms(found, LIMITS)
@@ -112,7 +112,7 @@ def test_a_queue_that_grows_is_told_in_time():
 
 def test_what_runs_out_and_what_is_overdue_are_told():
     words = [*looks(30), *looks(10, "declined"), *looks(20, "expired", by="")]
-    found = health([Asked("late", NOW - 1000, due_ms=NOW - 1)], words, NOW, 7)
+    found = health([OpenItem("late", NOW - 1000, due_ms=NOW - 1)], words, NOW, 7)
     assert {name for name, _ in names(found)} == {"overdue", "expired"}
 
 
@@ -127,19 +127,19 @@ def test_older_words_do_not_count():
 
 
 def test_limits_are_yours():
-    assert names(health([], looks(20), NOW, 7), Limits(approved=0.8)) == [("approved", "")]
+    assert names(health([], looks(20), NOW, 7), AlertLimits(approved=0.8)) == [("approved", "")]
 
 
 def test_what_is_urgent_comes_first():
     waiting = [
-        Asked("old", 1), Asked("blocks", 5, blocked=3), Asked("due", 9, due_ms=NOW), Asked("urgent", 9, escalated=1)
+        OpenItem("old", 1), OpenItem("blocks", 5, blocked=3), OpenItem("due", 9, due_ms=NOW), OpenItem("urgent", 9, escalated=1)
     ]  # fmt: skip
     assert [one.item for one in by_urgency(waiting)] == ["urgent", "due", "blocks", "old"]
 
 
 def test_work_is_spread_and_the_tired_are_spared():
     fair = [*looks(30, "declined"), *looks(30, "declined", by="carl")]
-    waiting = [Asked(str(n), n) for n in range(6)] + [Asked("given", 0, to="carl")]
+    waiting = [OpenItem(str(n), n) for n in range(6)] + [OpenItem("given", 0, to="carl")]
     found = suggested(waiting, health(waiting, fair, NOW, 7), LIMITS)
     assert "given" not in found
     assert sorted(found.values()) == ["bea"] * 4 + ["carl"] * 2 or sorted(found.values()) == ["bea"] * 3 + ["carl"] * 3

@@ -6,24 +6,24 @@ import msgspec
 import pytest
 
 from holdfast.model.shadow import Traits
-from holdfast_console.reviews.events import Look, Passed, amount_band, last_words, weights
-from holdfast_console.reviews.metrics import figures
+from holdfast_console.reviews.events import Review, UnreviewedCall, amount_band, last_reviews, weights
+from holdfast_console.reviews.metrics import review_metrics
 
 HOUR = 3_600_000
 
 
-def look(number: int, said: Any = "approved", **fields: Any) -> Look:
+def look(number: int, said: Any = "approved", **fields: Any) -> Review:
     traits = Traits(
         **{"tool": "refund", **{name: fields.pop(name) for name in Traits.__struct_fields__ if name in fields}}
     )
     asked = fields.pop("asked_ms", number * HOUR)
     return msgspec.structs.replace(
-        Look(f"run-{number}/refund#1", "approval", said, "bea", asked, asked + 60_000, 100, traits), **fields
+        Review(f"run-{number}/refund#1", "approval", said, "bea", asked, asked + 60_000, 100, traits), **fields
     )
 
 
 def test_words_against_the_agent_are_counted_by_group():
-    found = figures(
+    found = review_metrics(
         [
             look(1, tool="refund", amount=50.0, confidence=0.97),
             look(2, "declined", tool="refund", amount=5000.0, confidence=0.6),
@@ -46,19 +46,20 @@ def test_words_against_the_agent_are_counted_by_group():
 
 def test_of_two_people_the_last_word_decides_and_both_are_counted_as_reviewers():
     words = [look(1), look(1, "declined", by="carl", answered_ms=2 * HOUR)]
-    found = figures(words, [])
-    assert [one.said for one in last_words(reversed(words))] == ["declined"]
+    found = review_metrics(words, [])
+    assert [one.said for one in last_reviews(reversed(words))] == ["declined"]
     assert (found.overrides.hits, found.overrides.of) == (1, 1)
     assert {one.name: one.overrides.hits for one in found.by_reviewer} == {"bea": 0, "carl": 1}
 
 
 def test_what_was_said_before_is_left_out():
-    assert figures([look(1), look(5)], [Passed("x", 2, Traits("refund"))], since_ms=4 * HOUR).looks == 1
+    assert review_metrics([look(1), look(5)], [UnreviewedCall("x", 2, Traits("refund"))], since_ms=4 * HOUR).looks == 1
 
 
-def passed(count: int, stratum: str = "border", **fields: Any) -> list[Passed]:
+def passed(count: int, stratum: str = "border", **fields: Any) -> list[UnreviewedCall]:
     return [
-        Passed(f"left-{number}/refund#1", HOUR, Traits("refund", stratum=stratum), **fields) for number in range(count)
+        UnreviewedCall(f"left-{number}/refund#1", HOUR, Traits("refund", stratum=stratum), **fields)
+        for number in range(count)
     ]
 
 
@@ -66,13 +67,13 @@ def test_a_sample_stands_for_its_stratum():
     """20 of 100 borderline cases were asked about and 4 were wrong; 50 others were always asked about, 25 wrong."""
     sampled = [look(n, "declined" if n < 4 else "approved", sampled=True, stratum="border") for n in range(20)]
     asked = [look(100 + n, "declined" if n < 25 else "approved") for n in range(50)]
-    found = figures([*sampled, *asked], passed(80))
+    found = review_metrics([*sampled, *asked], passed(80))
     assert set(weights(sampled, passed(80)).values()) == {5.0}
     assert found.overrides.rate == pytest.approx(29 / 70), "of what people saw"
     assert found.wrong.rate == pytest.approx((20 + 25) / 150), "of everything"
     assert found.wrong.of < 70, "and no more certain than what was seen"
     assert found.unseen == 0
-    assert figures([*sampled, *asked], [*passed(80), *passed(5, "sure")]).unseen == 5, "nothing stands for these"
+    assert review_metrics([*sampled, *asked], [*passed(80), *passed(5, "sure")]).unseen == 5, "nothing stands for these"
 
 
 def test_shadow_reviews_and_samples_of_one_stratum_are_one_sample():
@@ -84,10 +85,10 @@ def test_shadow_reviews_and_samples_of_one_stratum_are_one_sample():
 def test_what_was_undone_stands_for_itself():
     shadows = [look(n, "right", kind="shadow", stratum="border") for n in range(10)]
     left = passed(90) + [
-        Passed(f"gone-{n}/refund#1", HOUR, Traits("refund", confidence=0.99, stratum="border"), undone=True)
+        UnreviewedCall(f"gone-{n}/refund#1", HOUR, Traits("refund", confidence=0.99, stratum="border"), undone=True)
         for n in range(10)
     ]
-    found = figures(shadows, left)
+    found = review_metrics(shadows, left)
     assert found.wrong.rate == pytest.approx(0.1)
     assert found.undone == 10
     [band] = found.confidence.bands
@@ -97,21 +98,21 @@ def test_what_was_undone_stands_for_itself():
 def test_what_people_miss_is_put_back_where_cases_are_planted():
     words = [look(n, "declined" if n < 10 else "approved") for n in range(100)]
     planted = [look(200 + n, "declined" if n < 20 else "approved", kind="planted") for n in range(40)]
-    found = figures([*words, *planted], [])
+    found = review_metrics([*words, *planted], [])
     assert found.looks == 100, "planted cases are not the agent's"
     assert found.caught.rate == 0.5
     assert found.wrong.rate == pytest.approx(0.2)
-    assert figures(words, []).wrong.rate == pytest.approx(0.1)
+    assert review_metrics(words, []).wrong.rate == pytest.approx(0.1)
 
 
 def test_confidence_is_held_against_what_people_found():
     words = [look(n, "declined" if n < 30 else "approved", confidence=0.95) for n in range(100)]
-    [band] = figures(words, []).confidence.bands
+    [band] = review_metrics(words, []).confidence.bands
     assert (band.stated, band.right.rate, band.verdict) == (pytest.approx(0.95), 0.7, "too sure")
 
 
 def test_no_looks_are_no_figures():
-    found = figures([], [])
+    found = review_metrics([], [])
     assert (found.looks, found.overrides.rate, found.wrong.rate, found.by_tool) == (0, None, None, ())
 
 

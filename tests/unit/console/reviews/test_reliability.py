@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from holdfast_console.reviews.statistics import Said, band_of, reliability
+from holdfast_console.reviews.statistics import StatedConfidence, band_of, reliability
 
 
-def drawn(truth: float, stated: float, count: int, rng: Random, weight: float = 1.0) -> list[Said]:
-    return [Said(stated, rng.random() < truth, weight) for _ in range(count)]
+def drawn(truth: float, stated: float, count: int, rng: Random, weight: float = 1.0) -> list[StatedConfidence]:
+    return [StatedConfidence(stated, rng.random() < truth, weight) for _ in range(count)]
 
 
 def test_an_honest_confidence_fits():
@@ -36,14 +36,14 @@ def test_modesty_is_found():
 
 
 def test_one_half_for_everything_scores_a_quarter():
-    found = reliability([Said(0.5, True), Said(0.5, False), Said(0.5, True)])
+    found = reliability([StatedConfidence(0.5, True), StatedConfidence(0.5, False), StatedConfidence(0.5, True)])
     assert found.brier.mean == pytest.approx(0.25)
 
 
 def test_a_sampled_band_counts_for_what_it_stands_for():
     """Half of what is stated at 0.6 is right, everything at 0.97 is, and of that one case in ten was looked at."""
-    asked = [Said(0.6, number % 2 == 0) for number in range(100)]
-    sampled = [Said(0.97, right=True, weight=10.0) for _ in range(10)]
+    asked = [StatedConfidence(0.6, number % 2 == 0) for number in range(100)]
+    sampled = [StatedConfidence(0.97, right=True, weight=10.0) for _ in range(10)]
     found = reliability([*asked, *sampled])
     assert found.brier.mean == pytest.approx((0.26 + 0.0009) / 2)
     assert found.gap == pytest.approx((0.1 + 0.03) / 2)

@@ -14,8 +14,8 @@ from holdfast.people import answers as a
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
 from holdfast_console.reviews.alerts import DAY_MS
-from holdfast_console.reviews.reader import gather
-from holdfast_console.reviews.seeding import plant
+from holdfast_console.reviews.reader import read_reviews
+from holdfast_console.reviews.seeding import seed_cases
 from tests.unit.engine.lab import Lab, virtual
 
 BAD = Case("refund", {"cents": 900_000}, why="ten times the price")
@@ -42,7 +42,7 @@ async def asked(app: Any, desk: Any, *numbers: int) -> None:
 
 async def planted_in(app: Any, desk: Any, case: Case = BAD) -> str:
     await asked(app, desk, 17)
-    done = await plant(app.service.engine, [case], rate=1.0)
+    done = await seed_cases(app.service.engine, [case], rate=1.0)
     [item] = done.items
     return item
 
@@ -94,7 +94,7 @@ async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab
         with pytest.raises(HoldfastError):
             await app.resume(run)
         await lab.clock.sleep(60)
-        [look] = [one for one in (await gather(app.service.looking)).looks if one.kind == "planted"]
+        [look] = [one for one in (await read_reviews(app.service.looking)).looks if one.kind == "planted"]
         assert (look.by, look.overridden, look.traits.tool) == ("bea", caught, "refund")
         with pytest.raises(UsageError):
             await a.answer(app.service, item, a.Approve(), by="carl")
@@ -138,9 +138,9 @@ async def test_the_rate_counts_what_was_asked_and_planted(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk, *range(10))
-        first = await plant(app.service.engine, [BAD, Case("refund", {"cents": 7}, why="x")], rate=0.3)
+        first = await seed_cases(app.service.engine, [BAD, Case("refund", {"cents": 7}, why="x")], rate=0.3)
         assert len(first.items) in {3, 4}
-        again = await plant(app.service.engine, [BAD], rate=0.3)
+        again = await seed_cases(app.service.engine, [BAD], rate=0.3)
         assert len(again.items) <= 1, "what was planted counts"
         assert len({*first.items, *again.items}) == len(first.items) + len(again.items)
 
@@ -152,10 +152,10 @@ async def test_what_nobody_answers_is_withdrawn_and_no_look(lab: Lab):
         item = await planted_in(app, desk)
     lab.clock.skew_ms += 4 * DAY_MS
     async with lab.app(desk) as app:
-        done = await plant(app.service.engine, [BAD], rate=0.0)
+        done = await seed_cases(app.service.engine, [BAD], rate=0.0)
         assert done.withdrawn == (item.split("/")[0],)
         assert [one.run for one in await items(app.service.looking)] == ["r-17"]
-        assert (await gather(app.service.looking)).looks == []
+        assert (await read_reviews(app.service.looking)).looks == []
 
 
 @virtual
@@ -164,11 +164,11 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk, 1)
         with pytest.raises(UsageError, match="nobody was asked about mail"):
-            await plant(app.service.engine, [Case("mail", {}, why="x")])
+            await seed_cases(app.service.engine, [Case("mail", {}, why="x")])
         with pytest.raises(UsageError, match="no cases"):
-            await plant(app.service.engine, [])
+            await seed_cases(app.service.engine, [])
         with pytest.raises(UsageError, match="there is a run r-1 already"):
-            await plant(app.service.engine, [Case("refund", {}, why="x", run="r-1")], rate=1.0)
+            await seed_cases(app.service.engine, [Case("refund", {}, why="x", run="r-1")], rate=1.0)
 
 
 @pytest.mark.parametrize(("seen", "shown"), [("", ""), ("a mail of ann", '"a mail of ann"')])
@@ -197,9 +197,9 @@ async def test_one_that_is_over_is_withdrawn_like_a_real_question_ends(lab: Lab)
     desk = desk_of(lab)
     async with lab.app(desk, answer_within_ms=3_600_000, poll_ms=7_200_000, recover_every_ms=7_200_000) as app:
         item = await planted_in(app, desk)
-        assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == ()
+        assert (await seed_cases(app.service.engine, [BAD], rate=0.0)).withdrawn == ()
         await lab.pass_time(hours=1)
-        assert (await plant(app.service.engine, [BAD], rate=0.0)).withdrawn == (item.split("/")[0],)
+        assert (await seed_cases(app.service.engine, [BAD], rate=0.0)).withdrawn == (item.split("/")[0],)
 
 
 @pytest.mark.parametrize("at_hand", [True, False])
@@ -222,9 +222,9 @@ async def test_it_has_a_title_where_real_questions_have_one(lab: Lab, at_hand: b
         case = BAD
         if not at_hand:
             with pytest.raises(UsageError, match='Next: add "title" to the case'):
-                await plant(app.service.engine, [BAD], rate=1.0)
+                await seed_cases(app.service.engine, [BAD], rate=1.0)
             case = msgspec.structs.replace(BAD, title="refund 9000.00 EUR")
-        (item,) = (await plant(app.service.engine, [case], rate=1.0)).items
+        (item,) = (await seed_cases(app.service.engine, [case], rate=1.0)).items
         real, planted = sorted(await items(app.service.looking), key=lambda one: one.item == item)
         assert planted.asks == real.asks.replace("9000", "900000").replace("90.00", "9000.00")
         assert (await dossier(app.service, item)).title == "refund 9000.00 EUR"

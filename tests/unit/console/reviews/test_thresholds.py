@@ -3,15 +3,15 @@
 import pytest
 
 from holdfast.model.thresholds import Threshold
-from holdfast_console.reviews.calibration import Finding, judged
+from holdfast_console.reviews.calibration import ThresholdFinding, judged
 from holdfast_console.reviews.statistics import share
 
 SURE = Threshold("sure", start=0.8, least=0.6, most=0.95, step=0.02, width=0.05, goal=0.04, slack=0.1, enough=30)
 LARGE = Threshold("large", start=500, least=100, most=2000, step=50, width=100, goal=0.04, safe="below")
 
 
-def findings(value: float, wrong: int, of: int, weight: float = 1.0) -> list[Finding]:
-    return [Finding(value, number < wrong, weight) for number in range(of)]
+def findings(value: float, wrong: int, of: int, weight: float = 1.0) -> list[ThresholdFinding]:
+    return [ThresholdFinding(value, number < wrong, weight) for number in range(of)]
 
 
 def test_errors_beyond_it_tighten():
@@ -50,7 +50,7 @@ def test_beginning_to_ask_goes_before_ceasing_to():
         findings(0.5, 0, 400),
     ],
 )
-def test_in_doubt_it_stays(cases: list[Finding]):
+def test_in_doubt_it_stays(cases: list[ThresholdFinding]):
     found = judged(SURE, 0.8, cases)
     assert (found.direction, found.to, found.moves) == ("stay", 0.8, False)
     assert found.why

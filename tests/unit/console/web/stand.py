@@ -13,7 +13,7 @@ from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.environment import SystemRng
 from holdfast.errors import Declined, RunSuspended
 from holdfast.policies import Gate
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant, Principal
 from holdfast_console.auth.guard import Guard
 from holdfast_console.auth.passwords import Passwords
@@ -33,25 +33,25 @@ class Stand:
 
     app: Holdfast
     guard: Guard
-    entrance: Entrance
+    authenticator: Authenticator
     lab: Lab
 
     async def client(self, name: str, *grants: Grant) -> httpx2.AsyncClient:
         """A browser that came in from the terminal, until there are accounts; an admin where nothing else is said."""
         principal = Principal(name, grants or (Grant("admin"),))
-        cookie = f"{cookie_name(ORIGIN)}={await self.entrance.admit(principal, '127.0.0.1')}"
+        cookie = f"{cookie_name(ORIGIN)}={await self.authenticator.admit(principal, '127.0.0.1')}"
         return self.stranger(cookie=cookie)
 
     async def signed_in(self, name: str) -> httpx2.AsyncClient:
         """A browser in the session of an account."""
-        account = await self.entrance.accounts.known(name)
-        secret = await self.entrance.sessions.begin(account, "password", self.entrance.now_ms, SystemRng())
+        account = await self.authenticator.accounts.known(name)
+        secret = await self.authenticator.sessions.begin(account, "password", self.authenticator.now_ms, SystemRng())
         return self.stranger(cookie=f"{cookie_name(ORIGIN)}={secret}")
 
     async def proven(self, name: str) -> httpx2.AsyncClient:
         """A program of an account, known by a token."""
-        note = TokenNote("add", "root", name, ends_ms=self.entrance.now_ms + 86_400_000)
-        secret, _ = await self.entrance.tokens.add(note, SystemRng())
+        note = TokenNote("add", "root", name, ends_ms=self.authenticator.now_ms + 86_400_000)
+        secret, _ = await self.authenticator.tokens.add(note, SystemRng())
         return self.stranger(authorization=f"Bearer {secret}")
 
     def stranger(self, **headers: str) -> httpx2.AsyncClient:
@@ -67,12 +67,12 @@ async def standing(lab: Lab, *, begun: tuple[str, ...] = ("ann",), agents: Seque
     """A desk at which every kind of item waits, or what these `agents` ask, for each customer in `begun`."""
     agents = agents or desk_of(lab)
     async with lab.app(*agents) as app:
-        entrance = Entrance(app.engine, Passwords(Counting()))
+        authenticator = Authenticator(app.engine, Passwords(Counting()))
         for name in begun:
             for one in agents:
                 with pytest.raises(RunSuspended):
                     await app.run(one, name)
-        yield Stand(app, web(app.service, entrance, loopback(80)), entrance, lab)
+        yield Stand(app, web(app.service, authenticator, loopback(80)), authenticator, lab)
 
 
 def desk_of(lab: Lab) -> list[Any]:

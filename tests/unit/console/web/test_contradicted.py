@@ -12,7 +12,7 @@ from holdfast.people import answers as a
 from holdfast.people.items import placed
 from holdfast_console.notify.compose import line_of
 from holdfast_console.notify.planner import waiting_of
-from holdfast_console.notify.schedule import About
+from holdfast_console.notify.schedule import NotifiedItem
 from tests.unit.console.web.stand import Stand, standing
 from tests.unit.console.web.test_api import give, path_of
 from tests.unit.engine.lab import Lab, virtual
@@ -89,7 +89,7 @@ async def test_people_are_notified_of_it_until_it_is_answered(lab: Lab):
         looking = stand.app.service.looking
         (one,) = await placed(looking)
         waiting = waiting_of(one, one.tool)
-        about = About(waiting.identity, "new")
+        about = NotifiedItem(waiting.identity, "new")
         line = await line_of(looking, about)
         assert line is not None
         assert "bounced" in line.asks

@@ -9,11 +9,11 @@ import pytest
 from holdfast.control.service import Service
 from holdfast.errors import UsageError
 from holdfast_console.auth.authorize import Grant
-from holdfast_console.auth.oidc import OpenId, Provider
+from holdfast_console.auth.oidc import OidcClient, Provider
 from holdfast_console.auth.site import loopback
 from holdfast_console.web.app import web
-from holdfast_console.web.oidc_routes import Elsewhere
-from holdfast_console.web.server import PROVIDER_SECRET, Where
+from holdfast_console.web.server import PROVIDER_SECRET, ServerOptions
+from holdfast_console.web.sign_in import OidcRoutes
 from tests.unit.console.auth.keeping import opened
 from tests.unit.console.auth.provider import CLIENT, CLIENT_SECRET, provided
 from tests.unit.console.web.stand import ORIGIN
@@ -25,10 +25,10 @@ def test_a_browser_goes_to_the_provider_and_comes_back_signed_in():
         with provided(lambda: house.now.ms // 1000) as provider:
             known = Provider(provider.issuer, CLIENT, CLIENT_SECRET)
             await house.accounts.add("ben", [Grant("answerer")], by="root", subject=known.subject(provider.sub))
-            async with house.entrance() as entrance:
-                engine = entrance._engine
-                elsewhere = Elsewhere(OpenId(entrance, engine, known))
-                app = web(Service(engine), entrance, loopback(80), elsewhere=elsewhere)
+            async with house.authenticator() as authenticator:
+                engine = authenticator._engine
+                elsewhere = OidcRoutes(OidcClient(authenticator, engine, known))
+                app = web(Service(engine), authenticator, loopback(80), elsewhere=elsewhere)
                 transport = httpx2.ASGITransport(app)
                 async with (
                     httpx2.AsyncClient(transport=transport, base_url=ORIGIN, trust_env=False) as browser,
@@ -54,8 +54,8 @@ def test_a_browser_goes_to_the_provider_and_comes_back_signed_in():
 def test_where_no_provider_is_there_is_no_way_to_one():
     async def told() -> None:
         house = await opened()
-        async with house.entrance() as entrance:
-            app = web(Service(entrance._engine), entrance, loopback(80))
+        async with house.authenticator() as authenticator:
+            app = web(Service(authenticator._engine), authenticator, loopback(80))
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, trust_env=False) as browser:
                 assert "/sign-in/provider" not in (await browser.get("/sign-in")).text
@@ -66,12 +66,12 @@ def test_where_no_provider_is_there_is_no_way_to_one():
 
 def test_a_provider_takes_a_secret_that_is_no_argument(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(PROVIDER_SECRET, raising=False)
-    where = Where(issuer="https://id.example.com")
+    where = ServerOptions(issuer="https://id.example.com")
     with pytest.raises(UsageError, match=PROVIDER_SECRET):
         _ = where.provider
     monkeypatch.setenv(PROVIDER_SECRET, CLIENT_SECRET)
     assert where.provider == Provider("https://id.example.com", "holdfast", CLIENT_SECRET)
-    assert Where().provider is None
+    assert ServerOptions().provider is None
 
 
 @pytest.mark.parametrize(
@@ -79,22 +79,22 @@ def test_a_provider_takes_a_secret_that_is_no_argument(monkeypatch: pytest.Monke
 )
 def test_others_reach_it_under_names_with_tls_only(origins: tuple[str, ...]):
     with pytest.raises(UsageError, match="--origin"):
-        Where(host="0.0.0.0", origins=origins).site(8765)
+        ServerOptions(host="0.0.0.0", origins=origins).site(8765)
 
 
 def test_this_machine_reaches_it_under_its_own_names():
-    assert Where().site(8765).origins[0] == "http://127.0.0.1:8765"
-    assert Where(cert="chain.pem").site(8765).origins[0] == "https://127.0.0.1:8765"
+    assert ServerOptions().site(8765).origins[0] == "http://127.0.0.1:8765"
+    assert ServerOptions(cert="chain.pem").site(8765).origins[0] == "https://127.0.0.1:8765"
     own = "https://inbox.example.com"
-    assert Where(origins=(own,)).site(1).origins == (own,)
-    assert Where(host="0.0.0.0", origins=(own,)).site(1).origins == (own,)
+    assert ServerOptions(origins=(own,)).site(1).origins == (own,)
+    assert ServerOptions(host="0.0.0.0", origins=(own,)).site(1).origins == (own,)
 
 
 def test_a_proxy_may_only_say_from_where_people_come(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HOLDFAST_PROXY_SECRET", raising=False)
-    proxy = Where(proxy_peers=("10.0.0.5",)).proxy
+    proxy = ServerOptions(proxy_peers=("10.0.0.5",)).proxy
     assert proxy is not None
     assert proxy.header == ""
-    assert Where().proxy is None
+    assert ServerOptions().proxy is None
     with pytest.raises(UsageError):
-        _ = Where(proxy_header="x-user").proxy
+        _ = ServerOptions(proxy_header="x-user").proxy

@@ -54,7 +54,7 @@ async def by_page(stand: Stand, client: httpx2.AsyncClient) -> httpx2.Response:
 @virtual
 async def test_an_old_session_signs_in_again_and_then_approves(lab: Lab):
     async with standing(lab, agents=paying(lab)) as stand:
-        await stand.entrance.accounts.add("bea", [Grant("answerer")], by="root")
+        await stand.authenticator.accounts.add("bea", [Grant("answerer")], by="root")
         client = await stand.signed_in("bea")
         assert "in the last 600 s" in (await client.get(PAGE)).text, "the page says what it takes"
         await lab.pass_time(hours=1)
@@ -65,7 +65,7 @@ async def test_an_old_session_signs_in_again_and_then_approves(lab: Lab):
         assert (sent_on.status_code, sent_on.headers["location"].startswith("/sign-in?next=%2Finbox%2F")) == (303, True)
         assert "takes a fresh sign-in" in (await client.get(sent_on.headers["location"])).text
         assert lab.sent == []
-        noted = [one.access for one in await stand.entrance.log.read("bea") if one.access.about == PAY]
+        noted = [one.access for one in await stand.authenticator.log.read("bea") if one.access.about == PAY]
         assert [one.allowed for one in noted] == [False, False], "on record"
         again = await stand.signed_in("bea")
         assert (await by_page(stand, again)).status_code == 303
@@ -76,7 +76,7 @@ async def test_an_old_session_signs_in_again_and_then_approves(lab: Lab):
 @virtual
 async def test_a_token_is_no_person_and_a_no_takes_no_sign_in(lab: Lab):
     async with standing(lab, agents=paying(lab, Require(person=True))) as stand:
-        await stand.entrance.accounts.add("bea", [Grant("admin")], by="root")
+        await stand.authenticator.accounts.add("bea", [Grant("admin")], by="root")
         token = await stand.proven("bea")
         for refused in (await by_api(stand, token), await by_api(stand, token, "stand_in", result="paid")):
             assert (refused.status_code, "no token" in refused.json()["detail"]) == (403, True)

@@ -67,7 +67,7 @@ async def test_it_is_of_the_queue_that_its_code_named(lab: Lab):
 async def test_each_answer_is_kept_with_how_its_giver_is_known(lab: Lab):
     async with standing(lab, agents=[far(lab), *desk_of(lab)]) as stand, await stand.client("bea") as client:
         assert (await fill(client, PAGE, "delegate", to="cid")).status_code == 303
-        await stand.entrance.accounts.add("cid", [Grant("admin")], by="root")
+        await stand.authenticator.accounts.add("cid", [Grant("admin")], by="root")
         program, looking = await stand.proven("cid"), stand.app.service.looking
         for item, word in ((ITEM, {"type": "reply", "value": "signed"}), (REFUND, {"type": "approve"})):
             answer = {"item": item, "answer": word, "shown": (await load_item(looking, item)).digest}

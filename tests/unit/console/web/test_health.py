@@ -3,7 +3,7 @@
 import msgspec
 
 from holdfast_console.auth.authorize import Grant
-from holdfast_console.reviews.report import Report, watch
+from holdfast_console.reviews.report import ReviewReport, workload
 from tests.unit.console.web.stand import Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -20,8 +20,8 @@ async def test_the_call_gives_what_the_terminal_shows(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea") as client:
         await busy(stand)
         await lab.pass_time(days=2)
-        got = msgspec.json.decode((await client.get("/api/v1/health")).content, type=Report)
-        assert got.watch == await watch(stand.app.service.looking, stand.entrance.now_ms)
+        got = msgspec.json.decode((await client.get("/api/v1/health")).content, type=ReviewReport)
+        assert got.watch == await workload(stand.app.service.looking, stand.authenticator.now_ms)
         assert {one.name for one in got.watch.alarms} >= {"age", "overdue"}
         assert [one.name for one in got.figures.by_tool if one.overrides.hits == 0] == ["refund"]
 

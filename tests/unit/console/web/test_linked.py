@@ -15,8 +15,8 @@ from holdfast.people.loaded_item import load_item
 from holdfast_console import Link, LinkRefused, SigningKeys
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.links import checked_unused, make_link
-from holdfast_console.web.signed_links import Links
-from holdfast_console.web.use_cases import Desk
+from holdfast_console.web.signed_links import LinkRoutes
+from holdfast_console.web.use_cases import UseCases
 from tests.unit.console.web.stand import ORIGIN, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
@@ -35,7 +35,7 @@ async def link_of(
 ) -> tuple[str, Link]:
     """The path of a link as a notice has it."""
     now = await load_item(stand.app.service.looking, item)
-    link = Link(item, now.digest, "ann@example.com", stand.entrance.now_ms + lasts_ms, "id1")
+    link = Link(item, now.digest, "ann@example.com", stand.authenticator.now_ms + lasts_ms, "id1")
     return urlsplit(make_link(ORIGIN, keys, link)).path, link
 
 
@@ -126,7 +126,7 @@ async def test_keys_beside_the_journal_are_read_when_they_are_wanted(
         journal = stand.app.engine.journal
         journal.sidecar = lambda suffix: tmp_path / f"desk.db{suffix}"  # type: ignore[method-assign]  # as one in a file
         keep_keys(tmp_path / "desk.db.linkkeys", LINK_KEYS)
-        links = Links(Desk(stand.app.service, stand.entrance))
+        links = LinkRoutes(UseCases(stand.app.service, stand.authenticator))
         path, link = await link_of(stand)
         assert links._read(path.rpartition("/")[2]) == link
 
@@ -176,10 +176,10 @@ async def test_of_two_answers_through_one_link_at_once_one_is_taken(lab: Lab, mo
 async def test_a_link_that_was_sent_to_an_account_is_good_for_that_account(lab: Lab):
     async with standing(lab) as stand:
         path, link = await link_of(stand)
-        await stand.entrance.accounts.add("bea", [Grant("admin")], by="root")
+        await stand.authenticator.accounts.add("bea", [Grant("admin")], by="root")
         bea = await stand.signed_in("bea")
         assert (await bea.get(path)).status_code == 303, "nobody has an account of that name: it went to a mailbox"
-        await stand.entrance.accounts.add("ann@example.com", [Grant("answerer")], by="root")
+        await stand.authenticator.accounts.add("ann@example.com", [Grant("answerer")], by="root")
         ann = await stand.signed_in("ann@example.com")
         stolen = await bea.get(path)
         assert (stolen.status_code, "was sent to somebody else" in stolen.text) == (409, True)

@@ -8,15 +8,15 @@ from holdfast_console.auth.authorize import Grant
 from holdfast_console.auth.guard import Guard
 from holdfast_console.auth.site import loopback
 from holdfast_console.web.app import web
-from holdfast_console.web.bootstrap_link import Link
+from holdfast_console.web.sign_in import BootstrapLink
 from tests.unit.console.web.stand import ORIGIN, Stand, standing
 from tests.unit.engine.lab import Lab, virtual
 
 
 def linked(stand: Stand, shown: list[str]) -> Guard:
-    link = Link(stand.entrance, "ann", SystemRng(), shown.append)
+    link = BootstrapLink(stand.authenticator, "ann", SystemRng(), shown.append)
     link.show()
-    return web(stand.app.service, stand.entrance, loopback(80), link=link)
+    return web(stand.app.service, stand.authenticator, loopback(80), link=link)
 
 
 def browser(guard: Guard) -> httpx2.AsyncClient:
@@ -29,11 +29,11 @@ async def test_whoever_came_in_by_the_link_is_out_with_the_first_account(lab: La
     async with standing(lab) as stand, browser(linked(stand, shown)) as first:
         assert (await first.get(shown[-1])).headers["location"] == "/inbox"
         assert (await first.get("/inbox")).status_code == 200
-        await stand.entrance.accounts.add("bea", [Grant("viewer")], by="root")
+        await stand.authenticator.accounts.add("bea", [Grant("viewer")], by="root")
         out = await first.get("/inbox")
         assert (out.status_code, out.headers["location"]) == (303, "/sign-in?next=/inbox")
         assert (await first.get("/api/v1/items")).status_code == 401
-        await stand.entrance.accounts.change("bea", AccountNote("disable", "root"))
+        await stand.authenticator.accounts.change("bea", AccountNote("disable", "root"))
         assert (await first.get("/inbox")).status_code == 303, "what ended stays ended"
 
 
@@ -41,9 +41,9 @@ async def test_whoever_came_in_by_the_link_is_out_with_the_first_account(lab: La
 async def test_the_link_opens_nothing_once_people_have_accounts(lab: Lab):
     shown: list[str] = []
     async with standing(lab) as stand, browser(linked(stand, shown)) as late:
-        await stand.entrance.accounts.add("bea", [Grant("viewer")], by="root")
+        await stand.authenticator.accounts.add("bea", [Grant("viewer")], by="root")
         refused = await late.get(shown[-1])
         assert refused.status_code == 401
-        assert "people have accounts by now" in refused.text
+        assert "this journal has accounts now" in refused.text
         assert "set-cookie" not in refused.headers
         assert len(shown) == 1, "no other link is offered either"

@@ -14,7 +14,7 @@ from holdfast.model.seeded_cases import Case
 from holdfast.people import answers as a
 from holdfast_console.auth.accounts import AccountNote
 from holdfast_console.auth.authorize import Grant
-from holdfast_console.reviews.seeding import plant
+from holdfast_console.reviews.seeding import seed_cases
 from holdfast_console.web import forms
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
@@ -170,9 +170,9 @@ async def test_several_items_are_read_before_they_are_answered(lab: Lab):
 @virtual
 async def test_people_sign_in_and_out(lab: Lab):
     async with standing(lab) as stand, stand.stranger() as client:
-        kept = stand.entrance._passwords.hashed("long enough to be one", "ann")
-        await stand.entrance.accounts.add("ann", [Grant("answerer")], by="root")
-        await stand.entrance.accounts.change("ann", AccountNote("password", "root", hash=kept))
+        kept = stand.authenticator._passwords.hashed("long enough to be one", "ann")
+        await stand.authenticator.accounts.add("ann", [Grant("answerer")], by="root")
+        await stand.authenticator.accounts.change("ann", AccountNote("password", "root", hash=kept))
         led = await client.get("/inbox")
         assert (led.status_code, led.headers["location"]) == (303, "/sign-in?next=/inbox")
         wrong = await client.post("/sign-in", data={"name": "ann", "password": "wrong"})
@@ -245,7 +245,7 @@ async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silen
 async def test_who_answers_what_was_planted_is_told_on_the_page_also_of_one_among_several(lab: Lab):
     case = Case("refund", {"cents": 900_000}, why="ten <b>times</b> the price")
     async with standing(lab, begun=("ann", "ben")) as stand, await stand.client("bea") as client:
-        one, other = (await plant(stand.app.engine, [case], rate=0.5)).items
+        one, other = (await seed_cases(stand.app.engine, [case], rate=0.5)).items
         told = await fill(client, f"/inbox/{quote(one)}", "decline")
         assert told.status_code == 200
         assert "This one was planted, and you caught it: ten &lt;b&gt;times&lt;/b&gt; the price" in told.text

@@ -49,7 +49,7 @@ async def test_each_answer_takes_its_role(lab: Lab, role: Role, word: str):
         taken = await given(stand, await stand.client("cid", Grant(role)), item, answer)
         allowed = ROLES.index(role) >= ROLES.index(needed)  # type: ignore[arg-type]  # spelled in the table above
         assert taken.status_code == (200 if allowed else 403), taken.text
-        noted = [one.access for one in await stand.entrance.log.read("cid") if one.access.about == item]
+        noted = [one.access for one in await stand.authenticator.log.read("cid") if one.access.about == item]
         assert [one.allowed for one in noted] == [allowed], "on record once, whatever it was"
 
 
@@ -103,7 +103,7 @@ async def test_who_started_a_run_says_no_to_it_but_not_yes(lab: Lab):
     agents = desk_of(lab)
     async with standing(lab, begun=()) as stand:
         for name in ("bea", "cid"):
-            await stand.entrance.accounts.add(name, [Grant("admin")], by="root")
+            await stand.authenticator.accounts.add(name, [Grant("admin")], by="root")
         bea, cid = await stand.proven("bea"), await stand.proven("cid")
         for name in ("ann", "bob"):
             with pytest.raises(RunSuspended):
@@ -121,7 +121,7 @@ async def test_an_editor_approves_their_edit_on_no_face(lab: Lab):
     """Read at 9,000, edited to something else for another recipient: one person's answers never send it."""
     async with standing(lab) as stand:
         for name in ("bea", "cid"):
-            await stand.entrance.accounts.add(name, [Grant("admin")], by="root")
+            await stand.authenticator.accounts.add(name, [Grant("admin")], by="root")
         bea, cid = await stand.proven("bea"), await stand.proven("cid")
         edit = {"type": "edit", "arguments": {"cents": 99_999_999, "note": "for mallory"}}
         assert (await given(stand, bea, REFUND, edit)).status_code == 200

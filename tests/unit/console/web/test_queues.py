@@ -10,9 +10,9 @@ from holdfast.people import Policy, Rule
 from holdfast.people import answers as a
 from holdfast.people.items import items
 from holdfast.people.loaded_item import load_item
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant, Principal
-from holdfast_console.web.use_cases import Desk
+from holdfast_console.web.use_cases import UseCases
 from tests.unit.engine.lab import Lab, virtual
 
 REFUND = "r-ann/refund#1"
@@ -43,7 +43,10 @@ async def test_what_a_policy_gives_to_others_is_theirs_whoever_had_it_before(lab
             await app.resume("r-ann")
         (item,) = await items(app.service.looking)
         assert item.queue == "heads"
-        people, shown = Desk(app.service, Entrance(app.engine)), (await load_item(app.service.looking, REFUND)).digest
+        people, shown = (
+            UseCases(app.service, Authenticator(app.engine)),
+            (await load_item(app.service.looking, REFUND)).digest,
+        )
         with pytest.raises(UnknownRun):
             await people.answer(LOW, REFUND, a.Approve(), shown)
         await people.answer(HEAD, REFUND, a.Delegate(queue="low"), shown)

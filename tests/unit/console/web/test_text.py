@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_console.web.text import is_hidden, visible, visible_json
+from holdfast_console.web.rendering import is_hidden, visible, visible_json
 
 HIDDEN = ["\x00", "\x07", "\x1b", "\x7f", "\x9b", "\xa0", "\xad", "\u034f", "\u061c", "\u115f", "\u200b", "\u200e", "\u2028",
           "\u202e", "\u2066", "\u2800", "\u3000", "\u3164", "\ufe0f", "\ufeff", "\ufff9", "\U000e0041", "\ue000"]  # fmt: skip

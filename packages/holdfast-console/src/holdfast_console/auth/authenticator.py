@@ -12,9 +12,9 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import NotAllowed, SignInRefused
 from holdfast.webhooks.access_log import Access, AccessLog
 from holdfast_console.auth.accounts import Account, Accounts
-from holdfast_console.auth.authorize import About, Deed, Principal, checked_answerer, may_somewhere
+from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, check_answerer, may_somewhere
 from holdfast_console.auth.passwords import Passwords
-from holdfast_console.auth.rate_limits import Limits
+from holdfast_console.auth.rate_limits import SignInLimits
 from holdfast_console.auth.sessions import Sessions
 from holdfast_console.auth.tokens import Tokens
 
@@ -27,14 +27,14 @@ NAMELESS: Final = "-"
 WRONG: Final = "the name or the password is wrong"
 
 
-class Begun(msgspec.Struct, frozen=True):
+class NewSession(msgspec.Struct, frozen=True):
     """A session that has just begun: the secret for the browser's cookie, and who is in it."""
 
     secret: str
     principal: Principal
 
 
-class Entrance:
+class Authenticator:
     """How people and programs come in, over one open engine."""
 
     def __init__(self, engine: Engine, passwords: Passwords | None = None) -> None:
@@ -43,7 +43,7 @@ class Entrance:
         self.tokens: Final = Tokens(journal, self.accounts)
         self.sessions: Final = Sessions(journal, identity, self.accounts)
         self.log: Final = AccessLog(journal)
-        self._limits: Final = Limits(journal, identity)
+        self._limits: Final = SignInLimits(journal, identity)
         self._passwords: Final = passwords or Passwords()
         self._engine: Final = engine
         self._comparing: Final = asyncio.Semaphore(AT_ONCE)
@@ -63,7 +63,7 @@ class Entrance:
 
     # --- coming in -------------------------------------------------------------------------------------------
 
-    async def sign_in(self, name: str, password: str, address: str, *, old: str = "") -> Begun:
+    async def sign_in(self, name: str, password: str, address: str, *, old: str = "") -> NewSession:
         """Begin a session for who knows this password. Raises `SignInRefused`, in the same words whatever was wrong.
 
         Each try costs one comparison, also for names that nobody has. `old` is the session that the browser had; it
@@ -91,7 +91,7 @@ class Entrance:
             await self.log.note_hourly(refused, self.now_ms)
             raise
 
-    async def vouch(self, subject: str, address: str, *, old: str = "") -> Begun:
+    async def vouch(self, subject: str, address: str, *, old: str = "") -> NewSession:
         """Begin a session for the account of a `subject` that a provider vouches for. Raises `SignInRefused`."""
         account = await self.accounts.by_subject(subject)
         if account is None or account.disabled:
@@ -146,27 +146,29 @@ class Entrance:
 
     # --- what they may ---------------------------------------------------------------------------------------
 
-    async def require(self, principal: Principal, deed: Deed, about: About, *, proposers: tuple[str, ...] = ()) -> None:
+    async def require(
+        self, principal: Principal, permission: Permission, about: PermissionScope, *, proposers: tuple[str, ...] = ()
+    ) -> None:
         """Decide and record whether they may; durable before anything is done. Raises `NotAllowed`.
 
         The `proposers` of what it is about may not.
         """
         try:
-            checked_answerer(principal, about, proposers, deed)
+            check_answerer(principal, about, proposers, permission)
         except NotAllowed as no:
-            await self.note_refused(principal, deed, about.item, no.known)
+            await self.note_refused(principal, permission, about.item, no.known)
             raise
-        if deed == "look":
-            await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
+        if permission == "look":
+            await self.log.note_hourly(_access(principal, permission, ""), self.now_ms)
         else:
-            await self.log.note(_access(principal, deed, about.item))
+            await self.log.note(_access(principal, permission, about.item))
 
-    async def require_somewhere(self, principal: Principal, deed: Deed) -> None:
+    async def require_somewhere(self, principal: Principal, permission: Permission) -> None:
         """Decide and record whether there is anything at which they may: a list, from which each line is judged."""
-        if not may_somewhere(principal, deed):
-            await self.note_refused(principal, deed, "", "nowhere")
-            raise NotAllowed(f"{principal.name} may not {deed} anything", next_step="ask an admin for a role")
-        await self.log.note_hourly(_access(principal, deed, ""), self.now_ms)
+        if not may_somewhere(principal, permission):
+            await self.note_refused(principal, permission, "", "nowhere")
+            raise NotAllowed(f"{principal.name} may not {permission} anything", next_step="ask an admin for a role")
+        await self.log.note_hourly(_access(principal, permission, ""), self.now_ms)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -181,18 +183,19 @@ class Entrance:
         finally:
             self._waiting -= 1
 
-    async def _begun(self, secret: str, address: str) -> Begun:
+    async def _begun(self, secret: str, address: str) -> NewSession:
         principal = await self.by_session(secret)
         if principal is None:  # disabled, or another password, between the comparison and now
             raise SignInRefused(WRONG, next_step="try again, or ask an admin for a new password")
         access = _access(principal, "sign in", "")
         await self.log.note(msgspec.structs.replace(access, address=address))
-        return Begun(secret, principal)
+        return NewSession(secret, principal)
 
-    async def note_refused(self, principal: Principal, deed: Deed, item: str, why: str) -> None:
+    async def note_refused(self, principal: Principal, permission: Permission, item: str, why: str) -> None:
         """Record an access that was refused."""
-        await self.log.note(msgspec.structs.replace(_access(principal, deed, item), allowed=False, why=why))
+        await self.log.note(msgspec.structs.replace(_access(principal, permission, item), allowed=False, why=why))
 
 
-def _access(principal: Principal, deed: str, about: str) -> Access:
-    return Access(deed, allowed=True, who=principal.name, via=principal.via, about=about, session=principal.session)
+def _access(principal: Principal, permission: str, about: str) -> Access:
+    who, via, session = principal.name, principal.via, principal.session
+    return Access(permission, allowed=True, who=who, via=via, about=about, session=session)

@@ -1,4 +1,4 @@
-"""Who may do what, and where. Pure: one table of deeds and roles, and one function that reads it."""
+"""Who may do what, and where: one table of permissions and roles, and the pure functions that read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.webhooks.access_log import Via
 Role = Literal["viewer", "answerer", "operator", "admin"]
 """From less to more: each may do what the ones before it may."""
 
-Deed = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "tune", "administer"]
+Permission = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "tune", "administer"]
 """What can be wanted of the people's side. The names mean:
 
 look: see items, runs and figures · answer: approve, decline, answer a question · hand: delegate, snooze, escalate ·
@@ -25,7 +25,7 @@ administer: accounts, tokens, the record of access.
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-NEEDS: Final[dict[Deed, Role]] = {
+REQUIRED_ROLES: Final[dict[Permission, Role]] = {
     "look": "viewer",
     "answer": "answerer",
     "hand": "answerer",
@@ -49,14 +49,14 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
 
-    def is_enough(self, deed: Deed) -> bool:
+    def is_enough(self, permission: Permission) -> bool:
         """Whether the role is, wherever it holds."""
-        return ROLES.index(self.role) >= ROLES.index(NEEDS[deed])
+        return ROLES.index(self.role) >= ROLES.index(REQUIRED_ROLES[permission])
 
-    def allows(self, deed: Deed, tool: str, queue: str) -> bool:
-        """Whether it covers this deed at this place."""
+    def allows(self, permission: Permission, tool: str, queue: str) -> bool:
+        """True where it covers this permission at this place."""
         here = (not self.tools or tool in self.tools) and (not self.queues or queue in self.queues)
-        return here and self.is_enough(deed)
+        return here and self.is_enough(permission)
 
     def __str__(self) -> str:
         tools = f" of {', '.join(self.tools)}" if self.tools else ""
@@ -68,7 +68,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody, as one request knows them.
 
     `grants` are those of the account, as they are now. `limits` are those of the token that was shown: where there are
-    any, a deed has to be allowed by both. `proven_ms` is when a password was last proven (wall clock; 0: not in this
+    any, both have to allow it. `proven_ms` is when a password was last proven (wall clock; 0: not in this
     session), `session` names the session in the record of access.
     """
 
@@ -80,16 +80,16 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str = ""
 
 
-def may(principal: Principal, deed: Deed, tool: str = "", queue: str = "") -> bool:
+def may(principal: Principal, permission: Permission, tool: str = "", queue: str = "") -> bool:
     """Whether they may do this to something of this tool in this queue; where neither is given, to everything."""
-    return _covers(principal.grants, deed, tool, queue) and (
-        not principal.limits or _covers(principal.limits, deed, tool, queue)
+    return _covers(principal.grants, permission, tool, queue) and (
+        not principal.limits or _covers(principal.limits, permission, tool, queue)
     )
 
 
-def may_somewhere(principal: Principal, deed: Deed) -> bool:
+def may_somewhere(principal: Principal, permission: Permission) -> bool:
     """Whether there can be a place at which they may: who may not even that is shown no list."""
-    return _enough(principal.grants, deed) and (not principal.limits or _enough(principal.limits, deed))
+    return _enough(principal.grants, permission) and (not principal.limits or _enough(principal.limits, permission))
 
 
 def typed(name: str) -> Principal:
@@ -97,43 +97,45 @@ def typed(name: str) -> Principal:
     return Principal(name, (Grant("admin"),))
 
 
-def _covers(grants: tuple[Grant, ...], deed: Deed, tool: str, queue: str) -> bool:
-    return any(grant.allows(deed, tool, queue) for grant in grants)
+def _covers(grants: tuple[Grant, ...], permission: Permission, tool: str, queue: str) -> bool:
+    return any(grant.allows(permission, tool, queue) for grant in grants)
 
 
-def _enough(grants: tuple[Grant, ...], deed: Deed) -> bool:
-    return any(grant.is_enough(deed) for grant in grants)
+def _enough(grants: tuple[Grant, ...], permission: Permission) -> bool:
+    return any(grant.is_enough(permission) for grant in grants)
 
 
 # May this person give this answer? What every face asks before it takes one.
 
 
-class About(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a deed is about, as far as permission depends on it: an item's name, its tool and its queue."""
+class PermissionScope(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a permission is asked for: the name of an item, its tool and its queue."""
 
     item: str
     tool: str = ""
     queue: str = ""
 
 
-def checked_deed(principal: Principal, deed: Deed, about: About) -> None:
+def check_permission(principal: Principal, permission: Permission, about: PermissionScope) -> None:
     """Refuse who may not. Raises `NotAllowed`, which names the role that is missing and never who has it."""
-    if not may(principal, deed, about.tool, about.queue):
+    if not may(principal, permission, about.tool, about.queue):
         where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
         raise NotAllowed(
-            f"{principal.name} may not {deed} {about.item}",
-            known=f"that takes the role {NEEDS[deed]}{where}",
+            f"{principal.name} may not {permission} {about.item}",
+            known=f"that takes the role {REQUIRED_ROLES[permission]}{where}",
             next_step="ask an admin for it, or leave it to somebody who has it",
         )
 
 
-def checked_answerer(principal: Principal, about: About, proposers: Iterable[str] = (), deed: Deed = "answer") -> None:
+def check_answerer(
+    principal: Principal, about: PermissionScope, proposers: Iterable[str] = (), permission: Permission = "answer"
+) -> None:
     """Refuse an answer of a person who may not give it, or who proposed what is to be approved. Raises `NotAllowed`.
 
     `proposers` are the people whose proposal the operation is: who started the run, and who edited its arguments. It
     holds for every role: an admin does not approve their own proposal either.
     """
-    checked_deed(principal, deed, about)
+    check_permission(principal, permission, about)
     if is_among(principal.name, proposers):
         raise NotAllowed(
             f"{principal.name} proposed {about.item} and cannot approve it",

@@ -16,7 +16,7 @@ _OWN: Final = frozenset({"same-origin", "none"})  # none: a person typed the add
 _EMBEDDED: Final = frozenset({"object", "embed", "iframe", "frame", "fencedframe"})
 
 
-class Crossing(msgspec.Struct, frozen=True):
+class RequestOrigin(msgspec.Struct, frozen=True):
     """What a request says about where it comes from. None: it does not say."""
 
     method: str
@@ -27,7 +27,7 @@ class Crossing(msgspec.Struct, frozen=True):
     has_token: bool = False
 
 
-def refusal(crossing: Crossing, own: str) -> str:
+def refusal(crossing: RequestOrigin, own: str) -> str:
     """Why it is refused; empty where it may pass. `own` is the origin under which we were asked for."""
     if crossing.method in SAFE:
         return _of_safe(crossing)
@@ -40,7 +40,7 @@ def refusal(crossing: Crossing, own: str) -> str:
     return ""
 
 
-def _of_safe(crossing: Crossing) -> str:
+def _of_safe(crossing: RequestOrigin) -> str:
     """Links from elsewhere may lead here; nothing of ours is loaded into the pages of others."""
     if crossing.site is None or crossing.site in _OWN:
         return ""

@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.errors import HoldfastError, NotAllowed
 from holdfast.webhooks.access_log import Access
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Principal
-from holdfast_console.auth.csrf import SAFE, UNSAFE, Crossing, refusal
+from holdfast_console.auth.csrf import SAFE, UNSAFE, RequestOrigin, refusal
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import Site, presented
 
@@ -41,7 +41,7 @@ HEADERS: Final[dict[bytes, bytes]] = {
 HSTS: Final = b"max-age=31536000"
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True):
     """An answer that the guard gives itself."""
 
     status: int
@@ -65,7 +65,7 @@ def with_headers(send: Send, *, hsts: bool) -> Send:
     return guarded
 
 
-async def answer(refused: Refused, send: Send, *, as_json: bool, head: bool) -> None:
+async def answer(refused: Refusal, send: Send, *, as_json: bool, head: bool) -> None:
     """Give the guard's own answer: JSON to programs, plain text to others, and no word of what was sent."""
     text = refused.why + "\n"
     kind = b"text/plain; charset=utf-8"
@@ -90,21 +90,21 @@ PATIENCE_S: Final = 20
 """Seconds within which a body has come, or whoever sends it only wants to hold the line."""
 
 
-async def read_body(headers: Mapping[str, str], receive: Receive, expected: str, largest: int) -> bytes | Refused:
+async def read_body(headers: Mapping[str, str], receive: Receive, expected: str, largest: int) -> bytes | Refusal:
     """The whole body. The API takes JSON and pages take their own forms: no page elsewhere sends JSON unasked."""
     declared = headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
-        return Refused(400, "this is no length")
+        return Refusal(400, "this is no length")
     if len(declared) > 12 or int(declared) > largest:
         return _too_large(largest)
     try:
         async with asyncio.timeout(PATIENCE_S):
             body = await _whole(receive, largest)
     except TimeoutError:
-        return Refused(408, f"a body comes within {PATIENCE_S} seconds")
+        return Refusal(408, f"a body comes within {PATIENCE_S} seconds")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and kind != expected and not isinstance(body, Refused):
-        return Refused(415, f"a body is {expected} here")
+    if body and kind != expected and not isinstance(body, Refusal):
+        return Refusal(415, f"a body is {expected} here")
     return body
 
 
@@ -118,12 +118,12 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-async def _whole(receive: Receive, largest: int) -> bytes | Refused:
+async def _whole(receive: Receive, largest: int) -> bytes | Refusal:
     body, more = bytearray(), True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return Refused(400, "it broke off before it was whole")
+            return Refusal(400, "it broke off before it was whole")
         body += message.get("body", b"")
         if len(body) > largest:
             return _too_large(largest)
@@ -131,8 +131,8 @@ async def _whole(receive: Receive, largest: int) -> bytes | Refused:
     return bytes(body)
 
 
-def _too_large(largest: int) -> Refused:
-    return Refused(413, f"a body has {largest} bytes at most")
+def _too_large(largest: int) -> Refusal:
+    return Refusal(413, f"a body has {largest} bytes at most")
 
 
 # The guard in front of every page and every call of the API: an ASGI app around an ASGI app, without a framework.
@@ -152,7 +152,7 @@ API: Final = "/api/"
 LOG: Final = logging.getLogger("holdfast.guard")
 
 
-class Asking(msgspec.Struct, frozen=True):
+class GuardedRequest(msgspec.Struct, frozen=True):
     """A request as the guard judges it."""
 
     method: str
@@ -173,7 +173,7 @@ _SINGLE: Final = ("host", "origin", "authorization", "content-length", "content-
 
 
 class Guard:
-    """`app` behind `entrance`, for a `site`.
+    """`app` behind `authenticator`, for a `site`.
 
     `open_paths` are reached by strangers: the page that asks for a password, and what it is made of (`open_below`).
     """
@@ -181,7 +181,7 @@ class Guard:
     def __init__(
         self,
         app: App,
-        entrance: Entrance,
+        authenticator: Authenticator,
         site: Site,
         *,
         proxy: TrustedProxy | None = None,
@@ -189,7 +189,7 @@ class Guard:
         open_below: tuple[str, ...] = ("/static/",),
     ) -> None:
         self._app: Final = app
-        self._entrance: Final = entrance
+        self._authenticator: Final = authenticator
         self._site: Final = site
         self._proxy: Final = proxy
         self._open_paths: Final = open_paths
@@ -209,10 +209,10 @@ class Guard:
             judged = await self._judged(scope, receive)
         except HoldfastError as error:  # the journal is out of reach: nobody is known, so nobody comes in
             LOG.warning("a request could not be judged: %s", error)
-            judged = Refused(503, "nobody can be known at this moment", "try again")
+            judged = Refusal(503, "nobody can be known at this moment", "try again")
         secure = any(origin.startswith("https://") for origin in self._site.origins)
         guarded = with_headers(send, hsts=secure)
-        if isinstance(judged, Refused):
+        if isinstance(judged, Refusal):
             await answer(judged, guarded, as_json=str(scope["path"]).startswith(API), head=scope["method"] == "HEAD")
             return
         await self._inside(scope, replayed(judged, receive), guarded)
@@ -229,27 +229,27 @@ class Guard:
         try:
             await self._app(scope, receive, sending)
         except NotAllowed as no:
-            refused = Refused(403, no.message, no.next_step)
+            refused = Refusal(403, no.message, no.next_step)
         except Exception as error:
             LOG.exception("a request failed: %s", type(error).__name__)
-            refused = Refused(500, "something went wrong here; what was recorded stands")
+            refused = Refusal(500, "something went wrong here; what was recorded stands")
         else:
             return
         if not begun:
             await answer(refused, send, as_json=scope["path"].startswith(API), head=scope["method"] == "HEAD")
 
-    async def _judged(self, scope: Message, receive: Receive) -> bytes | Refused:
+    async def _judged(self, scope: Message, receive: Receive) -> bytes | Refusal:
         """The body, read to its end, where the app may be asked; it finds `principal`, `origin`, `address` in scope."""
         asking = self._asking(scope)
-        if isinstance(asking, Refused):
+        if isinstance(asking, Refusal):
             return asking
-        if self._entrance.closed:
-            return Refused(503, self._entrance.closed, "holdfast doctor")
+        if self._authenticator.closed:
+            return Refusal(503, self._authenticator.closed, "holdfast doctor")
         if why := refusal(_crossing(asking), asking.origin):
             await self._note(asking, "another site")
-            return Refused(403, f"refused: {why}")
+            return Refusal(403, f"refused: {why}")
         principal = await self._principal(scope, asking)
-        if isinstance(principal, Refused):
+        if isinstance(principal, Refusal):
             return principal
         if principal is None and not self._is_open(asking.path):
             return await self._stranger(asking)
@@ -261,63 +261,63 @@ class Guard:
 
     # --- who asks, and for what ------------------------------------------------------------------------------
 
-    def _asking(self, scope: Message) -> Asking | Refused:
+    def _asking(self, scope: Message) -> GuardedRequest | Refusal:
         given: list[tuple[bytes, bytes]] = list(scope["headers"])
         names = [name.decode("latin-1").lower() for name, _ in given]
         if any(names.count(name) > 1 for name in _SINGLE):
-            return Refused(400, "a header that there is one of came twice")
+            return Refusal(400, "a header that there is one of came twice")
         headers: dict[str, str] = {}
         for name, (_, value) in zip(names, given, strict=True):
             text = value.decode("latin-1")
             headers[name] = f"{headers[name]}; {text}" if name == "cookie" and name in headers else text
         origin = self._site.origin(headers.get("host", ""))
         if origin is None:
-            return Refused(421, "this is not the site that was asked for")
+            return Refusal(421, "this is not the site that was asked for")
         if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
-            return Refused(405, "there is no such method here", "", ((b"allow", b"GET, HEAD, POST"),))
+            return Refusal(405, "there is no such method here", "", ((b"allow", b"GET, HEAD, POST"),))
         peer = str((scope.get("client") or ("",))[0])
         address = self._proxy.address(peer, given) if self._proxy is not None else peer
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
-        return Asking(scope["method"], scope["path"], query, origin, address, headers)
+        return GuardedRequest(scope["method"], scope["path"], query, origin, address, headers)
 
-    async def _principal(self, scope: Message, asking: Asking) -> Principal | Refused | None:
+    async def _principal(self, scope: Message, asking: GuardedRequest) -> Principal | Refusal | None:
         """A token, else the proxy's word, else the session. Whoever shows a token that is none is nobody else."""
         if (shown := asking.headers.get("authorization")) is not None:
             kind, _, secret = shown.partition(" ")
-            found = await self._entrance.by_token(secret) if kind.lower() == "bearer" else None
+            found = await self._authenticator.by_token(secret) if kind.lower() == "bearer" else None
             if found is not None:
                 return found
             await self._note(asking, "no such token")
-            return Refused(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
+            return Refusal(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
         if self._proxy is not None and self._proxy.header:
             return await self._named(self._proxy, scope, asking)
-        return await self._entrance.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
+        return await self._authenticator.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
 
-    async def _named(self, proxy: TrustedProxy, scope: Message, asking: Asking) -> Principal | None:
+    async def _named(self, proxy: TrustedProxy, scope: Message, asking: GuardedRequest) -> Principal | None:
         """Behind a proxy that names people nobody else says who somebody is, and there are no sessions."""
         peer = str((scope.get("client") or ("",))[0])
         name = proxy.named(peer, list(scope["headers"]))
         if name is None and proxy.header in asking.headers:
             await self._note(asking, "not the proxy")
-        return await self._entrance.by_name(name) if name else None
+        return await self._authenticator.by_name(name) if name else None
 
     def _is_open(self, path: str) -> bool:
         return path in self._open_paths or path.startswith(self._open_below)
 
-    async def _stranger(self, asking: Asking) -> Refused:
+    async def _stranger(self, asking: GuardedRequest) -> Refusal:
         await self._note(asking, "not signed in")
         if asking.is_api or asking.method not in SAFE:
-            return Refused(401, "sign in, or send a token", "", ((b"www-authenticate", b"Bearer"),))
+            return Refusal(401, "sign in, or send a token", "", ((b"www-authenticate", b"Bearer"),))
         wanted = asking.path + (f"?{asking.query}" if asking.query else "")
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
-        return Refused(303, "sign in", "", ((b"location", place.encode()),))
+        return Refusal(303, "sign in", "", ((b"location", place.encode()),))
 
-    async def _note(self, asking: Asking, why: str) -> None:
+    async def _note(self, asking: GuardedRequest, why: str) -> None:
         access = Access("enter", allowed=False, why=why, address=asking.address)
-        await self._entrance.log.note_hourly(access, self._entrance.now_ms)
+        await self._authenticator.log.note_hourly(access, self._authenticator.now_ms)
 
 
-def _crossing(asking: Asking) -> Crossing:
+def _crossing(asking: GuardedRequest) -> RequestOrigin:
     said = asking.headers.get
     site, mode, dest = said("sec-fetch-site"), said("sec-fetch-mode"), said("sec-fetch-dest")
-    return Crossing(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)
+    return RequestOrigin(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)

@@ -20,7 +20,7 @@ from msgspec import MsgspecError
 from holdfast.engine.engine import Engine
 from holdfast.errors import SignInRefused, UsageError
 from holdfast.journal.port import Post
-from holdfast_console.auth.authenticator import Begun, Entrance
+from holdfast_console.auth.authenticator import Authenticator, NewSession
 from holdfast_console.auth.site import cookie_for, is_loopback, local_path, presented
 
 BACK: Final = "/sign-in/provider/back"
@@ -51,21 +51,21 @@ class Provider(msgspec.Struct, frozen=True):
         return f"Provider({self.issuer!r}, {self.client_id!r})"
 
 
-class Leaving(msgspec.Struct, frozen=True):
+class AuthorizationRedirect(msgspec.Struct, frozen=True):
     """Where a browser is sent, and the cookie by which it is known when it comes back."""
 
     url: str
     cookie: str
 
 
-class Returned(msgspec.Struct, frozen=True):
+class CompletedSignIn(msgspec.Struct, frozen=True):
     """A session that has begun, and the page that was wanted before."""
 
-    begun: Begun
+    begun: NewSession
     wanted: str
 
 
-class _Away(msgspec.Struct, frozen=True):
+class _PendingSignIn(msgspec.Struct, frozen=True):
     """What has to be known again when a browser comes back. It is signed, and only this browser has it."""
 
     state: str
@@ -76,10 +76,10 @@ class _Away(msgspec.Struct, frozen=True):
     ends_ms: int
 
 
-class OpenId:
+class OidcClient:
     """Signing in at one provider. Raises `UsageError` where the extra is not installed."""
 
-    def __init__(self, entrance: Entrance, engine: Engine, provider: Provider) -> None:
+    def __init__(self, authenticator: Authenticator, engine: Engine, provider: Provider) -> None:
         try:
             from authlib.common.errors import AuthlibBaseError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
             from authlib.integrations.httpx_client import AsyncOAuth2Client  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
@@ -90,30 +90,30 @@ class OpenId:
             ) from error
         self._client_class: Final[Any] = AsyncOAuth2Client
         self._failures: Final[tuple[type[Exception], ...]] = (AuthlibBaseError, HTTPError, ValueError, MsgspecError)
-        self._entrance: Final = entrance
+        self._authenticator: Final = authenticator
         self._engine: Final = engine
         self._provider: Final = provider
         self._key: Final = hmac.digest(engine.identity.secret, b"holdfast sign-in elsewhere", hashlib.sha256)
 
-    async def leave(self, origin: str, wanted: str) -> Leaving:
+    async def leave(self, origin: str, wanted: str) -> AuthorizationRedirect:
         """Send a browser to the provider. Raises `SignInRefused` where the provider cannot be asked."""
         rng = self._engine.environment.rng
         state, nonce, verifier = (rng.token() + rng.token() for _ in range(3))
-        ends_ms = self._entrance.now_ms + AWAY_MS
-        away = _Away(state, nonce, verifier, local_path(wanted), origin, ends_ms)
+        ends_ms = self._authenticator.now_ms + AWAY_MS
+        away = _PendingSignIn(state, nonce, verifier, local_path(wanted), origin, ends_ms)
         async with self._client(origin) as client:
             known = await self._metadata(client)
             url, _ = client.create_authorization_url(
                 _address(known, "authorization_endpoint"), state=state, nonce=nonce, code_verifier=verifier
             )
-        return Leaving(url, cookie_for(origin, AWAY, self._sealed(away), AWAY_MS // 1000))
+        return AuthorizationRedirect(url, cookie_for(origin, AWAY, self._sealed(away), AWAY_MS // 1000))
 
-    async def come_back(self, query: str, cookies: str, origin: str, address: str, *, old: str = "") -> Returned:
+    async def come_back(self, query: str, cookies: str, origin: str, address: str, *, old: str = "") -> CompletedSignIn:
         """Begin a session for whom the provider names. Raises `SignInRefused`, whatever went wrong."""
-        await self._entrance.count("", address)
+        await self._authenticator.count("", address)
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         away = self._opened(presented(cookies, origin, AWAY))
-        if away is None or away.origin != origin or away.ends_ms <= self._entrance.now_ms:
+        if away is None or away.origin != origin or away.ends_ms <= self._authenticator.now_ms:
             raise _refused("it took too long, or began in another browser")
         if not hmac.compare_digest(said.get("state", "").encode(), away.state.encode()):
             raise _refused("it began in another browser")
@@ -121,11 +121,11 @@ class OpenId:
             raise _refused("the provider did not let you in")
         await self._use_up(away.state)
         subject = self._provider.subject(await self._asked(said["code"], away))
-        return Returned(await self._entrance.vouch(subject, address, old=old), away.wanted)
+        return CompletedSignIn(await self._authenticator.vouch(subject, address, old=old), away.wanted)
 
     # --- asking the provider ---------------------------------------------------------------------------------
 
-    async def _asked(self, code: str, away: _Away) -> str:
+    async def _asked(self, code: str, away: _PendingSignIn) -> str:
         """The `sub` for which the provider gave this code."""
         async with self._client(away.origin) as client:
             known = await self._metadata(client)
@@ -142,7 +142,7 @@ class OpenId:
         token = cast("dict[str, object]", dict(answer)).get("id_token")
         sub = checked_subject(
             token, document, issuer=self._provider.issuer, client_id=self._provider.client_id, nonce=away.nonce,
-            now_s=self._entrance.now_ms // 1000,
+            now_s=self._authenticator.now_ms // 1000,
         )  # fmt: skip
         if sub is None:
             raise _refused("the provider's word could not be checked")
@@ -175,15 +175,15 @@ class OpenId:
         if not (await self._engine.journal.post(Post(USED, digest, b"{}"))).fresh:
             raise _refused("it was used before")
 
-    def _sealed(self, away: _Away) -> str:
+    def _sealed(self, away: _PendingSignIn) -> str:
         body = urlsafe_b64encode(msgspec.json.encode(away))
         return (body + b"." + hmac.digest(self._key, body, hashlib.sha256).hex().encode()).decode()
 
-    def _opened(self, sealed: str) -> _Away | None:
+    def _opened(self, sealed: str) -> _PendingSignIn | None:
         body, _, seal = sealed.encode(errors="replace").partition(b".")
         if not hmac.compare_digest(seal, hmac.digest(self._key, body, hashlib.sha256).hex().encode()):
             return None
-        return msgspec.json.decode(urlsafe_b64decode(body), type=_Away)
+        return msgspec.json.decode(urlsafe_b64decode(body), type=_PendingSignIn)
 
 
 def _address(known: dict[str, object], name: str) -> str:

@@ -41,7 +41,7 @@ def taken(rate: Rate, whole_ms: int, now_ms: int) -> tuple[int, int]:
     return (whole, wait) if wait > 0 else (whole + rate.every_ms, 0)
 
 
-class Limits:
+class SignInLimits:
     """The tries of everybody, by name and by address. A try is counted before it is looked at."""
 
     def __init__(self, journal: Journal, identity: Identity) -> None:

@@ -71,7 +71,7 @@ def _decision_line(call: CommandCall, one: Noted) -> None:
 # `holdfast accounts`: who may do what. Whoever can write the journal can add the first admin.
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ListedAccount(msgspec.Struct, frozen=True):
     """An account as it is listed: never its hash."""
 
     name: str
@@ -238,8 +238,8 @@ def _say(call: CommandCall, account: Account, next_step: str = "") -> None:
         call.screen.note(next_step)
 
 
-def _shown(account: Account) -> Shown:
-    return Shown(account.name, account.grants, bool(account.hash), account.subject, account.disabled)
+def _shown(account: Account) -> ListedAccount:
+    return ListedAccount(account.name, account.grants, bool(account.hash), account.subject, account.disabled)
 
 
 def _line(call: CommandCall, account: Account) -> None:

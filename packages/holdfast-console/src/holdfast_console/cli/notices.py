@@ -20,14 +20,14 @@ from holdfast.journal.port import Post
 from holdfast_console.links import KEYS
 from holdfast_console.notify.reach import reach_from
 from holdfast_console.notify.schedule import Sent, run_of, stream_of
-from holdfast_console.notify.status import NAMED, Due, Notice, ToldChannel, due_now, told_channels
+from holdfast_console.notify.status import NAMED, ChannelStatus, DueNotice, NoticeStatus, channel_statuses, due_now
 
 _WORDS: Final = ("list", "test", "rotate")
 _COLOURS: Final = {"sent": "green", "on the way": "yellow", "quiet": "dim", "unknown": "red", "failed": "red"}
 FAILED: Final = 1
 
 
-class Given(msgspec.Struct, frozen=True):
+class NoticesOptions(msgspec.Struct, frozen=True):
     """What was said beside the word and the channel."""
 
     limit: int
@@ -58,7 +58,7 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     what came of it. `rotate` makes a new key for signed links; those that were sent
     under the last one stay good until their end.
     """
-    said = msgspec.convert(given, Given)
+    said = msgspec.convert(given, NoticesOptions)
     if word == "rotate":
         _rotate(call)
         return None
@@ -67,7 +67,7 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     path = reach_of(said.reach)
     channels = [one for one in reach_from(path).channels if channel in ("", one.name)] if path is not None else []
     async with call.looking() as looking:
-        found = await told_channels(looking, limit=said.limit, channel=channel)
+        found = await channel_statuses(looking, limit=said.limit, channel=channel)
         due = await due_now(looking, channels, SystemClock().wall_ms())
     if call.screen.as_json:
         call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
@@ -81,7 +81,7 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     return None
 
 
-async def _test(call: CommandCall, channel: str, said: Given) -> int:
+async def _test(call: CommandCall, channel: str, said: NoticesOptions) -> int:
     """Send a test notice through each channel; the exit status says whether all of them were taken."""
     path = reach_of(said.reach)
     if path is None:
@@ -103,7 +103,7 @@ async def _test(call: CommandCall, channel: str, said: Given) -> int:
     return 0 if all(one.state == "sent" for one in results) else FAILED
 
 
-async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
+async def _test_one(app: Holdfast, name: str, by: str) -> NoticeStatus:
     engine = app.engine
     sent = Sent(engine.environment.clock.wall_ms(), test=by)
     while True:
@@ -115,8 +115,8 @@ async def _test_one(app: Holdfast, name: str, by: str) -> Notice:
     try:
         await app.drive(run_of(name, number))
     except HoldfastError as error:
-        return Notice(run_of(name, number), number, "failed", str(error), sent.at_ms, [], [], 0, by)
-    (told,) = await told_channels(app.service.looking, limit=1, channel=name)
+        return NoticeStatus(run_of(name, number), number, "failed", str(error), sent.at_ms, [], [], 0, by)
+    (told,) = await channel_statuses(app.service.looking, limit=1, channel=name)
     return told.notices[0]
 
 
@@ -132,7 +132,7 @@ def _rotate(call: CommandCall) -> None:
     call.screen.line("Links are signed with a new key from the next start of a worker or an app on.")
 
 
-def _show(screen: Screen, one: ToldChannel) -> None:
+def _show(screen: Screen, one: ChannelStatus) -> None:
     screen.line((one.channel, "bold"), f"  {count(one.messages, 'message')}")
     screen.line(
         f"  {len(one.on_the_way)} on the way, {len(one.unknown)} where nobody can tell, {len(one.failed)} not sent"
@@ -147,7 +147,7 @@ def _show(screen: Screen, one: ToldChannel) -> None:
             screen.line(f"    holdfast show {notice.run}")
 
 
-def _show_due(screen: Screen, one: Due) -> None:
+def _show_due(screen: Screen, one: DueNotice) -> None:
     """What a worker would tell this channel now."""
     if not one.items:
         return
@@ -157,7 +157,7 @@ def _show_due(screen: Screen, one: Due) -> None:
     screen.line(("  holdfast worker sends it, and so does every app with a reach", "dim"))
 
 
-def _about(notice: Notice) -> str:
+def _about(notice: NoticeStatus) -> str:
     if notice.test:
         return f"a test, asked for by {notice.test}"
     word = "" if notice.words == ["new"] else f" ({', '.join(notice.words)})"

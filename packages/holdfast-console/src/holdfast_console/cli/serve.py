@@ -10,7 +10,7 @@ import msgspec
 from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import CommandCall, by_option, command
-from holdfast_console.web.server import Where, listen
+from holdfast_console.web.server import ServerOptions, listen
 
 
 @command(
@@ -48,4 +48,6 @@ async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: A
             reason = service.engine.identity.reason
             call.screen.note(("Sign-in is closed: this journal is not trusted", "yellow"), f": {reason}.")
             call.screen.note("Next: holdfast doctor")
-        await listen(service, msgspec.convert(place, Where), by, lambda text: call.screen.note(f"The inbox: {text}"))
+        await listen(
+            service, msgspec.convert(place, ServerOptions), by, lambda text: call.screen.note(f"The inbox: {text}")
+        )

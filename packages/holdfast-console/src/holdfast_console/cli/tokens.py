@@ -18,7 +18,7 @@ from holdfast_console.auth.tokens import Token, TokenNote, Tokens
 DAY_MS: Final = 86_400_000
 
 
-class Made(msgspec.Struct, frozen=True):
+class NewToken(msgspec.Struct, frozen=True):
     """A new token as JSON: the one time that its secret is said."""
 
     id: str
@@ -27,7 +27,7 @@ class Made(msgspec.Struct, frozen=True):
     ends_ms: int
 
 
-class Given(msgspec.Struct, frozen=True):
+class TokenOptions(msgspec.Struct, frozen=True):
     """What narrows a token."""
 
     days: int
@@ -76,14 +76,14 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
 
     It never may more than the account may at the moment. Only its digest is kept.
     """
-    said = msgspec.convert(given, Given)
+    said = msgspec.convert(given, TokenOptions)
     async with call.serving() as service:
         engine = service.engine
         ends_ms = engine.environment.clock.wall_ms() + said.days * DAY_MS
         note = TokenNote("add", said.by, name, said.limits, ends_ms, said.note)
         secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.environment.rng)
     if call.screen.as_json:
-        call.screen.document(Made(made.id, name, secret, ends_ms))
+        call.screen.document(NewToken(made.id, name, secret, ends_ms))
         return
     call.screen.line(secret)
     call.screen.note(f"It is not shown again. To end it: holdfast accounts token revoke {made.id}")

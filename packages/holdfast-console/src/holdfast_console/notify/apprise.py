@@ -19,7 +19,7 @@ from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, NotSent
 from holdfast.model.addresses import is_public
 from holdfast.model.secret import Secret
-from holdfast_console.notify.channel import Outside, checked_name, hidden, revealed
+from holdfast_console.notify.channel import SendContext, checked_name, hidden, revealed
 from holdfast_console.notify.compose import Letter, title
 from holdfast_console.notify.mail import plain_text
 from holdfast_console.notify.schedule import Only, Pace
@@ -47,7 +47,7 @@ class Apprise(msgspec.Struct, frozen=True):
         """Where it goes."""
         return f"Apprise {self.name}"
 
-    def send(self, letter: Letter, outside: Outside) -> str:
+    def send(self, letter: Letter, outside: SendContext) -> str:
         """One try."""
         assert isinstance(self.url, Secret), "it was hidden when the channel was made"
         try:

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple, Protocol
 from holdfast.errors import Ambiguous, NotSent, Rejected, UsageError
 from holdfast.model.secret import Secret, SecretUnavailableError
 from holdfast.webhooks.outgoing import host_of, may_be_public
-from holdfast_console.notify.compose import Letter, Line
+from holdfast_console.notify.compose import Letter, LetterLine
 from holdfast_console.notify.schedule import Only, Pace
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,40}")
 _VARIABLE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Outside(NamedTuple):
+class SendContext(NamedTuple):
     """What a channel is given to send with.
 
     `marker` is the same on every try of one notice; `link` gives the signed link to an item, empty where there is no
@@ -24,7 +24,7 @@ class Outside(NamedTuple):
     """
 
     marker: str
-    link: Callable[[Line], str]
+    link: Callable[[LetterLine], str]
     private: bool
     clock_s: float
 
@@ -52,7 +52,7 @@ class Channel(Protocol):
         """When it is told."""
         ...
 
-    def send(self, letter: Letter, outside: Outside) -> str:
+    def send(self, letter: Letter, outside: SendContext) -> str:
         """Send it once; what the receiver answered. Raises `NotSent`, `Rejected` or `Ambiguous`."""
         ...
 

@@ -15,8 +15,8 @@ import msgspec
 from holdfast.model.secret import Secret
 from holdfast.webhooks.http_post import post
 from holdfast.webhooks.notifier import pause_s
-from holdfast_console.notify.channel import Outside, checked_address, checked_name, hidden, judged, revealed
-from holdfast_console.notify.compose import BROKEN_UP, Letter, Line, harmless, title, when
+from holdfast_console.notify.channel import SendContext, checked_address, checked_name, hidden, judged, revealed
+from holdfast_console.notify.compose import BROKEN_UP, Letter, LetterLine, harmless, title, when
 from holdfast_console.notify.schedule import Only, Pace
 
 LINES: Final = 10
@@ -43,7 +43,7 @@ class Slack(msgspec.Struct, frozen=True):
         """Where it goes."""
         return f"Slack {self.name}"
 
-    def send(self, letter: Letter, outside: Outside) -> str:
+    def send(self, letter: Letter, outside: SendContext) -> str:
         """One try."""
         return _post(self.url, blocks(letter, outside), outside, "Slack")
 
@@ -67,12 +67,12 @@ class Teams(msgspec.Struct, frozen=True):
         """Where it goes."""
         return f"Teams {self.name}"
 
-    def send(self, letter: Letter, outside: Outside) -> str:
+    def send(self, letter: Letter, outside: SendContext) -> str:
         """One try."""
         return _post(self.url, card(letter, outside), outside, "Teams")
 
 
-def _post(url: str | Secret, payload: dict[str, Any], outside: Outside, what: str) -> str:
+def _post(url: str | Secret, payload: dict[str, Any], outside: SendContext, what: str) -> str:
     assert isinstance(url, Secret), "the channel hid it"
     address = checked_address(revealed(url), what, private=outside.private)
     headers = {"content-type": "application/json", "user-agent": "holdfast"}
@@ -84,7 +84,7 @@ def _post(url: str | Secret, payload: dict[str, Any], outside: Outside, what: st
 # --- Slack ---------------------------------------------------------------------------------------------
 
 
-def blocks(letter: Letter, outside: Outside) -> dict[str, Any]:
+def blocks(letter: Letter, outside: SendContext) -> dict[str, Any]:
     """The payload for Slack: blocks, and a short text for where blocks are not shown."""
     made: list[dict[str, Any]] = [{"type": "header", "text": _plain(title(letter)[:150])}]
     for line in letter.lines[:LINES]:
@@ -119,7 +119,7 @@ def _escaped(text: str) -> str:
 # --- Teams ---------------------------------------------------------------------------------------------
 
 
-def card(letter: Letter, outside: Outside) -> dict[str, Any]:
+def card(letter: Letter, outside: SendContext) -> dict[str, Any]:
     """The payload for Teams: a message with one Adaptive Card."""
     body: list[dict[str, Any]] = [_runs(("", title(letter)), size="Large")]
     actions: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ def _runs(said: tuple[str, str], *, isSubtle: bool = False, **settings: Any) -> 
 # --- both ----------------------------------------------------------------------------------------------
 
 
-def _about(line: Line) -> tuple[tuple[str, str], ...]:
+def _about(line: LetterLine) -> tuple[tuple[str, str], ...]:
     return (("Item", line.item), *line.facts, *when(line), ("Digest", line.digest))
 
 

@@ -27,7 +27,7 @@ from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whol
 from holdfast.model.waits import Item as Kind
 from holdfast.people.dossier import dossier
 from holdfast.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
-from holdfast_console.notify.schedule import About, Sent, Word
+from holdfast_console.notify.schedule import NoticeReason, NotifiedItem, Sent
 
 BROKEN_UP: Final = "Addresses in these texts are broken up with [.] and [:], so that nothing in them can be clicked."
 LONGEST: Final = 1500
@@ -36,7 +36,7 @@ _DOT_IN_NAME: Final = re.compile(rf"(?<=[\w\])-]){_DOTS}(?=[^\W\d_]|xn--|\d+{_DO
 _SCHEME: Final = re.compile(
     r"\b(mailto|tel|sms|callto|skype|xmpp|magnet|file|data|javascript|slack|msteams):", re.IGNORECASE
 )
-_WORDS: Final[dict[Word, str]] = {
+_WORDS: Final[dict[NoticeReason, str]] = {
     "new": "",
     "reminder": "Reminder: ",
     "escalated": "Nobody answered: ",
@@ -50,7 +50,7 @@ _ASKED: Final[dict[Kind, str]] = {
 }
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class LetterLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that is asked. `facts` are names and values; `answer` is the command that answers it.
 
     `digest` is of exactly what is asked: the link in the notice is bound to it. `waits_on`: also after its deadline.
@@ -58,7 +58,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
     item: str
     kind: Kind
-    word: Word
+    word: NoticeReason
     asks: str
     digest: str
     facts: tuple[tuple[str, str], ...] = ()
@@ -72,7 +72,7 @@ class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
     """One notice for one channel. `more`: so many wait beside those that are listed. `test`: who asked for a trial."""
 
     at_ms: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LetterLine, ...] = ()
     more: int = 0
     test: str = ""
 
@@ -94,7 +94,7 @@ def harmless(text: str, limit: int = LONGEST) -> str:
     return _DOT_IN_NAME.sub("[.]", line)
 
 
-def when(line: Line) -> tuple[tuple[str, str], ...]:
+def when(line: LetterLine) -> tuple[tuple[str, str], ...]:
     """Since when it waits, and until when."""
     since = (("Asked", moment(line.asked_ms)),) if line.asked_ms else ()
     return (*since, ("Deadline", moment(line.due_ms) if line.due_ms is not None else "none"))
@@ -118,7 +118,7 @@ async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | N
     """The letter for a message; None where everything in it was answered meanwhile."""
     if sent.test:
         return Letter(now_ms, test=sent.test)
-    lines: list[Line] = []
+    lines: list[LetterLine] = []
     looked = 0
     for about in sent.abouts:
         if len(lines) == LISTED:
@@ -131,7 +131,7 @@ async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | N
     return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
 
 
-async def _in_full(looking: JournalReader, line: Line) -> Line:
+async def _in_full(looking: JournalReader, line: LetterLine) -> LetterLine:
     """One thing alone is told with what its dossier knows beside the question."""
     found = await dossier(looking, line.item)
     more: list[tuple[str, str]] = [
@@ -157,7 +157,7 @@ async def still_asked(looking: JournalReader, sent: Sent) -> bool:
     return False
 
 
-async def line_of(looking: JournalReader, about: About) -> Line | None:
+async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | None:
     """What is asked; None where it is answered, or something newer is asked instead."""
     run, step = split_item(about.item)
     try:
@@ -172,7 +172,7 @@ async def line_of(looking: JournalReader, about: About) -> Line | None:
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
 
 
-def _line(history: RunHistory, now: LoadedItem, about: About) -> Line:
+def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLine:
     match now.subject:
         case OperationState() as operation if now.contradicted:
             asks, facts = contradiction_text(operation.phase, operation.contradicted), _of_operation(operation)
@@ -197,7 +197,7 @@ def _line(history: RunHistory, now: LoadedItem, about: About) -> Line:
                 f"{asked.question.text} ({asked.question.expected})", (), asked.until, asked.at,
             )  # fmt: skip
             answer = answer_with(now.run, now.kind, now.step)
-    return Line(
+    return LetterLine(
         about.item, now.kind, about.word, asks, now.digest, (*facts, *_of_run(history)), asked_ms, due or None,
         _answer(answer, about.item), _waits_on(now.subject),
     )  # fmt: skip

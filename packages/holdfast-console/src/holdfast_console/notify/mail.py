@@ -23,8 +23,8 @@ import msgspec
 from holdfast.engine.current_operation import current_operation
 from holdfast.errors import Ambiguous, NotSent, Rejected, UsageError
 from holdfast.model.secret import Secret
-from holdfast_console.notify.channel import Outside, checked_name, hidden, revealed
-from holdfast_console.notify.compose import BROKEN_UP, Letter, Line, harmless, title, when
+from holdfast_console.notify.channel import SendContext, checked_name, hidden, revealed
+from holdfast_console.notify.compose import BROKEN_UP, Letter, LetterLine, harmless, title, when
 from holdfast_console.notify.schedule import Only, Pace
 
 Tls = Literal["starttls", "implicit", "none"]
@@ -87,7 +87,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     def _port(self) -> int:
         return int(self.server.rpartition(":")[2]) if _has_port(self.server) else _PORTS[self.tls]
 
-    def send(self, letter: Letter, outside: Outside) -> str:
+    def send(self, letter: Letter, outside: SendContext) -> str:
         """One try."""
         message = written(self, letter, outside).as_bytes(policy=WIRE)
         password = revealed(self.password) if isinstance(self.password, Secret) else ""
@@ -96,7 +96,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
             return line.deliver(self.sender, self.to, message)
 
 
-def written(mail: Mail, letter: Letter, outside: Outside) -> EmailMessage:
+def written(mail: Mail, letter: Letter, outside: SendContext) -> EmailMessage:
     """The message. Raises `NotSent` for a header that would not be one line."""
     message = EmailMessage()
     try:
@@ -115,7 +115,7 @@ def written(mail: Mail, letter: Letter, outside: Outside) -> EmailMessage:
     return message
 
 
-def plain_text(letter: Letter, outside: Outside) -> str:
+def plain_text(letter: Letter, outside: SendContext) -> str:
     """The whole notice as plain text."""
     parts = [title(letter), ""]
     for line in letter.lines:
@@ -146,7 +146,7 @@ def _html(letter: Letter, links: list[str]) -> str:
     return "".join([*parts, f'<hr><p style="color:#555">{foot}</p></body></html>'])
 
 
-def _about(line: Line) -> tuple[tuple[str, str], ...]:
+def _about(line: LetterLine) -> tuple[tuple[str, str], ...]:
     return (("Item", line.item), *line.facts, ("Digest", line.digest))
 
 

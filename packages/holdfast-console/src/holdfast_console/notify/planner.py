@@ -18,30 +18,30 @@ from holdfast_console.notify.channel import Channel
 from holdfast_console.notify.schedule import (
     AGENT,
     NOTICES,
+    ChannelHistory,
     Missed,
+    PendingItem,
     Sent,
-    Told,
-    Waiting,
     missed_stream,
     planned,
     run_of,
     stream_of,
 )
-from holdfast_console.notify.sender import Message, Sender
+from holdfast_console.notify.sender import NoticeMessage, NoticeSender
 
 if TYPE_CHECKING:
     from holdfast_console.notify.reach import Reach
 
 
-class Planner:
+class NoticePlanner:
     """What one app knows of what its channels were told. Two that look at once send each message once."""
 
-    def __init__(self, service: Service, reach: Reach, sender: Sender) -> None:
+    def __init__(self, service: Service, reach: Reach, sender: NoticeSender) -> None:
         self._service = service
         self._reach = reach
         self._sender = sender
         self._cursor = Cursor(service.engine.journal, NOTICES)
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, ChannelHistory] = {}
         self._read: dict[str, int] = {}
         self._missed: dict[str, int] = {}
         self._tools: dict[str, str] = {}
@@ -57,13 +57,13 @@ class Planner:
                 await self._plan(channel, waiting)
         await self._hand_out()
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[PendingItem]:
         """What people are asked now, as far as channels want to know it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
         found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
 
-    async def _plan(self, channel: Channel, waiting: list[Waiting]) -> None:
+    async def _plan(self, channel: Channel, waiting: list[PendingItem]) -> None:
         now_ms = self._service.engine.environment.clock.wall_ms()
         told = await self._refresh(channel.name)
         for sent in planned(channel.only, channel.pace, told, waiting, now_ms):
@@ -76,8 +76,8 @@ class Planner:
         post = Post(stream_of(channel), str(told.messages + 1), written(sent))
         return (await self._service.engine.journal.post(post)).fresh
 
-    async def _refresh(self, channel: str) -> Told:
-        told = self._told.setdefault(channel, Told())
+    async def _refresh(self, channel: str) -> ChannelHistory:
+        told = self._told.setdefault(channel, ChannelHistory())
         journal = self._service.engine.journal
         entries = await journal.entries(stream_of(channel), self._read.get(channel, 0))
         for entry, sent in await readable(journal, entries, Sent):
@@ -93,7 +93,7 @@ class Planner:
         """Begin a run for every message that has none yet."""
         engine = self._service.engine
         for entry in await self._cursor.news():
-            message = Message(entry.stream.removeprefix(NOTICES), int(entry.key))
+            message = NoticeMessage(entry.stream.removeprefix(NOTICES), int(entry.key))
             stored = self._sender.agent.stored_input(message, engine.identity.secret)
             await begin_asleep(engine, run_of(message.channel, message.number), stored, AGENT)
             await self._cursor.passed(entry.id)
@@ -110,8 +110,8 @@ class Planner:
         return self._tools[name]
 
 
-def waiting_of(one: PlacedItem, tool: str) -> Waiting:
+def waiting_of(one: PlacedItem, tool: str) -> PendingItem:
     """An item of the inbox, as notices are planned."""
-    return Waiting(
+    return PendingItem(
         one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
     )

@@ -19,9 +19,9 @@ from holdfast.journal.port import Journal
 from holdfast.model.secret import Secret, SecretUnavailableError, resolver_from
 from holdfast_console.links import KEYS, checked_base, given_keys, keys_of
 from holdfast_console.notify.channel import Channel
-from holdfast_console.notify.planner import Planner
+from holdfast_console.notify.planner import NoticePlanner
 from holdfast_console.notify.schedule import TOOL
-from holdfast_console.notify.sender import Sender, Web
+from holdfast_console.notify.sender import LinkSettings, NoticeSender
 
 EVERY: Final = timedelta(seconds=10)
 
@@ -57,14 +57,14 @@ class Reach(msgspec.Struct, frozen=True):
 
     def notifications(self, journal: Journal, rng: Rng) -> ReachNotifications:
         """The notifications of one app over this journal: `Holdfast(reach=...)` asks for them."""
-        web = Web(self.base_url, link_keys(self, journal, rng)) if self.base_url else Web()
-        return ReachNotifications(self, Sender(self.by_name, web))
+        web = LinkSettings(self.base_url, link_keys(self, journal, rng)) if self.base_url else LinkSettings()
+        return ReachNotifications(self, NoticeSender(self.by_name, web))
 
 
 class ReachNotifications:
     """How one app notifies people by a `Reach`."""
 
-    def __init__(self, reach: Reach, sender: Sender) -> None:
+    def __init__(self, reach: Reach, sender: NoticeSender) -> None:
         self._reach: Final = reach
         self._sender: Final = sender
         self.agent: Final = sender.agent
@@ -74,7 +74,7 @@ class ReachNotifications:
     def begin(self, engine: Engine) -> Callable[[], Awaitable[None]]:
         """Take part in an open engine; the function that is returned plans and sends what is due."""
         self._sender.engine = engine
-        return Planner(Service(engine), self._reach, self._sender).run
+        return NoticePlanner(Service(engine), self._reach, self._sender).run
 
 
 def reach_from(given: Iterable[Channel] | str | os.PathLike[str]) -> Reach:

@@ -26,10 +26,10 @@ QUARTER: Final = timedelta(minutes=15)
 AT_ONCE: Final = timedelta(0)
 AGAIN_AT_MOST: Final = 2
 
-Word = Literal["new", "reminder", "escalated", "again"]
+NoticeReason = Literal["new", "reminder", "escalated", "again"]
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PendingItem(msgspec.Struct, frozen=True):
     """What a notice is about: one thing that a person is asked. Moments are wall clocks in milliseconds.
 
     `asked_ms` is when it was asked, as the records say; `rests_ms` until when somebody lets it rest; `urgent` how
@@ -65,7 +65,7 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
     people: tuple[str, ...] = ()
     due_within: timedelta | None = None
 
-    def admits(self, one: Waiting, now_ms: int) -> bool:
+    def admits(self, one: PendingItem, now_ms: int) -> bool:
         """Whether a channel like this is told about that item now."""
         asked = (
             (self.kinds, one.kind),
@@ -102,11 +102,11 @@ class Pace(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"most={self.most}: at least one message has to be allowed")
 
 
-class About(msgspec.Struct, frozen=True):
+class NotifiedItem(msgspec.Struct, frozen=True):
     """Why one item is in a message."""
 
     identity: str
-    word: Word
+    word: NoticeReason
 
     @property
     def item(self) -> str:
@@ -118,7 +118,7 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message, as the ledger has it: decided upon, and sent by a run of its own."""
 
     at_ms: int
-    abouts: tuple[About, ...] = ()
+    abouts: tuple[NotifiedItem, ...] = ()
     test: str = ""  # who asked for a test notice; then it is about nothing
 
 
@@ -129,7 +129,7 @@ class Missed(msgspec.Struct, frozen=True):
     identities: tuple[str, ...]
 
 
-class Told(msgspec.Struct):
+class ChannelHistory(msgspec.Struct):
     """What one channel was told so far: a fold of its messages.
 
     `last_of` is when it was told of an asking last; `missed` when it turned out, and how often, that nobody can tell
@@ -156,16 +156,16 @@ class Told(msgspec.Struct):
             self.missed[identity] = (missed.at_ms, times + 1)
 
 
-def planned(only: Only, pace: Pace, told: Told, waiting: Iterable[Waiting], now_ms: int) -> list[Sent]:
+def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[PendingItem], now_ms: int) -> list[Sent]:
     """The messages that are to be sent to a channel now."""
-    due: list[tuple[Waiting, Word]] = [
+    due: list[tuple[PendingItem, NoticeReason]] = [
         (one, word)
         for one in waiting
         if one.rests_ms <= now_ms and only.admits(one, now_ms) and (word := _word(one, pace, told, now_ms)) is not None
     ]
     if not due:
         return []
-    abouts = [About(one.identity, word) for one, word in due]
+    abouts = [NotifiedItem(one.identity, word) for one, word in due]
     within = [(at, about) for at, about in told.recent if now_ms - at < milliseconds(pace.window)]
     if len(within) + len(due) <= pace.most:
         return [Sent(now_ms, (about,)) for about in abouts]
@@ -174,7 +174,7 @@ def planned(only: Only, pace: Pace, told: Told, waiting: Iterable[Waiting], now_
     return [Sent(now_ms, tuple(abouts))]
 
 
-def _word(one: Waiting, pace: Pace, told: Told, now_ms: int) -> Word | None:
+def _word(one: PendingItem, pace: Pace, told: ChannelHistory, now_ms: int) -> NoticeReason | None:
     """Why the channel is told about it now, if it is."""
     over = one.due_ms is not None and one.due_ms <= now_ms
     if over and one.then != "hold":
@@ -201,7 +201,7 @@ def _held(within: Sequence[tuple[int, int]], due: int, pace: Pace) -> bool:
     return bool(within) and (listed or due <= pace.most)
 
 
-def _presses(due: Sequence[tuple[Waiting, Word]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
+def _presses(due: Sequence[tuple[PendingItem, NoticeReason]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
     """Whether something would be over before the end of the pause."""
     until = max(at for at, _ in within) + milliseconds(pace.window)
     return any(one.due_ms is not None and one.due_ms - milliseconds(pace.remind_before) // 2 <= until for one, _ in due)

@@ -26,8 +26,8 @@ from holdfast.journal.port import Post
 from holdfast.model.view import Operation
 from holdfast.policies import Retry, milliseconds
 from holdfast_console.links import Link, link_id, make_link
-from holdfast_console.notify.channel import Channel, Outside
-from holdfast_console.notify.compose import Letter, Line, compose, still_asked
+from holdfast_console.notify.channel import Channel, SendContext
+from holdfast_console.notify.compose import Letter, LetterLine, compose, still_asked
 from holdfast_console.notify.schedule import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ANSWERED: Final = "answered"
 STALE: Final = "stale"
 
 
-class Message(msgspec.Struct, frozen=True):
+class NoticeMessage(msgspec.Struct, frozen=True):
     """Which message: the channel, and its number there."""
 
     channel: str
@@ -50,21 +50,21 @@ class NotReached(HoldfastError):
     """A notice is proven not to have been sent, in all the time there was."""
 
 
-class Web(msgspec.Struct, frozen=True):
+class LinkSettings(msgspec.Struct, frozen=True):
     """Where the web inbox is, and what signs the links to it; without an address no notice has a link."""
 
     base_url: str = ""
     keys: SigningKeys = SigningKeys(())
 
 
-class Sender:
+class NoticeSender:
     """What one app needs to reach people. `engine` is given once it is made."""
 
-    def __init__(self, channels: Mapping[str, Channel], web: Web) -> None:
+    def __init__(self, channels: Mapping[str, Channel], web: LinkSettings) -> None:
         self.engine: Engine | None = None
         self.web = web
         self._channels = channels
-        self.agent: Final[Agent[Message, str]] = agent(name=AGENT, tools=())(self._tell)
+        self.agent: Final[Agent[NoticeMessage, str]] = agent(name=AGENT, tools=())(self._tell)
 
     def tool_for(self, name: str) -> Tool[[int, str], str]:
         """The tool of one channel: each has a breaker and a retry budget of its own."""
@@ -89,17 +89,17 @@ class Sender:
             raise Rejected("answered before it could be sent", code=ANSWERED)
         now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
 
-        def link(line: Line) -> str:
+        def link(line: LetterLine) -> str:
             if not self.web.base_url:
                 return ""
             until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None or line.waits_on else line.due_ms
             link = Link(line.item, line.digest, channel.receiver, until, link_id(notice, line.item))
             return make_link(self.web.base_url, self.web.keys, link)
 
-        outside = Outside(current.marker, link, engine.settings.private_webhooks, now_ms / 1000)
+        outside = SendContext(current.marker, link, engine.settings.private_webhooks, now_ms / 1000)
         return channel.send(msgspec.json.decode(letter, type=Letter), outside)
 
-    async def _tell(self, run: Run, message: Message) -> str:
+    async def _tell(self, run: Run, message: NoticeMessage) -> str:
         """Send it once, unless everything in it was answered meanwhile."""
         scope, engine = run.scope(), self._open_engine()
 
@@ -122,7 +122,7 @@ class Sender:
             return f"unknown: {outcome.reason}"
         raise NotReached(f"{message.channel} was not reached: {outcome.reason}")
 
-    async def _missed(self, message: Message, why: str) -> str:
+    async def _missed(self, message: NoticeMessage, why: str) -> str:
         """Nobody can tell whether it arrived: what is still asked is told once more later, and says so."""
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)

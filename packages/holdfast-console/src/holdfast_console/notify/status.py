@@ -16,11 +16,11 @@ from holdfast_console.notify.channel import Channel
 from holdfast_console.notify.planner import waiting_of
 from holdfast_console.notify.schedule import (
     NOTICES,
+    ChannelHistory,
     Missed,
+    NoticeReason,
+    PendingItem,
     Sent,
-    Told,
-    Waiting,
-    Word,
     missed_stream,
     planned,
     run_of,
@@ -31,7 +31,7 @@ State: TypeAlias = Literal["sent", "on the way", "quiet", "unknown", "failed"]
 NAMED: Final = 20
 
 
-class Notice(msgspec.Struct, frozen=True):
+class NoticeStatus(msgspec.Struct, frozen=True):
     """One message. `quiet`: everything in it was answered before it could be sent. `said` is what became of it.
 
     `items` names the first ones that it is about, `about` how many there are; `test` who asked for a trial.
@@ -42,13 +42,13 @@ class Notice(msgspec.Struct, frozen=True):
     state: State
     said: str
     at_ms: int
-    words: list[Word]
+    words: list[NoticeReason]
     items: list[str]
     about: int
     test: str = ""
 
 
-class ToldChannel(msgspec.Struct, frozen=True):
+class ChannelStatus(msgspec.Struct, frozen=True):
     """One channel: how many messages it was sent or spared, which are not sent yet, and which went wrong.
 
     `failed` and `unknown` name runs; `notices` are the last messages, the newest first.
@@ -59,10 +59,10 @@ class ToldChannel(msgspec.Struct, frozen=True):
     on_the_way: list[str]
     unknown: list[str]
     failed: list[str]
-    notices: list[Notice]
+    notices: list[NoticeStatus]
 
 
-async def told_channels(looking: JournalReader, *, limit: int, channel: str = "") -> list[ToldChannel]:
+async def channel_statuses(looking: JournalReader, *, limit: int, channel: str = "") -> list[ChannelStatus]:
     """Every channel that was ever told something, by name, with its last `limit` messages."""
     streams: dict[str, list[LedgerEntry]] = {}
     for entry in await looking.journal.entries(NOTICES):
@@ -74,7 +74,7 @@ async def told_channels(looking: JournalReader, *, limit: int, channel: str = ""
     ]
 
 
-async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry], limit: int) -> ToldChannel:
+async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry], limit: int) -> ChannelStatus:
     rows = {row.run: row for row in await runs_named(looking, f"notice-{name}-")}
     by_state: dict[State, list[str]] = {"on the way": [], "unknown": [], "failed": []}
     for row in rows.values():
@@ -84,10 +84,14 @@ async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry]
         await notice_of(looking, name, entry, sent, rows.get(run_of(name, int(entry.key))))
         for entry, sent in await readable(looking.journal, entries[-limit:], Sent)
     ]
-    return ToldChannel(name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1])
+    return ChannelStatus(
+        name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1]
+    )
 
 
-async def notice_of(looking: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None) -> Notice:
+async def notice_of(
+    looking: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None
+) -> NoticeStatus:
     """One message, and what its run says about it."""
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
@@ -96,8 +100,8 @@ async def notice_of(looking: JournalReader, channel: str, entry: LedgerEntry, se
         said = msgspec.json.decode(completed.result, type=str) if completed is not None else ""
         state = "quiet" if said.startswith("quiet") else "sent"
     items = [about.item for about in sent.abouts]
-    words: list[Word] = sorted({about.word for about in sent.abouts})
-    return Notice(run, int(entry.key), state, said, sent.at_ms, words, items[:NAMED], len(items), sent.test)
+    words: list[NoticeReason] = sorted({about.word for about in sent.abouts})
+    return NoticeStatus(run, int(entry.key), state, said, sent.at_ms, words, items[:NAMED], len(items), sent.test)
 
 
 def state_of(row: RunRow) -> State:
@@ -112,29 +116,29 @@ def state_of(row: RunRow) -> State:
 # What each channel is to be told now: judged as whoever plans it would, and neither decided upon nor sent.
 
 
-class Due(msgspec.Struct, frozen=True):
+class DueNotice(msgspec.Struct, frozen=True):
     """What a worker that looks now would tell one channel: about which items, and why. `receiver` is for people."""
 
     channel: str
     receiver: str
     items: list[str]
-    words: list[Word]
+    words: list[NoticeReason]
 
 
-async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[Due]:
+async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[DueNotice]:
     """The same for each of these channels, in their order. Nothing is written."""
     waiting = [waiting_of(one, one.tool) for one in await placed(looking, now_ms=now_ms) if one.asked_ms]
     return [await _of(looking, channel, waiting, now_ms) for channel in channels]
 
 
-async def _of(looking: JournalReader, channel: Channel, waiting: list[Waiting], now_ms: int) -> Due:
+async def _of(looking: JournalReader, channel: Channel, waiting: list[PendingItem], now_ms: int) -> DueNotice:
     messages = planned(channel.only, channel.pace, await _told(looking, channel.name), waiting, now_ms)
     abouts = [about for message in messages for about in message.abouts]
-    return Due(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))
+    return DueNotice(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))
 
 
-async def _told(looking: JournalReader, channel: str) -> Told:
-    told = Told()
+async def _told(looking: JournalReader, channel: str) -> ChannelHistory:
+    told = ChannelHistory()
     for sent in await values_in(looking.journal, stream_of(channel), Sent):
         told.add(sent)
     for missed in await values_in(looking.journal, missed_stream(channel), Missed):

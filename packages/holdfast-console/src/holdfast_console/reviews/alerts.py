@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast_console.reviews.events import Look
+from holdfast_console.reviews.events import Review
 from holdfast_console.reviews.metrics import caught_of
 from holdfast_console.reviews.statistics import Share, median, share
 
@@ -26,7 +26,7 @@ AT_ONCE_MS: Final = 1_000
 """Answers of one person that are no further apart were given together, and what was shown for them is one text."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class AlertLimits(msgspec.Struct, frozen=True):
     """From where on a figure is an alarm. Rates are shares of looks; `load` is a multiple of an equal share.
 
     Nothing is said about a rate of fewer than `enough` looks.
@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True):
     enough: int = 10
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OpenItem(msgspec.Struct, frozen=True):
     """One thing that waits. `due_ms`: the wall clock at which it ends; `blocked`: how much waits behind it."""
 
     item: str
@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
     blocked: int = 0
 
 
-class Load(msgspec.Struct, frozen=True):
+class ReviewerLoad(msgspec.Struct, frozen=True):
     """One reviewer: how much of the work, how fast, how often yes, how often too fast, and what was caught."""
 
     by: str
@@ -81,7 +81,7 @@ class Health(msgspec.Struct, frozen=True):
     approved: Share
     quick: Share
     caught: Share
-    reviewers: tuple[Load, ...]
+    reviewers: tuple[ReviewerLoad, ...]
 
     @property
     def days_to_work_off(self) -> float | None:
@@ -97,7 +97,7 @@ class Alarm(msgspec.Struct, frozen=True):
     reviewer: str = ""
 
 
-def health(waiting: Sequence[Asked], looks: Sequence[Look], now_ms: int, days: float) -> Health:
+def health(waiting: Sequence[OpenItem], looks: Sequence[Review], now_ms: int, days: float) -> Health:
     """The figures at a moment, from what waits and the words of the last `days`."""
     since = now_ms - int(days * DAY_MS)
     recent = [one for one in looks if one.answered_ms >= since]
@@ -120,12 +120,12 @@ def health(waiting: Sequence[Asked], looks: Sequence[Look], now_ms: int, days: f
     )
 
 
-def _loads(spoken: Sequence[Look], hasty: set[str], waiting: Sequence[Asked]) -> tuple[Load, ...]:
-    by_name: dict[str, list[Look]] = {}
+def _loads(spoken: Sequence[Review], hasty: set[str], waiting: Sequence[OpenItem]) -> tuple[ReviewerLoad, ...]:
+    by_name: dict[str, list[Review]] = {}
     for one in spoken:
         by_name.setdefault(one.by, []).append(one)
     return tuple(
-        Load(
+        ReviewerLoad(
             by=name,
             answered=len(own),
             part=share(len(own), len(spoken)),
@@ -139,27 +139,27 @@ def _loads(spoken: Sequence[Look], hasty: set[str], waiting: Sequence[Asked]) ->
     )
 
 
-def _approved(looks: Iterable[Look]) -> Share:
+def _approved(looks: Iterable[Review]) -> Share:
     """How often the answer was yes, of those that could have been no; planted ones ought to be, and are left out."""
     judged = [one for one in looks if one.judges]
     return share(sum(not one.overridden for one in judged), len(judged))
 
 
-def quick_ones(looks: Iterable[Look]) -> set[str]:
+def quick_ones(looks: Iterable[Review]) -> set[str]:
     """The looks (item and reviewer) that took less time than reading what was shown.
 
     Nobody knows when a person began to read: not before it was asked, and not before that person's last answer. So the
     time taken is at most that long, and what is called quick here was. What was answered at once counts as one text.
     """
-    by_name: dict[str, list[Look]] = {}
+    by_name: dict[str, list[Review]] = {}
     for one in sorted(looks, key=lambda look: look.answered_ms):
         by_name.setdefault(one.by, []).append(one)
     return {_name(one) for own in by_name.values() for together in _at_once(own) for one in together}
 
 
-def _at_once(own: Sequence[Look]) -> Iterable[list[Look]]:
+def _at_once(own: Sequence[Review]) -> Iterable[list[Review]]:
     """The groups of answers, given together, that were quicker than reading."""
-    group: list[Look] = []
+    group: list[Review] = []
     before = 0
     for one in own:
         if group and one.answered_ms - group[-1].answered_ms > AT_ONCE_MS:
@@ -169,7 +169,7 @@ def _at_once(own: Sequence[Look]) -> Iterable[list[Look]]:
     yield from _quick(group, before)
 
 
-def _quick(group: list[Look], before: int) -> Iterable[list[Look]]:
+def _quick(group: list[Review], before: int) -> Iterable[list[Review]]:
     if not group:
         return
     began = max(before, min(one.asked_ms for one in group))
@@ -178,14 +178,14 @@ def _quick(group: list[Look], before: int) -> Iterable[list[Look]]:
         yield group
 
 
-def _name(look: Look) -> str:
+def _name(look: Review) -> str:
     return f"{look.item} {look.kind} {look.by}"
 
 
 # --- alarms -------------------------------------------------------------------------------------------
 
 
-def alarms(now: Health, limits: Limits) -> tuple[Alarm, ...]:
+def alarms(now: Health, limits: AlertLimits) -> tuple[Alarm, ...]:
     """What should not be so, the queue first. Pure: the same figures give the same alarms."""
     found = [*_queue(now, limits), *_rates("", now, limits)]
     if len(now.reviewers) > 1:  # what is said about one alone is said about all
@@ -194,7 +194,7 @@ def alarms(now: Health, limits: Limits) -> tuple[Alarm, ...]:
     return (*found, *_load(now, limits))
 
 
-def _queue(now: Health, limits: Limits) -> Iterable[Alarm]:
+def _queue(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
     hours = now.oldest_ms / 3_600_000
     if now.depth > limits.depth:
         left = now.days_to_work_off
@@ -211,7 +211,7 @@ def _queue(now: Health, limits: Limits) -> Iterable[Alarm]:
         yield Alarm("expired", f"of what was asked, {now.expired} ended without an answer")
 
 
-def _rates(by: str, now: Health | Load, limits: Limits) -> Iterable[Alarm]:
+def _rates(by: str, now: Health | ReviewerLoad, limits: AlertLimits) -> Iterable[Alarm]:
     who = by or "people"
     if _proven(now.approved, limits) and now.approved.low > limits.approved:
         yield Alarm("approved", f"{who} said yes to {now.approved}: are they still looking?", by)
@@ -221,11 +221,11 @@ def _rates(by: str, now: Health | Load, limits: Limits) -> Iterable[Alarm]:
         yield Alarm("missed", f"{who} caught {now.caught} of what was planted", by)
 
 
-def _proven(share: Share, limits: Limits) -> bool:
+def _proven(share: Share, limits: AlertLimits) -> bool:
     return share.of >= limits.enough
 
 
-def _load(now: Health, limits: Limits) -> Iterable[Alarm]:
+def _load(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
     fair = limits.load / max(1, len(now.reviewers))
     for one in now.reviewers:
         if len(now.reviewers) > 1 and one.part.low > fair:
@@ -235,13 +235,13 @@ def _load(now: Health, limits: Limits) -> Iterable[Alarm]:
 # --- whose turn it is -----------------------------------------------------------------------------------
 
 
-def by_urgency(waiting: Iterable[Asked]) -> list[Asked]:
+def by_urgency(waiting: Iterable[OpenItem]) -> list[OpenItem]:
     """What to look at first: what was made urgent, the nearest deadline, what blocks most, the oldest."""
     never = 1 << 62
     return sorted(waiting, key=lambda one: (-one.escalated, one.due_ms or never, -one.blocked, one.asked_ms, one.item))
 
 
-def suggested(waiting: Iterable[Asked], now: Health, limits: Limits) -> dict[str, str]:
+def suggested(waiting: Iterable[OpenItem], now: Health, limits: AlertLimits) -> dict[str, str]:
     """Who could take what nobody was given yet: whoever has least to do, and is not known to be tired.
 
     Where all of them are tired everybody gets a part. Empty where nobody has answered anything lately.

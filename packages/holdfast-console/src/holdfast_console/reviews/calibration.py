@@ -28,9 +28,9 @@ from holdfast.model.policy import Policy
 from holdfast.model.thresholds import Direction, Move, Threshold
 from holdfast.people.policy.judge import ThresholdPosition, threshold_positions, thresholds_in
 from holdfast_console.reviews.alerts import DAY_MS
-from holdfast_console.reviews.events import Look, last_words, weights
+from holdfast_console.reviews.events import Review, last_reviews, weights
 from holdfast_console.reviews.metrics import caught_of
-from holdfast_console.reviews.reader import Gathered, gather
+from holdfast_console.reviews.reader import RecordedReviews, read_reviews
 from holdfast_console.reviews.statistics import Share, corrected, weighted
 
 PROVEN: Final = 1.959964  # z of a two-sided 95 % interval: what loosening needs
@@ -38,7 +38,7 @@ LIKELY: Final = 1.281552  # z of a two-sided 80 % interval: what tightening need
 BLIND: Final = 0.5  # people who may catch less than this share of what is planted are no measure of anything
 
 
-class Finding(msgspec.Struct, frozen=True, gc=False):
+class ThresholdFinding(msgspec.Struct, frozen=True, gc=False):
     """What was found about one case: its value on the threshold's scale, and whether it was wrong.
 
     `weight`: one over the chance with which it was looked at, had it gone by itself; 1 for what is always asked about.
@@ -65,7 +65,9 @@ class Judgement(msgspec.Struct, frozen=True):
         return self.to != self.at
 
 
-def judged(threshold: Threshold, at: float, findings: Iterable[Finding], catch: Share | None = None) -> Judgement:
+def judged(
+    threshold: Threshold, at: float, findings: Iterable[ThresholdFinding], catch: Share | None = None
+) -> Judgement:
     """What `findings` since the last move say about a threshold that stands `at`.
 
     `catch` is how much of what was planted people caught meanwhile; None where nothing is planted.
@@ -130,7 +132,11 @@ class Proposal(msgspec.Struct, frozen=True):
 async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list[Proposal]:
     """What people found near each threshold since it last moved says about it."""
     positions = await threshold_positions(looking.journal)
-    said = await gather(looking, now_ms - int(MEMORY_DAYS * DAY_MS)) if policy.thresholds else Gathered([], [])
+    said = (
+        await read_reviews(looking, now_ms - int(MEMORY_DAYS * DAY_MS))
+        if policy.thresholds
+        else RecordedReviews([], [])
+    )
     planted = [one for one in said.looks if one.kind == "planted"]
     found: list[Proposal] = []
     for name, threshold in policy.thresholds.items():
@@ -144,14 +150,14 @@ async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list
     return found
 
 
-def findings(threshold: Threshold, policy: Policy, said: Gathered, since_ms: int) -> list[Finding]:
+def findings(threshold: Threshold, policy: Policy, said: RecordedReviews, since_ms: int) -> list[ThresholdFinding]:
     """What people said from `since_ms` on about calls that this threshold decided, with what each stands for."""
     rules = _rules(threshold, policy)
     looks = [one for one in said.looks if one.answered_ms >= since_ms]
     stands_for = weights(looks, [one for one in said.passed if one.at_ms >= since_ms])
     return [
-        Finding(value, one.overridden, stands_for[one.item, one.kind])
-        for one in last_words(looks)
+        ThresholdFinding(value, one.overridden, stands_for[one.item, one.kind])
+        for one in last_reviews(looks)
         if one.judges and one.traits.rule in rules and (value := _value(threshold, one)) is not None
     ]
 
@@ -163,7 +169,7 @@ def _rules(threshold: Threshold, policy: Policy) -> set[str]:
     return {*names[first:], "default"}
 
 
-def _value(threshold: Threshold, look: Look) -> float | None:
+def _value(threshold: Threshold, look: Review) -> float | None:
     return look.traits.confidence if threshold.of == "confidence" else look.traits.amount
 
 

@@ -13,15 +13,17 @@ from holdfast.model.shadow import Traits
 from holdfast_console.reviews.statistics import band_of
 
 Kind = Literal["approval", "review", "shadow", "planted"]
-Said = Literal["approved", "declined", "asked_back", "edited", "answered", "expired", "right", "wrong", "settled"]
+ReviewAnswer = Literal[
+    "approved", "declined", "asked_back", "edited", "answered", "expired", "right", "wrong", "settled"
+]
 
-OVERRIDES: Final = frozenset[Said]({"declined", "asked_back", "edited", "answered", "wrong"})
+OVERRIDES: Final = frozenset[ReviewAnswer]({"declined", "asked_back", "edited", "answered", "wrong"})
 """Words after which something other happened than the agent wanted, or should have."""
-JUDGED: Final = OVERRIDES | frozenset[Said]({"approved", "right"})
+JUDGED: Final = OVERRIDES | frozenset[ReviewAnswer]({"approved", "right"})
 """Words that say whether the agent was right. A time that ran out says nothing, nor does a word on an outcome."""
 
 
-class Look(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Review(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One person's word about one operation (`item` is RUN/STEP). Times are wall clocks in milliseconds.
 
     `shown` is how many characters there were to read. `sampled`: the draw asked, nothing else.
@@ -29,7 +31,7 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     item: str
     kind: Kind
-    said: Said
+    said: ReviewAnswer
     by: str
     asked_ms: int
     answered_ms: int
@@ -48,7 +50,7 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.said in JUDGED and self.kind in {"approval", "shadow"}
 
 
-class Passed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class UnreviewedCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An operation that a policy let leave without a person. `undone`: on a person's order, with its whole run."""
 
     item: str
@@ -57,28 +59,28 @@ class Passed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     undone: bool = False
 
 
-def last_words(looks: Iterable[Look]) -> list[Look]:
+def last_reviews(looks: Iterable[Review]) -> list[Review]:
     """One word for each operation: of several people, the last one said decided."""
-    last: dict[tuple[str, Kind], Look] = {}
+    last: dict[tuple[str, Kind], Review] = {}
     for one in sorted(looks, key=lambda look: look.answered_ms):
         last[one.item, one.kind] = one
     return list(last.values())
 
 
-def known_wrong(looks: Iterable[Look], passed: Iterable[Passed]) -> list[Passed]:
+def known_wrong(looks: Iterable[Review], passed: Iterable[UnreviewedCall]) -> list[UnreviewedCall]:
     """What left unseen and was undone later: no sample has to stand for it."""
     seen = {one.item for one in looks if one.kind == "shadow" and one.judges}
     return [one for one in passed if one.undone and one.item not in seen]
 
 
-def weights(looks: Iterable[Look], passed: Iterable[Passed]) -> dict[tuple[str, Kind], float]:
+def weights(looks: Iterable[Review], passed: Iterable[UnreviewedCall]) -> dict[tuple[str, Kind], float]:
     """What each judged operation stands for, so that all that were decided are represented.
 
     What was always asked about stands for itself. What was drawn, before or after it left, stands for its stratum: all
     that could have been drawn, over those that were answered. Counting answers takes care of the unanswered ones, if
     chance alone left them.
     """
-    decided, left = [one for one in last_words(looks) if one.judges], list(passed)
+    decided, left = [one for one in last_reviews(looks) if one.judges], list(passed)
     drawn = Counter(one.traits.stratum for one in decided if is_drawn(one))
     asked = Counter(one.traits.stratum for one in decided if one.sampled)
     unseen = Counter(one.traits.stratum for one in left)
@@ -91,7 +93,7 @@ def weights(looks: Iterable[Look], passed: Iterable[Passed]) -> dict[tuple[str, 
     return found
 
 
-def is_drawn(look: Look) -> bool:
+def is_drawn(look: Review) -> bool:
     """Whether chance put it before a person."""
     return look.sampled or look.kind == "shadow"
 
@@ -106,7 +108,7 @@ def amount_band(amount: float | None) -> str:
     return f"{low} to {low * 10}"
 
 
-def groups_of(look: Look) -> dict[str, str]:
+def groups_of(look: Review) -> dict[str, str]:
     """The group that a word falls into, for each way to group."""
     return {
         "tool": look.traits.tool,

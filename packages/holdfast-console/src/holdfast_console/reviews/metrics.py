@@ -10,12 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast_console.reviews.events import Kind, Look, Passed, groups_of, is_drawn, known_wrong, last_words, weights
+from holdfast_console.reviews.events import (
+    Kind,
+    Review,
+    UnreviewedCall,
+    groups_of,
+    is_drawn,
+    known_wrong,
+    last_reviews,
+    weights,
+)
 from holdfast_console.reviews.statistics import Reliability, Share, corrected, median, reliability, share, weighted
-from holdfast_console.reviews.statistics import Said as Stated
+from holdfast_console.reviews.statistics import StatedConfidence as Stated
 
 
-class Group(msgspec.Struct, frozen=True):
+class MetricsGroup(msgspec.Struct, frozen=True):
     """The looks of one tool, band or reviewer. `median_ms` is from the question to the answer."""
 
     name: str
@@ -23,7 +32,7 @@ class Group(msgspec.Struct, frozen=True):
     median_ms: float | None
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ReviewMetrics(msgspec.Struct, frozen=True):
     """What people found. `since_ms`: looks from that wall clock on; `passed`: operations that left without a person.
 
     `overrides` is of what people looked at. `wrong` is of what was decided, with what left unseen: samples and shadow
@@ -40,24 +49,24 @@ class Figures(msgspec.Struct, frozen=True):
     overrides: Share
     wrong: Share
     caught: Share
-    by_tool: tuple[Group, ...]
-    by_confidence: tuple[Group, ...]
-    by_amount: tuple[Group, ...]
-    by_reviewer: tuple[Group, ...]
+    by_tool: tuple[MetricsGroup, ...]
+    by_confidence: tuple[MetricsGroup, ...]
+    by_amount: tuple[MetricsGroup, ...]
+    by_reviewer: tuple[MetricsGroup, ...]
     confidence: Reliability
 
 
-def figures(looks: Sequence[Look], passed: Sequence[Passed], since_ms: int = 0) -> Figures:
+def review_metrics(looks: Sequence[Review], passed: Sequence[UnreviewedCall], since_ms: int = 0) -> ReviewMetrics:
     """All of them, from the words that were said from `since_ms` on. Pure."""
     looks = [one for one in looks if one.answered_ms >= since_ms]
     passed = [one for one in passed if one.at_ms >= since_ms]
     judged = [one for one in looks if one.judges]
-    decided = [one for one in last_words(looks) if one.judges]
+    decided = [one for one in last_reviews(looks) if one.judges]
     stands_for = weights(looks, passed)
     everything = [(one.overridden, stands_for[one.item, one.kind]) for one in decided]
     undone = known_wrong(looks, passed)
     caught = caught_of(looks)
-    return Figures(
+    return ReviewMetrics(
         since_ms=since_ms,
         looks=len(judged),
         passed=len(passed),
@@ -75,21 +84,21 @@ def figures(looks: Sequence[Look], passed: Sequence[Passed], since_ms: int = 0) 
     )
 
 
-def unseen_of(decided: Iterable[Look], passed: Iterable[Passed]) -> int:
+def unseen_of(decided: Iterable[Review], passed: Iterable[UnreviewedCall]) -> int:
     """How many left that nothing stands for: nothing was drawn from their stratum, and nobody undid them."""
     drawn = {one.traits.stratum for one in decided if is_drawn(one)}
     return sum(not one.undone and one.traits.stratum not in drawn for one in passed)
 
 
-def caught_of(looks: Iterable[Look]) -> Share:
+def caught_of(looks: Iterable[Review]) -> Share:
     """How many of the planted cases people caught."""
     planted = [one for one in looks if one.kind == "planted"]
     return share(sum(one.overridden for one in planted), len(planted))
 
 
-def _grouped(looks: Sequence[Look], way: str) -> tuple[Group, ...]:
+def _grouped(looks: Sequence[Review], way: str) -> tuple[MetricsGroup, ...]:
     """The groups, those with most looks first."""
-    groups: dict[str, list[Look]] = {}
+    groups: dict[str, list[Review]] = {}
     for one in looks:
         groups.setdefault(groups_of(one)[way], []).append(one)
     return tuple(
@@ -97,13 +106,13 @@ def _grouped(looks: Sequence[Look], way: str) -> tuple[Group, ...]:
     )
 
 
-def _group(name: str, looks: Sequence[Look]) -> Group:
+def _group(name: str, looks: Sequence[Review]) -> MetricsGroup:
     took = [one.answered_ms - one.asked_ms for one in looks]
-    return Group(name, share(sum(one.overridden for one in looks), len(looks)), median(took))
+    return MetricsGroup(name, share(sum(one.overridden for one in looks), len(looks)), median(took))
 
 
 def _stated(
-    decided: Sequence[Look], undone: Sequence[Passed], stands_for: Mapping[tuple[str, Kind], float]
+    decided: Sequence[Review], undone: Sequence[UnreviewedCall], stands_for: Mapping[tuple[str, Kind], float]
 ) -> Iterable[Stated]:
     """Stated confidence beside how it turned out, by people's words and by what was undone."""
     for one in decided:

@@ -20,27 +20,27 @@ from holdfast.model.seeded_cases import Ended
 from holdfast.model.shadow import SAID, SHADOW, Judged, Left, Traits
 from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.transaction import WHOLE_RUN
-from holdfast_console.reviews.events import Kind, Look, Passed, Said
+from holdfast_console.reviews.events import Kind, Review, ReviewAnswer, UnreviewedCall
 
-Word: TypeAlias = (
+ReviewRecord: TypeAlias = (
     r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved | r.OperationSettled
 )
 
 
-class Gathered(msgspec.Struct):
+class RecordedReviews(msgspec.Struct):
     """What the journal holds: words of people, and operations that left without one."""
 
-    looks: list[Look]
-    passed: list[Passed]
+    looks: list[Review]
+    passed: list[UnreviewedCall]
 
 
-async def gather(looking: JournalReader, since_ms: int = 0) -> Gathered:
+async def read_reviews(looking: JournalReader, since_ms: int = 0) -> RecordedReviews:
     """Read every run that changed since that wall clock."""
-    found = Gathered([], [])
+    found = RecordedReviews([], [])
     async for row in looking.every_run():
         if row.updated_ms < since_ms or (is_system(row.agent) and not is_planted(row.agent)):
             continue
-        reading = RunReading(row.run)
+        reading = RunReviews(row.run)
         async for _, record in looking.readable_records(row.run):
             reading.add(record)
         if reading.entries:
@@ -51,10 +51,10 @@ async def gather(looking: JournalReader, since_ms: int = 0) -> Gathered:
     return found
 
 
-async def _afterwards(looking: JournalReader) -> list[Look]:
+async def _afterwards(looking: JournalReader) -> list[Review]:
     """What people said about what had left already."""
     left: dict[str, LedgerEntry] = {}
-    looks: list[Look] = []
+    looks: list[Review] = []
     for entry in await looking.journal.entries(SHADOW):
         if entry.key == "":
             left.setdefault(entry.stream, entry)
@@ -67,7 +67,7 @@ async def _afterwards(looking: JournalReader) -> list[Look]:
                 continue
             item = operation_id(what.run, what.step)
             looks.append(
-                Look(item, "shadow", judged.word, judged.by, asked.at_ms, entry.at_ms, len(what.asks), what.traits)
+                Review(item, "shadow", judged.word, judged.by, asked.at_ms, entry.at_ms, len(what.asks), what.traits)
             )
     return looks
 
@@ -77,12 +77,12 @@ async def _moments(looking: JournalReader, run: str) -> Mapping[int, int]:
     return {entry.id: entry.at_ms for entry in await looking.journal.entries(command_stream(run))}
 
 
-class RunReading:
+class RunReviews:
     """One run, read record by record."""
 
     def __init__(self, run: str) -> None:
         self.run: Final = run
-        self.looks: list[Look] = []
+        self.looks: list[Review] = []
         self.entries: dict[int, int] = {}  # the ledger entry of a word, and its place among the looks
         self._agent = ""
         self._confidence: float | None = None
@@ -125,11 +125,11 @@ class RunReading:
                 self.looks[place] = replace(self.looks[place], answered_ms=moments[entry])
 
     @property
-    def passed(self) -> list[Passed]:
+    def passed(self) -> list[UnreviewedCall]:
         """What left without a person."""
         name = self.run
         return [
-            Passed(operation_id(name, step), at, self._met[step].traits, self._undone)
+            UnreviewedCall(operation_id(name, step), at, self._met[step].traits, self._undone)
             for step, at in self._left.items()
         ]
 
@@ -162,12 +162,14 @@ class RunReading:
         """A planted case is over: its result says how."""
         ended = msgspec.json.decode(record.result, type=Ended)
         if ended.end != "withdrawn":
-            said: Said = "approved" if ended.end == "missed" else "declined"
+            said: ReviewAnswer = "approved" if ended.end == "missed" else "declined"
             for step, met in self._met.items():
                 item = operation_id(self.run, step)
-                self.looks.append(Look(item, "planted", said, ended.by, met.asked_ms, record.at, met.shown, met.traits))
+                self.looks.append(
+                    Review(item, "planted", said, ended.by, met.asked_ms, record.at, met.shown, met.traits)
+                )
 
-    def _hear(self, word: Word) -> None:
+    def _hear(self, word: ReviewRecord) -> None:
         met, said = self._met.get(word.step), _word_of(word)
         if met is None or said is None or not met.asked_ms:
             return
@@ -176,7 +178,7 @@ class RunReading:
         if entry:
             self.entries[entry] = len(self.looks)
         item = operation_id(self.run, word.step)
-        self.looks.append(Look(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits, met.sampled))
+        self.looks.append(Review(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits, met.sampled))
 
 
 class _Met(msgspec.Struct):
@@ -190,7 +192,7 @@ class _Met(msgspec.Struct):
     automatic: bool = False
 
 
-def _word_of(word: Word) -> Said | None:
+def _word_of(word: ReviewRecord) -> ReviewAnswer | None:
     match word:
         case r.ApprovalGranted():
             return "approved"

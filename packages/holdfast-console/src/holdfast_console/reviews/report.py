@@ -9,16 +9,26 @@ import msgspec
 
 from holdfast.inspect.reader import JournalReader
 from holdfast.people.items import PlacedItem, placed
-from holdfast_console.reviews.alerts import DAY_MS, Alarm, Asked, Health, Limits, alarms, by_urgency, health, suggested
-from holdfast_console.reviews.events import Look
-from holdfast_console.reviews.metrics import Figures, figures
-from holdfast_console.reviews.reader import Gathered, gather
+from holdfast_console.reviews.alerts import (
+    DAY_MS,
+    Alarm,
+    AlertLimits,
+    Health,
+    OpenItem,
+    alarms,
+    by_urgency,
+    health,
+    suggested,
+)
+from holdfast_console.reviews.events import Review
+from holdfast_console.reviews.metrics import ReviewMetrics, review_metrics
+from holdfast_console.reviews.reader import RecordedReviews, read_reviews
 
 NEXT: Final = 10
 """How many of the most urgent things are shown, with what is blocked behind them."""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class NextItem(msgspec.Struct, frozen=True):
     """One of the things to look at next, `given` to somebody, or for `by` to take; empty: nobody is known."""
 
     item: str
@@ -30,59 +40,63 @@ class Turn(msgspec.Struct, frozen=True):
     given: bool
 
 
-class Watch(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True):
     """The health of people's work, what should not be so, and what comes next."""
 
     health: Health
     alarms: tuple[Alarm, ...]
-    next: tuple[Turn, ...]
+    next: tuple[NextItem, ...]
 
 
-class Report(msgspec.Struct, frozen=True):
+class ReviewReport(msgspec.Struct, frozen=True):
     """How people keep up, and what they found: both of the same days."""
 
-    watch: Watch
-    figures: Figures
+    watch: Workload
+    figures: ReviewMetrics
 
 
-async def watch(looking: JournalReader, now_ms: int, days: float = 7.0, limits: Limits | None = None) -> Watch:
+async def workload(
+    looking: JournalReader, now_ms: int, days: float = 7.0, limits: AlertLimits | None = None
+) -> Workload:
     """The figures of the last `days`, and the alarms by these limits."""
-    return await _watched(looking, (await _said(looking, now_ms, days)).looks, now_ms, days, limits or Limits())
+    return await _watched(looking, (await _said(looking, now_ms, days)).looks, now_ms, days, limits or AlertLimits())
 
 
-async def report(looking: JournalReader, now_ms: int, days: float = 7.0) -> Report:
+async def report(looking: JournalReader, now_ms: int, days: float = 7.0) -> ReviewReport:
     """The same beside what people found. The records are read once for both."""
     said = await _said(looking, now_ms, days)
-    found = figures(said.looks, said.passed, _since(now_ms, days))
-    return Report(await _watched(looking, said.looks, now_ms, days, Limits()), found)
+    found = review_metrics(said.looks, said.passed, _since(now_ms, days))
+    return ReviewReport(await _watched(looking, said.looks, now_ms, days, AlertLimits()), found)
 
 
-async def _said(looking: JournalReader, now_ms: int, days: float) -> Gathered:
-    return await gather(looking, _since(now_ms, days))
+async def _said(looking: JournalReader, now_ms: int, days: float) -> RecordedReviews:
+    return await read_reviews(looking, _since(now_ms, days))
 
 
 def _since(now_ms: int, days: float) -> int:
     return now_ms - int(days * DAY_MS)
 
 
-async def _watched(looking: JournalReader, looks: Sequence[Look], now_ms: int, days: float, limits: Limits) -> Watch:
+async def _watched(
+    looking: JournalReader, looks: Sequence[Review], now_ms: int, days: float, limits: AlertLimits
+) -> Workload:
     found = {one.item: one for one in await placed(looking, now_ms=now_ms)}
     waiting = [_asked(one) for one in found.values() if not one.rests_ms]
     now = health(waiting, looks, now_ms, days)
     urgent = [await _with_blocked(looking, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
     turns = suggested([*urgent, *waiting[NEXT:]], now, limits)
-    return Watch(
+    return Workload(
         now,
         alarms(now, limits),
         tuple(_turn(found[one.item], one, turns.get(one.item, ""), now_ms) for one in by_urgency(urgent)),
     )
 
 
-def _asked(item: PlacedItem) -> Asked:
-    return Asked(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
+def _asked(item: PlacedItem) -> OpenItem:
+    return OpenItem(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
 
 
-async def _with_blocked(looking: JournalReader, item: PlacedItem, one: Asked) -> Asked:
+async def _with_blocked(looking: JournalReader, item: PlacedItem, one: OpenItem) -> OpenItem:
     """The same with what is open in its run besides: it all waits behind this."""
     if item.kind == "unreadable":
         return one
@@ -90,7 +104,7 @@ async def _with_blocked(looking: JournalReader, item: PlacedItem, one: Asked) ->
     return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
 
 
-def _turn(item: PlacedItem, one: Asked, suggestion: str, now_ms: int) -> Turn:
-    return Turn(
+def _turn(item: PlacedItem, one: OpenItem, suggestion: str, now_ms: int) -> NextItem:
+    return NextItem(
         item.item, item.asks, now_ms - one.asked_ms, one.due_ms, one.blocked, one.to or suggestion, bool(one.to)
     )

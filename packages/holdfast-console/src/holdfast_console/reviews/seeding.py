@@ -30,7 +30,7 @@ KEPT_DAYS: Final = 3.0
 _DAY_MS: Final = 86_400_000
 
 
-class Model(msgspec.Struct, frozen=True):
+class CaseTemplate(msgspec.Struct, frozen=True):
     """A real question about a tool, after which a planted one is made."""
 
     run: str
@@ -41,14 +41,16 @@ class Model(msgspec.Struct, frozen=True):
     decision: r.DecisionRecorded | None
 
 
-class Planted(msgspec.Struct, frozen=True):
+class SeedingResult(msgspec.Struct, frozen=True):
     """What was done: the items that were planted, and the runs that were withdrawn."""
 
     items: tuple[str, ...]
     withdrawn: tuple[str, ...]
 
 
-async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS) -> Planted:
+async def seed_cases(
+    engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS
+) -> SeedingResult:
     """Bring the planted cases of the last week up to `rate` for each question that people were asked.
 
     Cases are drawn by chance. What waits for longer than `kept_days`, or beyond its deadline, is withdrawn. Raises
@@ -57,7 +59,7 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
     if not cases:
         raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
     looking, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
-    asked, planted, old, models = 0, 0, list[RunRow](), dict[str, Model]()
+    asked, planted, old, models = 0, 0, list[RunRow](), dict[str, CaseTemplate]()
     async for row in looking.every_run():
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
         if is_planted(row.agent):
@@ -68,8 +70,8 @@ async def plant(engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_
             asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
     _checked(cases, models)
     wanted = max(0, int(rate * asked + engine.environment.rng.uniform(0, 1)) - planted)
-    items = [await plant_one(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
-    return Planted(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
+    items = [await seed_case(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
+    return SeedingResult(tuple(items), tuple([await withdraw(engine, row.run) for row in old]))
 
 
 def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
@@ -78,7 +80,7 @@ def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
     return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
 
 
-async def _learn(looking: JournalReader, row: RunRow, models: dict[str, Model]) -> int:
+async def _learn(looking: JournalReader, row: RunRow, models: dict[str, CaseTemplate]) -> int:
     """How many approvals this run asked for; the last one about each tool is a model."""
     intents: dict[str, r.Intent] = {}
     contracts: dict[str, r.ContractStored] = {}
@@ -97,13 +99,13 @@ async def _learn(looking: JournalReader, row: RunRow, models: dict[str, Model]) 
                 asked += 1
                 intent = intents[record.step]
                 contract = contracts.get(intent.contract)
-                models[intent.tool] = Model(row.run, row.agent, intent, record, contract, decision)
+                models[intent.tool] = CaseTemplate(row.run, row.agent, intent, record, contract, decision)
             case _:
                 continue
     return asked
 
 
-def _checked(cases: Sequence[Case], models: dict[str, Model]) -> None:
+def _checked(cases: Sequence[Case], models: dict[str, CaseTemplate]) -> None:
     if unlike := sorted({case.tool for case in cases} - models.keys()):
         raise UsageError(
             f"nobody was asked about {unlike[0]} in the last week",
@@ -122,7 +124,7 @@ def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
     return found
 
 
-async def plant_one(engine: Engine, case: Case, model: Model) -> str:
+async def seed_case(engine: Engine, case: Case, model: CaseTemplate) -> str:
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
@@ -155,7 +157,7 @@ async def plant_one(engine: Engine, case: Case, model: Model) -> str:
 
 
 def _records(
-    engine: Engine, case: Case, model: Model, question: str, place: tuple[str, int], stamp: Stamp
+    engine: Engine, case: Case, model: CaseTemplate, question: str, place: tuple[str, int], stamp: Stamp
 ) -> list[r.Record]:
     """A run that asks like the model, about other arguments. It claims no business key: it stands in nobody's way."""
     run, until = place
@@ -180,7 +182,7 @@ def _records(
     return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
 
 
-def _title(engine: Engine, case: Case, model: Model) -> str:
+def _title(engine: Engine, case: Case, model: CaseTemplate) -> str:
     """The title of the case, or the one that its tool gives to such a call; none where the model has none."""
     code = engine.tools.get(case.tool)
     if not model.intent.title:
@@ -190,7 +192,7 @@ def _title(engine: Engine, case: Case, model: Model) -> str:
     return code.title_of(msgspec.json.encode(case.arguments))
 
 
-def _question(case: Case, model: Model, item: str) -> str:
+def _question(case: Case, model: CaseTemplate, item: str) -> str:
     """The question of the model, with this call in it."""
     call = call_text(case.tool, msgspec.json.encode(case.arguments, order="deterministic"), item)
     _, _, because = model.parked.why.partition(" be sent?")

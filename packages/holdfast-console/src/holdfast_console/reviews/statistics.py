@@ -136,7 +136,7 @@ BANDS: Final = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Where bands of confidence begin: narrow where confidences crowd, near 1."""
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class StatedConfidence(msgspec.Struct, frozen=True, gc=False):
     """One decision: the confidence that was stated, and whether it turned out right.
 
     `weight` is one over the chance with which anybody looked (see `intervals.weighted`).
@@ -178,7 +178,7 @@ class Reliability(msgspec.Struct, frozen=True):
     by_chance: float | None
 
 
-def reliability(said: Iterable[Said], bands: Sequence[float] = BANDS) -> Reliability:
+def reliability(said: Iterable[StatedConfidence], bands: Sequence[float] = BANDS) -> Reliability:
     """The table of what was said and what was right, and its two summaries."""
     cases = list(said)
     found = [one for start, end in _spans(bands) if (one := _band(cases, start, end)) is not None]
@@ -212,7 +212,7 @@ def _inside(confidence: float, start: float, end: float) -> bool:
     return start <= confidence < end or (end >= 1 and confidence >= 1)
 
 
-def _band(cases: list[Said], start: float, end: float) -> Band | None:
+def _band(cases: list[StatedConfidence], start: float, end: float) -> Band | None:
     inside = [one for one in cases if _inside(one.confidence, start, end)]
     if not inside:
         return None
@@ -221,7 +221,7 @@ def _band(cases: list[Said], start: float, end: float) -> Band | None:
     return Band(start, end, stated, weighted((one.right, one.weight) for one in inside))
 
 
-def _weight(cases: list[Said], start: float, end: float) -> float:
+def _weight(cases: list[StatedConfidence], start: float, end: float) -> float:
     return math.fsum(one.weight for one in cases if _inside(one.confidence, start, end))
 
 

@@ -11,39 +11,37 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from holdfast.control.service import Service
-from holdfast_console.auth.authenticator import Entrance
+from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.guard import API, SIGN_IN, Guard
 from holdfast_console.auth.oidc import BACK
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import Site
 from holdfast_console.web import api, openapi
-from holdfast_console.web.assets import Assets
-from holdfast_console.web.bootstrap_link import PATH as ENTER
-from holdfast_console.web.bootstrap_link import Link
-from holdfast_console.web.oidc_routes import PATH as PROVIDER
-from holdfast_console.web.oidc_routes import Elsewhere
 from holdfast_console.web.pages import Pages
 from holdfast_console.web.problems import plain_problem, response_of
-from holdfast_console.web.rendering import Templates
-from holdfast_console.web.signed_links import Links
-from holdfast_console.web.use_cases import Desk
+from holdfast_console.web.rendering import Assets, Templates
+from holdfast_console.web.sign_in import BOOTSTRAP_PATH as ENTER
+from holdfast_console.web.sign_in import BOOTSTRAP_PATH as PROVIDER
+from holdfast_console.web.sign_in import BootstrapLink, OidcRoutes
+from holdfast_console.web.signed_links import LinkRoutes
+from holdfast_console.web.use_cases import UseCases
 
 
 def web(
     service: Service,
-    entrance: Entrance,
+    authenticator: Authenticator,
     site: Site,
     *,
     proxy: TrustedProxy | None = None,
-    link: Link | None = None,
-    elsewhere: Elsewhere | None = None,
+    link: BootstrapLink | None = None,
+    elsewhere: OidcRoutes | None = None,
 ) -> Guard:
     """The ASGI app: nobody reaches a page or a call of it but through the guard.
 
     `link` lets in whoever reads the terminal, where nobody has an account; `elsewhere` whom a provider vouches for.
     """
-    assets, desk = Assets(), Desk(service, entrance)
-    links = Links(desk)
+    assets, desk = Assets(), UseCases(service, authenticator)
+    links = LinkRoutes(desk)
     pages = Pages(desk, Templates(assets), links, provider=PROVIDER if elsewhere is not None else "")
 
     entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
@@ -61,7 +59,7 @@ def web(
         return page
 
     inside = Starlette(routes=routes, exception_handlers={404: refused, 405: refused, 500: refused})
-    return Guard(inside, entrance, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
+    return Guard(inside, authenticator, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
 
 
 _SAYS = {404: "there is nothing here", 405: "this cannot be done here"}

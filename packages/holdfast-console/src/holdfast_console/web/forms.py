@@ -13,7 +13,7 @@ from holdfast.errors import UsageError
 from holdfast.inspect.text import LONGEST
 from holdfast.people import answers as a
 from holdfast.people.dossier import Dossier
-from holdfast_console.web.text import visible_json
+from holdfast_console.web.rendering import visible_json
 from holdfast_console.web.values import pretty
 
 Input = Literal["line", "text", "json", "number", "choice", "moment"]

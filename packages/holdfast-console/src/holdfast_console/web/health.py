@@ -8,28 +8,28 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.inspect.reader import JournalReader
-from holdfast_console.reviews.report import Report, report
+from holdfast_console.reviews.report import ReviewReport, report
 
 Days: TypeAlias = Literal[1, 7, 30, 90]
 FRESH_MS: Final = 30_000
 """How old a report may be. Reading one takes the records of every run that changed in its days."""
 
 
-class AskingHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HealthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Over how many days: a few choices, so that there are only a few reports to keep."""
 
     days: Days = 7
 
 
-class Reports:
+class ReportCache:
     """The last report of each length."""
 
     def __init__(self, looking: JournalReader) -> None:
         self._looking: Final = looking
-        self._kept: Final[dict[Days, Report]] = {}
+        self._kept: Final[dict[Days, ReviewReport]] = {}
         self._reading: Final = asyncio.Lock()
 
-    async def recent(self, days: Days, now_ms: int) -> Report:
+    async def recent(self, days: Days, now_ms: int) -> ReviewReport:
         """A report of the last `days` that is no older than `FRESH_MS`; who asks while it is read waits for it."""
         async with self._reading:
             kept = self._kept.get(days)

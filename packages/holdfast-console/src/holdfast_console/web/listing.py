@@ -19,7 +19,7 @@ PAGE: Final = 50
 LARGEST: Final = 500
 
 
-class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ItemsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which items are wanted, and from where on: `after` is what the page before gave as its `next`.
 
     `mine` are those that were given to that person; `text` stands in what is asked or in its name.
@@ -45,7 +45,7 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ItemsPage(msgspec.Struct, frozen=True):
     """One page of the items that are wanted.
 
     `total` counts all of them, `before` those of earlier pages, and `waiting` every item that this person may see,
@@ -63,7 +63,9 @@ class Listed(msgspec.Struct, frozen=True):
     waiting: int = 0
 
 
-async def listed(looking: JournalReader, asking: Asking, now_ms: int, may_see: Callable[[PlacedItem], bool]) -> Listed:
+async def listed(
+    looking: JournalReader, asking: ItemsQuery, now_ms: int, may_see: Callable[[PlacedItem], bool]
+) -> ItemsPage:
     """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
     found = [one for one in await placed(looking, now_ms=now_ms) if may_see(one)]
     start = _read(asking.after) if asking.after else None
@@ -71,7 +73,7 @@ async def listed(looking: JournalReader, asking: Asking, now_ms: int, may_see: C
     before = 0 if start is None else sum(place_of(one) <= start for one in wanted)
     page = wanted[before : before + asking.limit]
     more = before + len(page) < len(wanted)
-    return Listed(
+    return ItemsPage(
         [worded(one) for one in page], len(wanted), before, _written(place_of(page[-1])) if more else "",
         _counted([one.kind for one in found]), _counted([one.queue for one in found if one.queue]),
         _counted([one.agent for one in found]), len(found),

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast_console.web.api import OPERATIONS, ROOT, Operation, RunName
-from holdfast_console.web.problems import MEDIA_TYPE, Problem
+from holdfast_console.web.api import OPERATIONS, ROOT, Endpoint, RunName
+from holdfast_console.web.problems import MEDIA_TYPE, ProblemDetails
 from holdfast_console.web.schemas import ItemName
 
 PATH: Final = "/api/openapi.json"
@@ -36,7 +36,7 @@ def routes() -> list[Route]:
 @cache
 def description() -> _Json:
     """The whole document."""
-    types: list[Any] = [Problem, *_NAMES.values()]
+    types: list[Any] = [ProblemDetails, *_NAMES.values()]
     for one in OPERATIONS:
         types += [one.answers, one.query, *([one.body] if one.body is not None else [])]
     shapes, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -67,7 +67,7 @@ def description() -> _Json:
     }
 
 
-def _operation(one: Operation, of: dict[int, _Json], components: _Json) -> _Json:
+def _operation(one: Endpoint, of: dict[int, _Json], components: _Json) -> _Json:
     statuses = {*one.problems, *_ALWAYS}
     found: _Json = {
         "operationId": one.name,
@@ -84,11 +84,11 @@ def _operation(one: Operation, of: dict[int, _Json], components: _Json) -> _Json
         statuses |= {HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
     statuses.add(HTTPStatus.BAD_REQUEST)
     for status in sorted(statuses):
-        found["responses"][str(int(status))] = _content(HTTPStatus(status).phrase, MEDIA_TYPE, of[id(Problem)])
+        found["responses"][str(int(status))] = _content(HTTPStatus(status).phrase, MEDIA_TYPE, of[id(ProblemDetails)])
     return found
 
 
-def _parameters(one: Operation, of: dict[int, _Json], components: _Json) -> list[_Json]:
+def _parameters(one: Endpoint, of: dict[int, _Json], components: _Json) -> list[_Json]:
     named = [
         {"name": name, "in": "path", "required": True, "schema": of[id(kind)]}
         for name, kind in _NAMES.items()

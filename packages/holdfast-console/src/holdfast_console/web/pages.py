@@ -21,14 +21,14 @@ from holdfast_console.auth.authorize import Principal
 from holdfast_console.auth.site import ended_cookie, local_path, presented, session_cookie
 from holdfast_console.links import LinkRefused
 from holdfast_console.web import forms
-from holdfast_console.web.api import AskingRuns
-from holdfast_console.web.health import AskingHealth, Days
-from holdfast_console.web.listing import Asking
-from holdfast_console.web.problems import Problem, Refused, problem_of
+from holdfast_console.web.api import RunsQuery
+from holdfast_console.web.health import Days, HealthQuery
+from holdfast_console.web.listing import ItemsQuery
+from holdfast_console.web.problems import ProblemDetails, Refused, problem_of
 from holdfast_console.web.rendering import Templates
 from holdfast_console.web.schemas import BULK
-from holdfast_console.web.signed_links import Links
-from holdfast_console.web.use_cases import Desk
+from holdfast_console.web.signed_links import LinkRoutes
+from holdfast_console.web.use_cases import UseCases
 from holdfast_console.web.values import whole
 
 _FILE: Final = {"cache-control": "no-store", "content-disposition": 'attachment; filename="arguments.json"'}
@@ -42,7 +42,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The handlers of all pages, over one desk."""
 
-    def __init__(self, desk: Desk, templates: Templates, links: Links, *, provider: str = "") -> None:
+    def __init__(self, desk: UseCases, templates: Templates, links: LinkRoutes, *, provider: str = "") -> None:
         self._desk: Final = desk
         self._provider: Final = provider  # the path that leads to one, where there is one
         self._templates: Final = templates
@@ -78,7 +78,7 @@ class Pages:
 
         return endpoint
 
-    async def trouble(self, request: Request, problem: Problem) -> Response:
+    async def trouble(self, request: Request, problem: ProblemDetails) -> Response:
         """A page that says what went wrong."""
         return await self._page(request, "problem.html", problem.status, problem=problem)
 
@@ -91,7 +91,7 @@ class Pages:
 
     async def inbox(self, request: Request) -> Response:
         """The list."""
-        asking = _converted(request, Asking)
+        asking = _converted(request, ItemsQuery)
         found = await self._desk.listed(_who(request), asking)
         return await self._page(request, "inbox.html", found=found, asking=asking, link=_linker(asking))
 
@@ -107,7 +107,7 @@ class Pages:
 
     async def runs(self, request: Request) -> Response:
         """The listing."""
-        asking = _converted(request, AskingRuns)
+        asking = _converted(request, RunsQuery)
         rows = await self._desk.runs(_who(request), asking.status, asking.limit + 1, asking.after)
         more = rows[asking.limit - 1].run if len(rows) > asking.limit else ""
         disputed = await self._desk.looking.contradicted_steps()
@@ -122,7 +122,7 @@ class Pages:
 
     async def health(self, request: Request) -> Response:
         """Whether people keep up, and what they found."""
-        asking = _converted(request, AskingHealth)
+        asking = _converted(request, HealthQuery)
         found = await self._desk.health(_who(request), asking)
         choices = get_args(Days)
         return await self._page(
@@ -154,7 +154,7 @@ class Pages:
             return await self._page(request, "told.html", told=[(item, applied.note)])
         return RedirectResponse(f"/inbox/{quote(item)}", HTTPStatus.SEE_OTHER)
 
-    async def _refused(self, request: Request, item: str, problem: Problem) -> Response:
+    async def _refused(self, request: Request, item: str, problem: ProblemDetails) -> Response:
         found = await self._desk.dossier(_who(request), item)
         return await self._page(
             request, "item.html", problem.status, found=found, forms=forms.forms_for(found), problem=problem, link=""
@@ -208,7 +208,7 @@ class Pages:
         scope, wanted = request.scope, local_path(fields.get("next", "/"))
         old = presented(request.headers.get("cookie", ""), scope["origin"])
         try:
-            begun = await self._desk.entrance.sign_in(
+            begun = await self._desk.authenticator.sign_in(
                 fields.get("name", ""), fields.get("password", ""), scope["address"], old=old
             )
         except SignInRefused as error:
@@ -220,7 +220,7 @@ class Pages:
     async def sign_out(self, request: Request) -> Response:
         """End the session, here and in the browser."""
         origin = request.scope["origin"]
-        await self._desk.entrance.sign_out(presented(request.headers.get("cookie", ""), origin), _who(request))
+        await self._desk.authenticator.sign_out(presented(request.headers.get("cookie", ""), origin), _who(request))
         return RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER, {"set-cookie": ended_cookie(origin)})
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def _converted(request: Request, wanted: type[T]) -> T:
         raise Refused(HTTPStatus.BAD_REQUEST, f"this address does not fit: {error}") from error
 
 
-def _linker(asking: Asking) -> Callable[..., str]:
+def _linker(asking: ItemsQuery) -> Callable[..., str]:
     """Addresses of the same list with some filters changed: every view of it is a link."""
     plain = {name: value for name, value in msgspec.structs.asdict(asking).items() if value and name != "after"}
     plain.pop("limit", None)

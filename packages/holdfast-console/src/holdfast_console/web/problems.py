@@ -22,7 +22,7 @@ from holdfast.errors import (
 MEDIA_TYPE: Final = "application/problem+json"
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An error (RFC 9457). `title` and `status` are HTTP's, `detail` says what happened.
 
     `error` names the class of it, `known` says what the journal proves, `next_step` what can be done.
@@ -63,10 +63,10 @@ def status_of(error: HoldfastError) -> int:
             return HTTPStatus.CONFLICT
 
 
-def problem_of(error: HoldfastError) -> Problem:
+def problem_of(error: HoldfastError) -> ProblemDetails:
     """What there is to say about it."""
     status = status_of(error)
-    return Problem(
+    return ProblemDetails(
         title=HTTPStatus(status).phrase,
         status=status,
         detail=error.message,
@@ -76,12 +76,12 @@ def problem_of(error: HoldfastError) -> Problem:
     )
 
 
-def plain_problem(status: int, detail: str) -> Problem:
+def plain_problem(status: int, detail: str) -> ProblemDetails:
     """An error that HTTP has a name for."""
-    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+    return ProblemDetails(title=HTTPStatus(status).phrase, status=status, detail=detail)
 
 
-def response_of(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+def response_of(problem: ProblemDetails, headers: dict[str, str] | None = None) -> Response:
     """The problem as a response. Nobody keeps a copy of it."""
     kept = {"cache-control": "no-store"} | (headers or {})
     return Response(msgspec.json.encode(problem), problem.status, kept, MEDIA_TYPE)

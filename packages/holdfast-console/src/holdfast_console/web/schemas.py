@@ -20,7 +20,7 @@ ItemName = Annotated[str, Meta(min_length=1, max_length=1000, description="RUN/S
 Digest = Annotated[str, Meta(min_length=1, max_length=128, description="The `digest` of the dossier that was read.")]
 
 
-class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An answer to one item. `shown` is the digest of what was read: where that has changed, nothing is taken."""
 
     item: ItemName
@@ -28,21 +28,21 @@ class Answering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: a.Answer
 
 
-class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AnsweredItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One item of several, with the digest of what was read about it."""
 
     item: ItemName
     shown: Digest
 
 
-class AnsweringAll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AnswersRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same answer to several items: all of them are taken, or none."""
 
-    items: Annotated[tuple[Named, ...], Meta(min_length=1, max_length=BULK)]
+    items: Annotated[tuple[AnsweredItem, ...], Meta(min_length=1, max_length=BULK)]
     answer: a.Approve | a.Decline
 
 
-class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+class AnswerReceipt(msgspec.Struct, frozen=True, omit_defaults=True):
     """An answer that is on record. `at_once`: it is applied; else the process that `note` names applies it."""
 
     item: str
@@ -51,13 +51,13 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-class TakenAll(msgspec.Struct, frozen=True):
+class AnswerReceipts(msgspec.Struct, frozen=True):
     """All answers are on record."""
 
-    taken: list[Taken]
+    taken: list[AnswerReceipt]
 
 
-class Run(msgspec.Struct, frozen=True):
+class RunSummary(msgspec.Struct, frozen=True):
     """One line of the listing. Times are wall clocks in milliseconds.
 
     `contradicted` names the steps whose final outcome was contradicted, while no person has answered.
@@ -74,14 +74,14 @@ class Run(msgspec.Struct, frozen=True):
     contradicted: list[str] = []
 
 
-class Runs(msgspec.Struct, frozen=True):
+class RunsPage(msgspec.Struct, frozen=True):
     """A page of the listing, by name. `next` is what `after` has to be for the next page; empty on the last one."""
 
-    runs: list[Run]
+    runs: list[RunSummary]
     next: str
 
 
-class Me(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     """Who the server takes the caller for."""
 
     name: str
@@ -89,14 +89,14 @@ class Me(msgspec.Struct, frozen=True):
     roles: list[Role]
 
 
-def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> Run:
+def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> RunSummary:
     """A line of the listing as the API tells it; `contradicted` has the steps with an open contradiction, by run."""
-    return Run(
+    return RunSummary(
         row.run, row.agent, row.status, row.reason, row.due_ms, row.created_ms, row.updated_ms, waits_of(row),
         contradicted.get(row.run, []),
     )  # fmt: skip
 
 
-def me(who: Principal) -> Me:
+def me(who: Principal) -> Caller:
     """The caller as the API tells it."""
-    return Me(who.name, who.via, [grant.role for grant in who.grants])
+    return Caller(who.name, who.via, [grant.role for grant in who.grants])

@@ -13,19 +13,18 @@ import uvicorn
 from holdfast.control.service import Service
 from holdfast.errors import UsageError
 from holdfast.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
-from holdfast_console.auth.authenticator import Entrance
-from holdfast_console.auth.oidc import OpenId, Provider
+from holdfast_console.auth.authenticator import Authenticator
+from holdfast_console.auth.oidc import OidcClient, Provider
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import Site, checked_bind, is_loopback, loopback
 from holdfast_console.web.app import web
-from holdfast_console.web.bootstrap_link import Link
-from holdfast_console.web.oidc_routes import Elsewhere
+from holdfast_console.web.sign_in import BootstrapLink, OidcRoutes
 
 PROXY_SECRET: Final = "HOLDFAST_PROXY_SECRET"  # noqa: S105 - the name of a variable
 PROVIDER_SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - as above
 
 
-class Where(msgspec.Struct, frozen=True):
+class ServerOptions(msgspec.Struct, frozen=True):
     """Where to listen, under which addresses browsers know it, and what stands in front.
 
     `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is; empty where it
@@ -75,11 +74,11 @@ class Where(msgspec.Struct, frozen=True):
         return Site(*self.origins)
 
 
-async def listen(service: Service, where: Where, by: str, tell: Callable[[str], None]) -> None:
+async def listen(service: Service, where: ServerOptions, by: str, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes. `by` is who answers while nobody has an account. Raises `UsageError`."""
-    entrance, proxy, provider = Entrance(service.engine), where.proxy, where.provider
-    elsewhere = Elsewhere(OpenId(entrance, service.engine, provider)) if provider is not None else None
-    accounts = len([account for account in await entrance.accounts.every() if not account.disabled])
+    authenticator, proxy, provider = Authenticator(service.engine), where.proxy, where.provider
+    elsewhere = OidcRoutes(OidcClient(authenticator, service.engine, provider)) if provider is not None else None
+    accounts = len([account for account in await authenticator.accounts.every() if not account.disabled])
     checked_bind(where.host, accounts=accounts, encrypted=bool(where.cert) or proxy is not None)
     with _listening(where) as place:
         port: int = place.getsockname()[1]
@@ -87,9 +86,11 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
         link = (
             None
             if accounts
-            else Link(entrance, by, service.engine.environment.rng, lambda path: tell(site.origins[0] + path))
+            else BootstrapLink(
+                authenticator, by, service.engine.environment.rng, lambda path: tell(site.origins[0] + path)
+            )
         )
-        app = web(service, entrance, site, proxy=proxy, link=link, elsewhere=elsewhere)
+        app = web(service, authenticator, site, proxy=proxy, link=link, elsewhere=elsewhere)
         if link is None:
             tell(f"{site.origins[0]}/")
         else:
@@ -99,7 +100,7 @@ async def listen(service: Service, where: Where, by: str, tell: Callable[[str], 
         await uvicorn.Server(config).serve(sockets=[place])
 
 
-def _listening(where: Where) -> socket.socket:
+def _listening(where: ServerOptions) -> socket.socket:
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio answers without delay
     try:

@@ -19,15 +19,15 @@ from holdfast.journal.port import Post
 from holdfast.model.names import plain_name
 from holdfast_console.auth.authorize import Principal
 from holdfast_console.links import PATH, Link, LinkRefused, checked_unused, keys_of, read_link, use_of
-from holdfast_console.web.use_cases import Desk
+from holdfast_console.web.use_cases import UseCases
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Links:
+class LinkRoutes:
     """The links of notices."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: UseCases) -> None:
         self._desk: Final = desk
 
     def routes(self, guarded: Callable[[Handler], Handler]) -> list[Route]:
@@ -61,7 +61,7 @@ class Links:
 
         A notice that went to no account, such as a mailbox of many or a chat, is for whoever may answer.
         """
-        recipient = await self._desk.entrance.accounts.find(plain_name(link.to))
+        recipient = await self._desk.authenticator.accounts.find(plain_name(link.to))
         if recipient is not None and plain_name(recipient.name) != plain_name(who.name):
             raise LinkRefused("this link was sent to somebody else", next_step="open the inbox and look there")
         await checked_unused(self._desk.looking.journal, link)

@@ -21,20 +21,20 @@ from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.assignments import handed
 from holdfast.people.dossier import Dossier, dossier
 from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
-from holdfast_console.auth.authenticator import Entrance
-from holdfast_console.auth.authorize import About, Deed, Principal, may
-from holdfast_console.reviews.report import Report
-from holdfast_console.web.health import AskingHealth, Reports
-from holdfast_console.web.listing import Asking, Listed, listed
+from holdfast_console.auth.authenticator import Authenticator
+from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, may
+from holdfast_console.reviews.report import ReviewReport
+from holdfast_console.web.health import HealthQuery, ReportCache
+from holdfast_console.web.listing import ItemsPage, ItemsQuery, listed
 
 
-class Desk:
+class UseCases:
     """The use cases of the web face over one open service."""
 
-    def __init__(self, service: Service, entrance: Entrance) -> None:
+    def __init__(self, service: Service, authenticator: Authenticator) -> None:
         self.service: Final = service
-        self.entrance: Final = entrance
-        self._reports: Final = Reports(service.looking)
+        self.authenticator: Final = authenticator
+        self._reports: Final = ReportCache(service.looking)
 
     @property
     def looking(self) -> JournalReader:
@@ -44,13 +44,13 @@ class Desk:
     @property
     def now_ms(self) -> int:
         """The wall clock."""
-        return self.entrance.now_ms
+        return self.authenticator.now_ms
 
     # --- looking ---------------------------------------------------------------------------------------------
 
-    async def listed(self, who: Principal, asking: Asking) -> Listed:
+    async def listed(self, who: Principal, asking: ItemsQuery) -> ItemsPage:
         """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
-        await self.entrance.require_somewhere(who, "look")
+        await self.authenticator.require_somewhere(who, "look")
 
         @cache  # many items, few places
         def allowed(tool: str, queue: str) -> bool:
@@ -61,28 +61,28 @@ class Desk:
     async def dossier(self, who: Principal, item: str) -> Dossier:
         """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
         _, about = await self._seen(who, item)
-        await self.entrance.require(who, "look", about)
+        await self.authenticator.require(who, "look", about)
         return await dossier(self.service, item)
 
     async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
         """Runs by name, without those that only send notices."""
-        await self.entrance.require(who, "look", About("the runs"))
+        await self.authenticator.require(who, "look", PermissionScope("the runs"))
         return await self.looking.page(status, limit, after, everything=False)
 
     async def row(self, who: Principal, run: str) -> RunRow:
         """One line of the listing. Raises `UnknownRun`."""
-        await self.entrance.require(who, "look", About(run))
+        await self.authenticator.require(who, "look", PermissionScope(run))
         return await self.looking.row(run)
 
     async def timeline(self, who: Principal, run: str) -> Timeline:
         """What happened in a run. Raises `UnknownRun`."""
-        await self.entrance.require(who, "look", About(run))
+        await self.authenticator.require(who, "look", PermissionScope(run))
         told: list[ReadRecord] = await self.looking.told(run)
         return timeline(run, (record for _, record in told))
 
-    async def health(self, who: Principal, asking: AskingHealth) -> Report:
+    async def health(self, who: Principal, asking: HealthQuery) -> ReviewReport:
         """Whether people keep up, and what they found; it is about everything, so it takes a role everywhere."""
-        await self.entrance.require(who, "look", About("the health of the inbox"))
+        await self.authenticator.require(who, "look", PermissionScope("the health of the inbox"))
         return await self._reports.recent(asking.days, self.now_ms)
 
     # --- answering -------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Desk:
         yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
         if yes and isinstance(now.subject, OperationState):
             await self._checked_proof(who, now, now.subject)
-        await self.entrance.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
+        await self.authenticator.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
         return now
 
     async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:
@@ -135,10 +135,10 @@ class Desk:
         try:
             checked_proof(now.item, subject, who.via, who.proven_ms, self.now_ms)
         except SignInNeeded as needed:
-            await self.entrance.note_refused(who, "answer", now.item, needed.message)
+            await self.authenticator.note_refused(who, "answer", now.item, needed.message)
             raise
 
-    async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, About]:
+    async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, PermissionScope]:
         """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""
         hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
         try:
@@ -149,15 +149,15 @@ class Desk:
             raise hidden from None
         step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
         given = await handed(self.looking.journal, now.run, step)
-        about = About(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
+        about = PermissionScope(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
         if not may(who, "look", about.tool, about.queue):
             with suppress(NotAllowed):
-                await self.entrance.require(who, "look", about)  # it is on record that they tried
+                await self.authenticator.require(who, "look", about)  # it is on record that they tried
             raise hidden
         return now, about
 
 
-def deed_of(given: a.Answer) -> Deed:
+def deed_of(given: a.Answer) -> Permission:
     """What has to be allowed for this answer."""
     match given:
         case a.Delegate() | a.Snooze() | a.Escalate():

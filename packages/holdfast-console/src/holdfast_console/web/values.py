@@ -23,14 +23,14 @@ _COMPARED: Final = 400
 """Lines up to which two texts are compared line by line; longer ones stand in full, one after the other."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class ComparedLine(msgspec.Struct, frozen=True):
     """One line of a comparison: kept, gone or new."""
 
     sign: str
     text: str
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownArgument(msgspec.Struct, frozen=True):
     """One argument. `text`: it is a text of several lines, shown as such; else it is JSON.
 
     Of one that is not `whole` the beginning is shown, and how much is left out.
@@ -41,12 +41,12 @@ class Shown(msgspec.Struct, frozen=True):
     name: str
     value: str
     text: bool = False
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ComparedLine, ...] = ()
     gone: bool = False
     whole: bool = True
 
 
-def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[Shown]:
+def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[ShownArgument]:
     """The arguments by name, each in full, and after them those that only the version before had."""
     if bytes(raw) == bytes(NOTHING):
         return []
@@ -55,7 +55,7 @@ def arguments(raw: Raw, changes: Sequence[Change] = ()) -> list[Shown]:
     limit = min(LONGEST, max(_LEAST, _TOGETHER // max(1, len(now) + len(changes))))
     found = [_shown(name, value, changed.get(name), limit) for name, value in list(now.items())[:_MOST]]
     if len(now) > _MOST:
-        found.append(Shown(f"… {len(now) - _MOST:,} more arguments", "", whole=False))
+        found.append(ShownArgument(f"… {len(now) - _MOST:,} more arguments", "", whole=False))
     return [*found, *(_gone(change, limit) for change in changes[:_MOST] if change.now is msgspec.UNSET)]
 
 
@@ -74,20 +74,20 @@ def written(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
 
 
-def _shown(name: str, value: Raw, change: Change | None, limit: int) -> Shown:
+def _shown(name: str, value: Raw, change: Change | None, limit: int) -> ShownArgument:
     whole_text, several = _readable(value)
     text = cut(whole_text, limit)
     is_whole = len(whole_text) <= limit
     if change is None:
-        return Shown(name, text, several, whole=is_whole)
+        return ShownArgument(name, text, several, whole=is_whole)
     before = "" if change.before is msgspec.UNSET else cut(_readable(change.before)[0], limit)
-    return Shown(name, text, several, _compared(before, text), whole=is_whole)
+    return ShownArgument(name, text, several, _compared(before, text), whole=is_whole)
 
 
-def _gone(change: Change, limit: int) -> Shown:
+def _gone(change: Change, limit: int) -> ShownArgument:
     assert change.before is not msgspec.UNSET, change
     text, several = _readable(change.before)
-    return Shown(change.name, cut(text, limit), several, _compared(cut(text, limit), ""), gone=True)
+    return ShownArgument(change.name, cut(text, limit), several, _compared(cut(text, limit), ""), gone=True)
 
 
 def _readable(value: Raw) -> tuple[str, bool]:
@@ -98,15 +98,15 @@ def _readable(value: Raw) -> tuple[str, bool]:
     return pretty(value), False
 
 
-def _compared(before: str, now: str) -> tuple[Line, ...]:
+def _compared(before: str, now: str) -> tuple[ComparedLine, ...]:
     old, new = before.split("\n") if before else [], now.split("\n") if now else []
     if len(old) + len(new) > _COMPARED:
-        return (*(Line("-", line) for line in old), *(Line("+", line) for line in new))
-    told: list[Line] = []
+        return (*(ComparedLine("-", line) for line in old), *(ComparedLine("+", line) for line in new))
+    told: list[ComparedLine] = []
     for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
         if kind == "equal":
-            told.extend(Line(" ", line) for line in old[start:end])
+            told.extend(ComparedLine(" ", line) for line in old[start:end])
             continue
-        told.extend(Line("-", line) for line in old[start:end])
-        told.extend(Line("+", line) for line in new[new_start:new_end])
+        told.extend(ComparedLine("-", line) for line in old[start:end])
+        told.extend(ComparedLine("+", line) for line in new[new_start:new_end])
     return tuple(told)
