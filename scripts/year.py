@@ -69,7 +69,7 @@ def page(year: Compared, swept: Swept, deaf: Compared) -> str:
         losses(swept, deaf),
         "## Where it pays",
         wins(swept),
-        "## When the numbers are others",
+        "## With other numbers",
         SWEPT.format(years=len(swept["rate"][0].lived[ALL])),
         "![Cost under each strategy while one number changes](people-at-scale/sweeps.svg)",
         *(sweep_table(name, swept[name]) for name in SWEEPS),

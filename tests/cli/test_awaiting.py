@@ -135,7 +135,7 @@ DELIVERER = """
 import asyncio, os, signal, sys
 
 from holdfast import Holdfast
-from holdfast.engine.deferred import Arrival
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.control import service
 from holdfast.model.records import Raw
 
@@ -151,7 +151,7 @@ async def deliver(point):
             service.forward = die
         else:
             service.Service._apply = die
-        await app.service.deliver("B-7", Arrival("m1", result=Raw(b'"room 7"')))
+        await app.service.deliver("B-7", ArrivedAnswer("m1", result=Raw(b'"room 7"')))
 
 asyncio.run(deliver(sys.argv[1]))
 """
