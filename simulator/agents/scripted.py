@@ -114,8 +114,8 @@ async def _perform(run: Run, tools: Any, step: Step, ears: Ears) -> str:
     """Do one step. A message that comes meanwhile is noted, and the next step is begun."""
     try:
         return await _do(run, tools, step, ears)
-    except Interrupted as told:
-        return f"{step.kind} {step.thing}: {ears.hear(told.said)}"
+    except Interrupted as message:
+        return f"{step.kind} {step.thing}: {ears.hear(message.text)}"
 
 
 async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
@@ -192,7 +192,7 @@ def _told(outcome: Outcome[Any], ears: Ears) -> str:
 def _called_off(text: str, gone: TransactionAborted | None, ears: Ears) -> str:
     """How a transaction ended, with the message that called it off, if one did."""
     cause = gone.__cause__ if gone is not None else None
-    return f"{text}, {ears.hear(cause.said)}" if isinstance(cause, Interrupted) else text
+    return f"{text}, {ears.hear(cause.text)}" if isinstance(cause, Interrupted) else text
 
 
 def arguments_of(step: Step) -> dict[str, Any]:

@@ -22,9 +22,9 @@ async def desk(run: Run, name: str) -> str:
     while True:
         try:
             return await book(run.facts.values()["airport"])
-        except Interrupted as told:
-            if told.stop:
-                return f"{told.by} said {told.said}"
+        except Interrupted as message:
+            if message.stop:
+                return f"{message.sender} said {message.text}"
 '''
 
 
@@ -102,8 +102,8 @@ async def heart(run: Run, name: str) -> str:
     while True:
         try:
             await beat()
-        except Interrupted as told:
-            return f"{told.by} said {told.said}"
+        except Interrupted as message:
+            return f"{message.sender} said {message.text}"
         await asyncio.sleep(0.01)
 '''
 

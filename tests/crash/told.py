@@ -29,7 +29,7 @@ async def desk(run: Run, name: str) -> str:
         try:
             booked = await book(run.facts.values()["city"])
         except Interrupted as interrupted:
-            told.append(interrupted.said)
+            told.append(interrupted.text)
     said = await run.hand_off("travel", why="signatures", state={"told": told})
     return f"{booked}, told {told}, then {said}"
 

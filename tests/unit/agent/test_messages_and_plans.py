@@ -34,10 +34,10 @@ def follower(lab: Lab, *steps: PlanStep, gate: str | None = None) -> Any:
             try:
                 done = await run.execute(Plan(goal="g", name=f"plan{number}", together=False, steps=steps))
             except NewPlanNeeded as needed:
-                by = getattr(needed.__cause__, "by", "nobody")
+                by = getattr(needed.__cause__, "sender", "nobody")
                 said.append(f"corrected: {needed.corrected} by {by}, dropped {needed.dropped}")
-            except Interrupted as told:
-                said.append(f"told: {told.said}")
+            except Interrupted as message:
+                said.append(f"told: {message.text}")
             else:
                 return [*said, *(str(result) for result in done.results.values())]
         return said

@@ -24,8 +24,8 @@ def busy(lab: Lab, writes: int = 1_000_000) -> Any:
         for number in range(writes):
             try:
                 await beat(number)
-            except Interrupted as told:
-                return f"stopped by {told.by}"
+            except Interrupted as message:
+                return f"stopped by {message.sender}"
             await lab.pass_time(seconds=0.1)
         return "worn out"
 

@@ -26,9 +26,9 @@ def traveller(lab: Lab, gate: str | None = None) -> Any:
         await run.now()
         try:
             return str(await book("JFK"))
-        except Interrupted as told:
+        except Interrupted as message:
             known = run.facts.values()["city"]
-            return f"{await book(known)}, since {told.by} said {told.said} {told.facts}"
+            return f"{await book(known)}, since {message.sender} said {message.text} {message.facts}"
 
     return desk
 
@@ -127,8 +127,8 @@ async def test_what_was_sent_is_settled_first(lab: Lab):
         first = await book("Rome")
         try:
             await book("Oslo")
-        except Interrupted as told:
-            return f"{first}, then {told.said}"
+        except Interrupted as message:
+            return f"{first}, then {message.text}"
         return "not heard"
 
     async with lab.app(desk) as app:
@@ -153,8 +153,8 @@ async def test_a_call_that_nothing_came_of_is_not_tried_again(lab: Lab):
     async def desk(run: Run, name: str) -> str:
         try:
             return str(await book("JFK"))
-        except Interrupted as told:
-            return told.said
+        except Interrupted as message:
+            return message.text
 
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended):
@@ -177,8 +177,8 @@ async def test_code_that_waits_hears_at_once(lab: Lab, wait: str):
                     await run.wait_for("payment", timeout=3 * DAY)
                 case _:
                     await run.ask("Which city?")
-        except Interrupted as told:
-            return f"{told.said} after {wait}"
+        except Interrupted as message:
+            return f"{message.text} after {wait}"
         return "not heard"
 
     async with lab.app(desk) as app:
@@ -206,7 +206,7 @@ async def test_a_question_that_was_called_off_takes_no_answer(lab: Lab):
         await app.service.tell("trip-ann", "not there", by="ann")
         with pytest.raises(RunSuspended, match="then"):
             await app.run(desk, "ann")
-        with pytest.raises(UsageError, match="a message came"):
+        with pytest.raises(UsageError, match="a message arrived"):
             await app.service.answer("trip-ann/ask#1", "Rome", by="bea")
         await app.service.answer("trip-ann/ask#2", "Oslo", by="bea")
         assert await app.run(desk, "ann") == "Oslo"
@@ -223,8 +223,8 @@ async def test_with_stop_no_new_write_begins_however_often_code_tries(lab: Lab):
             try:
                 await run.wait_for("go")
                 await book(city)
-            except Interrupted as told:
-                said.append(f"{city}: {told.said} {told.stop}")
+            except Interrupted as message:
+                said.append(f"{city}: {message.text} {message.stop}")
         return said
 
     async with lab.app(desk) as app:

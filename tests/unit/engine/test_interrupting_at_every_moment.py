@@ -30,9 +30,9 @@ def traveller(lab: Lab, *, claimed: bool) -> Any:
             city = run.facts.values()["city"]
             try:
                 await book(city, f"{branch}.{number}")
-            except Interrupted as told:
+            except Interrupted as message:
                 heard += 1
-                await book(str(told.facts["city"]), f"{branch}.{number} again")
+                await book(str(message.facts["city"]), f"{branch}.{number} again")
         return heard
 
     @agent(run_id="trip-{name}", tools=[book])

@@ -26,7 +26,7 @@ async def test_an_effect_held_for_the_commit_does_not_leave_unheard(lab: Lab):
                 told.set()
                 await asyncio.sleep(5)
         except TransactionAborted as gone:
-            return f"called off: {getattr(gone.__cause__, 'said', gone)}"
+            return f"called off: {getattr(gone.__cause__, 'text', gone)}"
         return "committed"
 
     told = asyncio.Event()
@@ -74,8 +74,8 @@ async def test_every_branch_hears_and_whoever_joins_them_knows(lab: Lab):
             await go.wait()
             try:
                 return str(await book(city))
-            except Interrupted as told:
-                return told.said
+            except Interrupted as message:
+                return message.text
 
         said = await run.gather(*(one(city) for city in ("Rome", "Oslo", "Riga")))
         return [*said, await book("Bern")]
@@ -122,7 +122,7 @@ async def test_code_may_look_by_itself(lab: Lab):
         await told.wait()
         (message,) = await run.messages()
         assert await run.messages() == ()
-        return f"{await book(message.facts['city'])} {message.by} {message.stop}"
+        return f"{await book(message.facts['city'])} {message.sender} {message.stop}"
 
     async with lab.app(desk) as app:
         running = asyncio.ensure_future(app.run(desk, "ann"))
@@ -232,8 +232,8 @@ async def test_what_was_said_during_a_call_is_heard_with_what_calls_it_off_later
     async def desk(run: Run, name: str) -> str:
         try:
             return str(await book("JFK"))
-        except Interrupted as told:
-            return told.said
+        except Interrupted as message:
+            return message.text
 
     async with lab.app(desk) as app:
         running = asyncio.ensure_future(app.run(desk, "ann"))

@@ -132,7 +132,7 @@ def test_what_was_heard_in_a_transaction_that_begins_anew_is_heard_again():
 def test_a_message_as_code_reads_it():
     record = r.MessageReceived(text="there", by="ann", facts=(r.Reported("city", r.Raw(b'"LGA"')),), stop=True, at=5)
     message = message_of(record)
-    assert (message.text, message.by, message.facts, message.stop) == ("there", "ann", {"city": "LGA"}, True)
+    assert (message.text, message.sender, message.facts, message.stop) == ("there", "ann", {"city": "LGA"}, True)
     assert message.at_ms == 5
 
 
@@ -169,7 +169,7 @@ def test_what_a_message_called_off_is_told_as_the_message():
         outcome = Outcome[str]("cancelled", "trip/book#1", "book", said, code=code, facts={"city": "LGA"})
         error = outcome.error()
         assert isinstance(error, Interrupted)
-        assert (error.said, error.by, error.facts, error.stop, error.run) == (
+        assert (error.text, error.sender, error.facts, error.stop, error.run) == (
             "LaGuardia", "ann", {"city": "LGA"}, stop, "trip",
         )  # fmt: skip
         assert outcome.as_text() == f"Not sent: ann says: LaGuardia. {do}.\ncity is now LGA."

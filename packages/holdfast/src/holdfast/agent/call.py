@@ -100,11 +100,11 @@ def _delivered_outcome(
     """The outcome as its caller is given it; where a message called it off, with what was said."""
     instance = scope.instance
     outcome = outcome_from(tool, arguments, told, instance.run, instance.engine.identity.namespace)
-    metadata_of = interruption_of(scope, told)
-    if metadata_of is None:
+    message = interruption_of(scope, told)
+    if message is None:
         return outcome
-    basis, code = Basis("person", metadata_of.by, metadata_of.said), STOPPED if metadata_of.stop else INTERRUPTED
-    return replace(outcome, basis=basis, code=code, reason=metadata_of.message, facts=metadata_of.facts)
+    basis, code = Basis("person", message.sender, message.text), STOPPED if message.stop else INTERRUPTED
+    return replace(outcome, basis=basis, code=code, reason=message.message, facts=message.facts)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------

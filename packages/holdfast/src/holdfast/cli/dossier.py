@@ -149,7 +149,7 @@ def show_run_state(screen: Screen, state: RunState) -> None:
         )
     for waits in (*state.asks, *state.sleeps):
         screen.line(f"  waits: {safe(waits)}")
-    for message in state.unheard:
-        screen.line(f"  unheard: {safe(message.by)}: {safe(message.text)}")
+    for message in state.undelivered:
+        screen.line(f"  not delivered: {safe(message.sender)}: {safe(message.text)}")
     for what, cost in state.spent.items():
         screen.line(f"  spent on {what}: {cost:g}")

@@ -143,11 +143,11 @@ def deliver_messages(scope: Scope, step: str) -> Messages:
 
 
 def interrupted_by(run: str, told: Messages) -> Interrupted:
-    """The messages as the error that code is told them with."""
+    """The error that delivers these messages to code."""
     facts = r.values_of(fact for message in told for fact in message.facts)
-    by = ", ".join(dict.fromkeys(message.by for message in told))
+    sender = ", ".join(dict.fromkeys(message.by for message in told))
     text = "; ".join(message.text for message in told)
-    return Interrupted(text, run=run, by=by, facts=facts, stop=any(message.stop for message in told))
+    return Interrupted(text, run=run, sender=sender, facts=facts, stop=any(message.stop for message in told))
 
 
 # What a message or an order finds when it comes: no write may begin after it that was decided before it.

@@ -66,10 +66,10 @@ class ProductionLoop(Generic[G]):
                     result = await self._round(run, goal, trouble)
                 if result is not None:
                     return result
-            except Interrupted as told:
-                if told.stop:
+            except Interrupted as message:
+                if message.stop:
                     raise
-                trouble = [*trouble, f"{told.by or 'somebody'} says: {told.said}"]
+                trouble = [*trouble, f"{message.sender or 'a person'} says: {message.text}"]
             except (PlanError, PlanRefused, TransactionAborted, OperationFailed) as problem:
                 trouble = [*trouble, str(problem)]
 

@@ -205,18 +205,18 @@ class RunStopped(RunError):
 
 
 class Interrupted(RunError):
-    """A message came for the run, and what was about to be sent was not: its code hears it first.
+    """A message arrived for the run before its next write, so that write was not sent.
 
-    `said` is the message, `by` whose it is, `facts` what was given with it: `run.facts` is corrected already. With
-    `stop` no new write of the run begins any more: each one raises this again.
+    `text` is the message, `sender` its author, and `facts` what came with it: `run.facts` has them already. With
+    `stop` no new write of the run begins: each one raises this again.
     """
 
     def __init__(
-        self, said: str, *, run: str, by: str = "", facts: Mapping[str, object] | None = None, stop: bool = False
+        self, text: str, *, run: str, sender: str = "", facts: Mapping[str, object] | None = None, stop: bool = False
     ) -> None:
-        super().__init__(f"{by or 'somebody'} told run {run}: {said}", run=run, known="nothing new was sent since")
-        self.said = said
-        self.by = by
+        super().__init__(f"{sender or 'a person'} told run {run}: {text}", run=run, known="nothing new was sent since")
+        self.text = text
+        self.sender = sender
         self.facts = dict(facts or {})
         self.stop = stop
 

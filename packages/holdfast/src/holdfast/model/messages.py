@@ -18,10 +18,10 @@ from holdfast.model.records.run import MessageHeard, MessageReceived
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What somebody told a run: the text, whose it is, facts by name, whether to stop; `at_ms` is the wall clock."""
+    """A message to a run: its text, its sender, facts by name, and the request to stop; `at_ms` is the wall clock."""
 
     text: str
-    by: str
+    sender: str
     facts: Mapping[str, Any] = {}
     stop: bool = False
     at_ms: int = 0

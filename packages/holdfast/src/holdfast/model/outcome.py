@@ -279,7 +279,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         )
     if (told := told_by(outcome)) is not None:
         run, stop = outcome.operation.partition("/")[0], outcome.code == STOPPED
-        return Interrupted(told.note, run=run, by=told.name, facts=outcome.facts, stop=stop)
+        return Interrupted(told.note, run=run, sender=told.name, facts=outcome.facts, stop=stop)
     if outcome.code == PENDING:
         return OutcomePending(
             f"{name} was not sent: {outcome.reason}", outcome=outcome, known="nothing was sent for this call",
