@@ -43,7 +43,7 @@ class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `facts` are what it knew then; where it was not handed over, what it learned last. `done` are the effects that
     stand, with their receipts, `open` those that nobody knows the end of. `asks` are its open questions, `sleeps` what
-    it waits for besides, `undelivered` the messages that its code has not received, `spent` its costs by what they were for.
+    it waits for besides, `undelivered` messages not yet delivered, `spent` its costs by what they were for.
     """
 
     run: str
