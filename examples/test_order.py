@@ -57,7 +57,7 @@ async def test_it_comes_three_times_and_once_more_afterwards(shop: Shop) -> None
     assert await later(shop.bank.confirm) == [204]
     assert await shop.go_on(ORDER) == said
     _, operation = await shop.app.service.operation("order-17/refund#1")
-    assert (operation.phase, operation.contradicted) == ("succeeded", ())
+    assert (operation.phase, operation.links.contradicted) == ("succeeded", ())
 
 
 @in_a_shop
@@ -67,8 +67,8 @@ async def test_it_never_comes_and_the_bank_says_that_it_is_done(shop: Shop) -> N
     shop.calendar.turn(timedelta(hours=25))
     assert "came back as R-" in await shop.go_on(ORDER)
     _, operation = await shop.app.service.operation("order-17/refund#1")
-    assert operation.basis is not None
-    assert operation.basis.by == "evidence"
+    assert operation.settlement.basis is not None
+    assert operation.settlement.basis.by == "evidence"
 
 
 @in_a_shop

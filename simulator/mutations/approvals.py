@@ -25,7 +25,7 @@ def whatever_was_asked(original: Any) -> Any:
     """What was approved is not compared with what would be sent now."""
 
     def is_approved(case: Any) -> bool:
-        situation = replace(case.situation, asks=case.operation.approval)
+        situation = replace(case.situation, asks=case.operation.approval.digest)
         return bool(original(Case(case.operation, situation, case.now)))
 
     return is_approved
@@ -50,7 +50,8 @@ def once_begun_for_ever(original: Any) -> Any:
 
 
 def _endless(case: Any) -> Case:
-    return Case(replace(case.operation, approved_until=0), case.situation, case.now)
+    endless = replace(case.operation.approval, approved_until=0)
+    return Case(replace(case.operation, approval=endless), case.situation, case.now)
 
 
 def one_name_is_two(steps: Any) -> Any:
@@ -120,7 +121,8 @@ def answered_and_sent(steps: Any) -> Any:
     """A person's answer in the place of the tool is taken for a yes."""
 
     def stood_in(operation: Any, record: Any, _boot: str) -> Any:
-        return replace(operation, phase="ready", approval=record.approval, approvers=(record.by,), asked=False)
+        approval = replace(operation.approval, digest=record.approval, approvers=(record.by,), asked=False)
+        return replace(operation, phase="ready", approval=approval)
 
     return {**steps, r.ResultGiven: stood_in}
 

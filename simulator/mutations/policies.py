@@ -37,7 +37,7 @@ def overruled(original: Any) -> Any:
     """What a policy lets leave is not asked about, whatever the tool itself says."""
 
     def gated(self: Any, contract: Any) -> bool:
-        ruling = self.operation.ruling
+        ruling = self.operation.judgement.ruling
         return bool(original(self, contract)) and (ruling is None or ruling.asks)
 
     return gated
@@ -67,8 +67,8 @@ def counted_at_each_attempt(_original: Any) -> Any:
 
     def posts(flight: Any, at: int) -> Any:
         operation = flight.operation
-        deed = deed_of(operation.judged_by, "sent", flight.id, at)
-        stream = "" if deed is None else deeds_stream(operation.judged_by.tool, operation.judged_by.subject)
+        deed = deed_of(operation.judgement.facts, "sent", flight.id, at)
+        stream = "" if deed is None else deeds_stream(operation.judgement.facts.tool, operation.judgement.facts.subject)
         return () if deed is None else (Post(stream, "", msgspec.json.encode(deed)),)
 
     return posts

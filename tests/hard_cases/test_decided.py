@@ -87,7 +87,7 @@ def test_clocks_that_disagree_never_shorten_a_window():
     """Eight minutes ahead, eight minutes behind, a step by the time server: only waiting counts."""
     for jump in (-8 * MINUTE, 8 * MINUTE, DAY):
         story = Story(VERIFIABLE).sent("lost").rebooted(wall_ms=jump).later(SETTLE - 1).verified("did_not_happen")
-        assert story.state.absent_through == 0
+        assert story.state.verification.absent_through == 0
 
 
 def test_a_laptop_that_slept_forgets_no_key_too_late():
@@ -121,17 +121,17 @@ def test_redacted_arguments_are_never_sent_from_the_record():
 def test_a_deploy_that_drops_a_clause_does_not_reinterpret_old_attempts():
     before = changed(VERIFIABLE, settle_ms=90 * SECOND)
     story = Story(stricter(before, changed(before, settle_ms=0))).sent("ambiguous").later(89 * SECOND)
-    assert story.verified("did_not_happen").state.absent_through == 0
+    assert story.verified("did_not_happen").state.verification.absent_through == 0
     without = Story(stricter(changed(KEYED), PLAIN)).sent("ambiguous")
     assert without.says() == "unknown: nothing can prove it"
 
 
 def test_a_person_s_denial_is_a_word_and_late_evidence_is_kept_beside_it():
     story = Story().sent("ambiguous").settled("unknown").person("did_not_happen")
-    assert story.state.basis is not None
-    assert story.state.basis.by == "person"
+    assert story.state.settlement.basis is not None
+    assert story.state.settlement.basis.by == "person"
     story.late("returned").took(r.Contradicted(step=STEP, evidence="attempt 1 reported late: returned"))
-    assert (story.phase, story.state.contradicted) == ("failed", ("attempt 1 reported late: returned",))
+    assert (story.phase, story.state.links.contradicted) == ("failed", ("attempt 1 reported late: returned",))
     assert story.says() == "done: the outcome is final"
 
 

@@ -46,7 +46,7 @@ def members(draw: st.DrawFn, phases: tuple[Phase, ...] = PHASES) -> list[Member]
         ended = begun + draw(st.integers(1, 10)) if phase in SETTLED else 0
         amends = state(f"{step}/undo", draw(st.sampled_from(PHASES))) if compensates and draw(st.booleans()) else None
         if amends is not None and draw(st.booleans()):
-            operation = replace(operation, overtaken=amends.step)
+            operation = replace(operation, links=replace(operation.links, overtaken=amends.step))
         done = state(f"{step}/confirm", draw(st.sampled_from(phases))) if draw(st.booleans()) else None
         made.append(
             Member(

@@ -240,13 +240,15 @@ class OperationMachine(RuleBasedStateMachine):
         assert not self.live, "an attempt while the call of an earlier one still runs"
         assert all(attempt.end is not None for attempt in before.attempts)
         assert before.intent.executable or self.open_situation.get("at_hand")
-        assert not before.asked or before.one_more, "a person was asked, and it was sent again without an order"
+        assert not before.approval.asked or before.approval.one_more, (
+            "a person was asked, and it was sent again without an order"
+        )
         assert not self.open_situation.get("stop")
-        if self.contract.observes and not before.one_more:
+        if self.contract.observes and not before.approval.one_more:
             assert self.reading == "same"
         landed_before = before.may_have_landed
         promised = self.contract.natural is not None or self.contract.key is not None
-        assert promised or not landed_before or before.one_more == "retry", "sent again on a guess"
+        assert promised or not landed_before or before.approval.one_more == "retry", "sent again on a guess"
         send_by = send_by_ms(before, self.situation(), self.now)
         number = len(before.attempts) + 1
         self.note(r.AttemptStarted(step=STEP, number=number, token=1, send_by=send_by, **self.stamp()))
@@ -302,10 +304,10 @@ class OperationMachine(RuleBasedStateMachine):
         assert self.contract.observes
         self.reading = self.world.reading(self.time) if reads != "not" else "unreadable"
         if self.reading != "same":
-            voids = bool(self.state.approval)
+            voids = bool(self.state.approval.digest)
             record = r.Reobserved(step=STEP, reading=self.reading, **self.stamp())
             self.note(record)
-            if voids and not self.state.approval:
+            if voids and not self.state.approval.digest:
                 self.world.observed = self.world.changes
                 self.reading = "unread"
 
@@ -344,7 +346,7 @@ class OperationMachine(RuleBasedStateMachine):
         if self.operation is None or self.live or self.unproven:
             return
         state, effects = self.state, len(self.world.effects)
-        if state.basis is not None and state.basis.by != "person":
+        if state.settlement.basis is not None and state.settlement.basis.by != "person":
             if state.phase == "succeeded":
                 assert effects >= 1, "false success"
             if state.phase in {"failed", "cancelled"}:
@@ -405,7 +407,7 @@ class OperationMachine(RuleBasedStateMachine):
         self.operation = apply(before, record, self.boot)
         if before is not None and before.final:
             assert self.operation.phase == before.phase, "a final state was left"
-            assert self.operation.basis == before.basis
+            assert self.operation.settlement.basis == before.settlement.basis
 
     def situation(self) -> Situation:
         return Situation(

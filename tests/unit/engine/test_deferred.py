@@ -186,7 +186,7 @@ async def test_one_key_stands_for_one_operation(lab: Lab):
             await app.run(desk, "bob")
         _, operation = await app.service.operation("r-bob/book#1")
     assert operation.phase == "awaiting"
-    assert operation.answer_key == ""
+    assert operation.deferral.key == ""
     (deferred,) = lab.of("r-bob", r.OperationDeferred)
     assert "belongs to r-ann/book#1" in deferred.evidence
 
@@ -213,7 +213,7 @@ async def test_news_against_a_final_outcome_opens_a_review(lab: Lab):
         await app.service.deliver("B-7", ArrivedAnswer("m2", result=result("room 12")))
         _, operation = await app.service.operation("r-ann/book#1")
     assert operation.phase == "failed"
-    assert len(operation.contradicted) == 1
+    assert len(operation.links.contradicted) == 1
 
 
 EVENTS = (ArrivedAnswer("m1", "pending"), ArrivedAnswer("m2", result=result("room 12")), ArrivedAnswer("m3", "pending"))
@@ -234,7 +234,7 @@ async def test_any_order_and_repetition_of_messages_ends_the_same(lab: Lab, orde
             await app.service.deliver("B-7", arrival)
         assert await app.run(desk, "ann") == "room 12"
         _, operation = await app.service.operation("r-ann/book#1")
-    assert (operation.phase, operation.contradicted) == ("succeeded", ())
+    assert (operation.phase, operation.links.contradicted) == ("succeeded", ())
     assert lab.sent == ["ann"]
 
 

@@ -121,7 +121,7 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
         history.add(parked)
         history.add(r.Resolved(step="pay#1", word="retry", by="bea", at=1, up=1))
         operation = history.operations["pay#1"]
-        assert (operation.one_more, operation.edits, operation.approval) == ("retry", True, "")
+        assert (operation.approval.one_more, operation.edits, operation.approval.digest) == ("retry", True, "")
         situation = Situation(Contract("pay"), asks="digest")
         assert isinstance(decide(operation, situation, Now("boot", 10, 10)), Gate)
 

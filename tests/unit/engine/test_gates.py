@@ -321,7 +321,7 @@ async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
         assert row.due_ms == lab.of("r-ann", r.OperationParked)[0].until
         await lab.pass_time(hours=3)
         assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
-        assert (await app.service.history("r-ann")).operations["refund#1"].code == "expired"
+        assert (await app.service.history("r-ann")).operations["refund#1"].settlement.code == "expired"
         with pytest.raises(UsageError, match="waits for no approval"):
             await app.service.approve(REFUND, by="bea")
     assert lab.sent == []

@@ -44,7 +44,7 @@ async def test_a_late_success_against_a_persons_no_is_a_contradiction(lab: Lab):
         assert await handle.result() == "failed"
         operation = (await app.service.history("r-ann")).operations["send#1"]
     assert operation.status == "failed"
-    assert operation.contradicted == ("attempt 1 reported late: returned",)
+    assert operation.links.contradicted == ("attempt 1 reported late: returned",)
 
 
 @virtual
@@ -283,4 +283,4 @@ async def test_news_about_a_run_that_has_ended_is_recorded_without_anybody_askin
         await lab.pass_time(seconds=20)
         assert (await app.service.row("r-ann")).status == "completed"
         operation = (await app.service.history("r-ann")).operations["send#1"]
-    assert operation.contradicted == ("attempt 1 reported late: returned",)
+    assert operation.links.contradicted == ("attempt 1 reported late: returned",)

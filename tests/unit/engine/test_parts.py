@@ -142,7 +142,7 @@ async def test_a_key_that_somebody_waits_for_already_is_not_taken(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, "b")
         _, part = await app.service.operation("m-b/send#1/part#1")
-    assert (part.phase, part.answer_key) == ("awaiting", "")
+    assert (part.phase, part.deferral.key) == ("awaiting", "")
 
 
 @virtual
@@ -239,7 +239,7 @@ async def test_odd_words_of_a_tool_never_make_its_effect_doubtful(lab: Lab):
         history = await app.service.history("m-a")
     assert history.operations["send#1"].phase == "succeeded"
     assert [part.intent.item for part in history.operations.values()][1:] == ["the rest", "a/b#c"]
-    assert msgspec.json.decode(history.operations["send#1"].result) == "a"
+    assert msgspec.json.decode(history.operations["send#1"].settlement.result) == "a"
 
 
 @pytest.mark.parametrize("word", ["happened", "did_not_happen", ""])

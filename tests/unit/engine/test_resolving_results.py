@@ -126,6 +126,6 @@ def test_orders_after_one_that_waits_for_the_code_are_applied_with_it(tmp_path):
             with pytest.raises(RunStopped, match="cancelled"):
                 await app.run(trip, "14a")
             operation = (await app.service.operation("trip-14a/book#1"))[1]
-            assert (operation.phase, bytes(operation.result)) == ("succeeded", b'"hf-1"')
+            assert (operation.phase, bytes(operation.settlement.result)) == ("succeeded", b'"hf-1"')
 
     asyncio.run(main())

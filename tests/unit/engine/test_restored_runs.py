@@ -136,7 +136,7 @@ async def test_what_is_cancelled_in_a_restored_journal_is_not_called_unsent_and_
             "r-ann/refund#1", "happened", by="bea", evidence="the bank shows it", result='"paid ann"'
         )
         _, operation = await app.service.operation("r-ann/refund#1")
-    assert (operation.phase, str(operation.basis)) == ("succeeded", "person(bea): the bank shows it")
+    assert (operation.phase, str(operation.settlement.basis)) == ("succeeded", "person(bea): the bank shows it")
     assert lab.sent == []
 
 

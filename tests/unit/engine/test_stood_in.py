@@ -24,7 +24,7 @@ async def test_a_person_answers_as_the_tool_would_and_nothing_is_sent(lab: Lab):
     assert lab.sent == []
     async with lab.app(desk) as app:
         _, state = await app.service.operation(REFUND)
-        assert (state.phase, str(state.basis), state.landed) == ("succeeded", "person(bea): cash", False)
+        assert (state.phase, str(state.settlement.basis), state.landed) == ("succeeded", "person(bea): cash", False)
 
 
 @virtual

@@ -82,7 +82,7 @@ async def test_what_shows_up_after_the_run_was_cancelled_is_found_and_nothing_is
         post.there = True
         await looks(lab, app, 1)
         operation = (await app.service.operation("r-x/send#1"))[1]
-        assert (operation.phase, str(operation.basis)) == ("succeeded", "evidence(read back)")
+        assert (operation.phase, str(operation.settlement.basis)) == ("succeeded", "evidence(read back)")
         assert await due(lab) is None, "nothing is left to look at"
     assert post.calls == 1
     assert lab.of("r-x", r.Verified)[-1].verdict == "happened"
@@ -144,7 +144,7 @@ async def test_a_run_that_diverged_is_only_read_for(lab: Lab):
         await looks(lab, app, 1)
         operation = (await app.service.operation("r-x/send#1"))[1]
         assert await due(lab) is None
-    assert (operation.phase, operation.absent_through) == ("verifying", len(operation.attempts)), (
+    assert (operation.phase, operation.verification.absent_through) == ("verifying", len(operation.attempts)), (
         "absent, and not settled"
     )
     assert post.calls == sent

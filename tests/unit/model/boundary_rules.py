@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.model import records as r
 from holdfast.model import saga as c
 from holdfast.model.contract import Contract, Key
-from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.operation import Attempt, Links, OperationState, Settlement
 from holdfast.model.outcome import Phase
 from holdfast.model.saga import Member
 from holdfast.model.transaction import Transaction
@@ -70,12 +70,12 @@ def _backward(boundary: Transaction, members: Sequence[Member]) -> Answer:
 
 def _landed(member: Member) -> bool:
     operation = member.operation
-    return bool(operation.contradicted) or (operation.phase == "succeeded" and not operation.stood_in)
+    return bool(operation.links.contradicted) or (operation.phase == "succeeded" and not operation.settlement.stood_in)
 
 
 def _met_by_its_compensation(member: Member) -> bool:
     amends = member.amends
-    return amends is not None and amends.phase == "succeeded" and member.operation.overtaken != amends.step
+    return amends is not None and amends.phase == "succeeded" and member.operation.links.overtaken != amends.step
 
 
 def _left_to_undo(boundary: Transaction, member: Member) -> bool:
@@ -129,7 +129,7 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Answer:
 
 def _refused(boundary: Transaction, held: Sequence[Member]) -> bool:
     pivots = [m for m in held if _is_pivot(m)]
-    nothing_came = any(m.operation.phase in {"failed", "cancelled"} and not m.operation.reused for m in held)
+    nothing_came = any(m.operation.phase in {"failed", "cancelled"} and not m.operation.links.reused for m in held)
     changed = any(m.reading in {"changed", "unreadable"} and not m.operation.attempts for m in held)
     return (len(pivots) > 1 and boundary.pivot == "one") or nothing_came or changed
 
@@ -141,7 +141,7 @@ def _is_pivot(member: Member) -> bool:
 def _confirmations(boundary: Transaction, members: Sequence[Member], *, sent: bool) -> Answer | None:
     due, under_way, refused = set[str](), False, list[str]()
     for m in members:
-        reserved = m.contract.confirms and m.operation.phase == "succeeded" and not m.operation.stood_in
+        reserved = m.contract.confirms and m.operation.phase == "succeeded" and not m.operation.settlement.stood_in
         if not reserved or m.step in boundary.accepted:
             continue
         phase = "" if m.confirmation is None else m.confirmation.phase
@@ -164,7 +164,7 @@ def _next_to_leave(boundary: Transaction, held: Sequence[Member]) -> Answer:
     missing = set[str]()
     for m in order:
         phase = m.operation.phase
-        if phase == "succeeded" or m.operation.reused or m.step in boundary.accepted:
+        if phase == "succeeded" or m.operation.links.reused or m.step in boundary.accepted:
             continue
         if phase == "held":
             return "Release", frozenset({m.step})
@@ -195,7 +195,9 @@ OF_HELD: Final[tuple[Phase, ...]] = (
 def operation(step: str, phase: Phase, **fields: Any) -> OperationState:
     """An operation in that phase. `hold` names the transaction whose commit it waits for."""
     intent = r.Intent("do", r.Raw(b"{}"), "d", "c", hold=fields.pop("hold", ""))
-    return OperationState(step, intent, phase, "c", **fields)
+    links = Links(**{name: fields.pop(name) for name in Links.__struct_fields__ if name in fields})
+    settlement = Settlement(**{name: fields.pop(name) for name in Settlement.__struct_fields__ if name in fields})
+    return OperationState(step, intent, phase, "c", links=links, settlement=settlement, **fields)
 
 
 def boundary_of(chance: random.Random, *, backward: bool) -> tuple[Transaction, list[Member]]:

@@ -35,14 +35,14 @@ def test_a_deferred_answer_that_never_comes_is_unknown_not_failed_and_not_repeat
 
 def test_the_window_of_a_deferred_effect_starts_when_its_answer_is_due():
     story = Story(VERIFIABLE).starts().deferred(HOUR).later(HOUR + SETTLE - 1).verified("did_not_happen")
-    assert story.state.absent_through == 0
-    assert story.later(1).verified("did_not_happen").state.absent_through == 1
+    assert story.state.verification.absent_through == 0
+    assert story.later(1).verified("did_not_happen").state.verification.absent_through == 1
 
 
 def test_that_window_is_not_shortened_by_a_restart_before_the_answer_is_due():
     story = Story(VERIFIABLE).starts().deferred(HOUR).rebooted(wall_ms=MINUTE).later(59 * MINUTE + SETTLE - 1)
-    assert story.verified("did_not_happen").state.absent_through == 0
-    assert story.later(1).verified("did_not_happen").state.absent_through == 1
+    assert story.verified("did_not_happen").state.verification.absent_through == 0
+    assert story.later(1).verified("did_not_happen").state.verification.absent_through == 1
 
 
 def test_the_wait_for_an_answer_is_on_record_already():

@@ -20,8 +20,12 @@ A_PERSON_IS_ASKED = "wait for person: a person is asked"
 def test_a_person_settles_what_is_unknown(word):
     story = Story().sent("ambiguous").settled("unknown").person(word)
     assert story.phase == ("succeeded" if word == "happened" else "failed")
-    assert story.state.basis is not None
-    assert (story.state.basis.by, story.state.basis.name, story.state.basis.note) == ("person", "ann", "looked")
+    assert story.state.settlement.basis is not None
+    assert (story.state.settlement.basis.by, story.state.settlement.basis.name, story.state.settlement.basis.note) == (
+        "person",
+        "ann",
+        "looked",
+    )
 
 
 def test_an_order_gives_exactly_one_more_attempt():
@@ -36,7 +40,7 @@ def test_what_is_ordered_under_the_same_key_is_sent_only_while_the_key_is_rememb
     story.later(10 * DAY)
     assert story.says() == "unknown: nothing can prove it"
     asked = story.settled("unknown")
-    assert not asked.state.one_more
+    assert not asked.state.approval.one_more
     assert asked.person("retry").says() == "attempt: a person ordered one more attempt", "who says it did not happen"
 
 
@@ -112,9 +116,9 @@ def test_an_order_that_a_person_takes_back_by_cancelling_sends_nothing():
 
 def test_an_order_ends_with_the_next_time_a_person_is_asked():
     story = Story().sent("ambiguous").settled("unknown").person("retry").settled("unknown")
-    assert not story.state.one_more
+    assert not story.state.approval.one_more
     parked = Story().sent("ambiguous").parked().person("retry").parked()
-    assert not parked.state.one_more
+    assert not parked.state.approval.one_more
 
 
 def test_an_order_forgets_the_conflict_that_a_person_looked_at():

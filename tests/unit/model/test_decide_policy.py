@@ -128,4 +128,4 @@ def test_what_happens_when_nobody_answers_is_said_by_the_policy(on_expiry: Any, 
     story.asked("a1", until=story.wall + HOUR, queue="money", on_expiry=on_expiry)
     assert story.says(asks="a1") == "wait for person: a person is asked"
     assert story.later(HOUR).says(asks="a1") == says
-    assert (story.state.asks_queue, story.state.on_expiry) == ("money", on_expiry)
+    assert (story.state.approval.queue, story.state.approval.on_expiry) == ("money", on_expiry)

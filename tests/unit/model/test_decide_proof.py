@@ -135,7 +135,7 @@ def test_a_person_s_order_waits_for_a_call_that_was_given_up():
 
 def test_an_absence_is_not_believed_while_the_call_may_still_run():
     story = Story(VERIFIABLE).sent("ambiguous", over=False).later(HOUR).verified("did_not_happen")
-    assert story.state.absent_through == 0
+    assert story.state.verification.absent_through == 0
     assert story.says(live=frozenset({1})).startswith("wait for verify")
 
 
@@ -174,13 +174,13 @@ def test_a_reading_one_millisecond_early_proves_nothing():
 
 def test_another_boot_starts_the_window_anew():
     story = Story(VERIFIABLE).sent("lost").rebooted(wall_ms=HOUR).verified("did_not_happen")
-    assert story.state.absent_through == 0
-    assert story.later(SETTLE).verified("did_not_happen").state.absent_through == 1
+    assert story.state.verification.absent_through == 0
+    assert story.later(SETTLE).verified("did_not_happen").state.verification.absent_through == 1
 
 
 def test_another_process_of_the_same_boot_is_credited_with_the_time_that_passed():
     story = Story(VERIFIABLE).sent("lost").later(SETTLE).reclaimed().verified("did_not_happen")
-    assert story.state.absent_through == 1
+    assert story.state.verification.absent_through == 1
 
 
 # --- how long the world is read back -----------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_an_unknown_window_counts_from_the_first_reading():
 
 def test_an_unknown_window_never_lets_absence_be_believed():
     story = Story(changed(VERIFIABLE, settle_ms=None)).sent("ambiguous").later(HOUR).verified("did_not_happen")
-    assert story.state.absent_through == 0
+    assert story.state.verification.absent_through == 0
 
 
 def test_the_time_for_reading_never_ends_before_the_first_reading():

@@ -38,13 +38,13 @@ NEWS = r.Contradicted(step=PART, evidence="it came after all")
 
 def test_a_part_that_lands_after_its_amends_were_begun_overtakes_them_and_raises_the_boundary():
     history = called_off(NEWS, amended=True)
-    assert history.operations[CHARGE].overtaken == AMENDS
+    assert history.operations[CHARGE].links.overtaken == AMENDS
     assert history.raised == {CHARGE}
 
 
 def test_a_part_that_lands_before_any_amends_is_met_by_them():
     history = called_off(NEWS, amended=False)
-    assert history.operations[CHARGE].overtaken == ""
+    assert history.operations[CHARGE].links.overtaken == ""
     assert history.raised == set()
 
 
@@ -62,7 +62,7 @@ def test_only_an_end_that_tells_truly_what_became_of_it_settles_the_news(over, r
 
 def test_amends_that_were_made_again_settle_the_news():
     history = called_off(r.Contradicted(step=CHARGE, evidence="it came twice"), amended=True)
-    assert (history.operations[CHARGE].overtaken, history.raised) == (AMENDS, {CHARGE})
+    assert (history.operations[CHARGE].links.overtaken, history.raised) == (AMENDS, {CHARGE})
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
     history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
     assert history.raised == set()
@@ -101,7 +101,7 @@ def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_att
         history.add(record)
     assert history.raised == set()
     history.add(settled(CHARGE))
-    assert (history.operations[CHARGE].overtaken, history.raised) == (AMENDS, {CHARGE})
+    assert (history.operations[CHARGE].links.overtaken, history.raised) == (AMENDS, {CHARGE})
     history.add(r.TransactionParked(transaction="trip", why="news came"))
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
     history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))

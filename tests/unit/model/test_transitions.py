@@ -128,7 +128,7 @@ def test_a_first_attempt_carries_its_intent():
         6,
         7,
     )
-    assert (attempt.contract, attempt.end, operation.approval, operation.contract) == ("c", None, "a", "c")
+    assert (attempt.contract, attempt.end, operation.approval.digest, operation.contract) == ("c", None, "a", "c")
     assert (bytes(operation.observed), operation.step) == (b"1", STEP)
 
 
@@ -164,24 +164,34 @@ def test_no_attempt_starts_while_another_is_open():
 
 def test_a_further_attempt_starts_with_a_clean_slate():
     story = Story(VERIFIABLE).sent("ambiguous").later(HOUR).verified("cannot_tell").waits(1, "retry")
-    assert (story.state.checked_since, story.state.believable_checks, story.state.checks) == (1, 1, 1)
+    assert (
+        story.state.verification.checked_since,
+        story.state.verification.believable_checks,
+        story.state.verification.checks,
+    ) == (1, 1, 1)
     story.took(
         r.AttemptStarted(step=STEP, number=2, token=1, send_by=1, observed=r.Raw(b"5"), approval="a2", **story.stamp())
     )
     state = story.state
-    assert (state.checked_since, state.believable_checks, state.checks, state.wait, state.waits_for) == (
+    assert (
+        state.verification.checked_since,
+        state.verification.believable_checks,
+        state.verification.checks,
+        state.wait,
+        state.waits_for,
+    ) == (
         0,
         0,
         1,
         None,
         "",
     )
-    assert (bytes(state.observed), state.approval) == (b"5", "a2")
+    assert (bytes(state.observed), state.approval.digest) == (b"5", "a2")
 
 
 def test_a_further_attempt_keeps_preconditions_and_approval_that_it_does_not_name():
     story = Story().planned().parked().approved().starts()
-    assert story.state.approval == "a1"
+    assert story.state.approval.digest == "a1"
     assert story.state.observed == r.NOTHING
 
 
@@ -267,24 +277,37 @@ def test_a_late_report_moves_no_other_phase():
 def test_a_reading_counts_and_ends_the_pause():
     story = Story(VERIFIABLE).sent("ambiguous").waits(5, "verify").later(5).verified("cannot_tell")
     state = story.state
-    assert (state.checks, state.checked_since, state.believable_checks, state.wait) == (1, 1, 0, None)
-    assert (state.checked_boot, state.checked_up) == (story.boot, story.up)
+    assert (
+        state.verification.checks,
+        state.verification.checked_since,
+        state.verification.believable_checks,
+        state.wait,
+    ) == (1, 1, 0, None)
+    assert (state.verification.checked_boot, state.verification.checked_up) == (story.boot, story.up)
     first = story.up
-    assert story.later(HOUR).verified("cannot_tell").state.checked_up == first
-    assert (story.state.checks, story.state.checked_since, story.state.believable_checks) == (2, 2, 1)
+    assert story.later(HOUR).verified("cannot_tell").state.verification.checked_up == first
+    assert (
+        story.state.verification.checks,
+        story.state.verification.checked_since,
+        story.state.verification.believable_checks,
+    ) == (2, 2, 1)
 
 
 def test_what_was_found_stays_found():
     story = Story(VERIFIABLE).sent("ambiguous").verified("happened", result=r.Raw(b"3"), lost=True, missing=("row 2",))
     story.verified("cannot_tell")
-    assert (story.state.found, story.state.lost, story.state.missing) == (r.Raw(b"3"), True, ("row 2",))
+    assert (story.state.verification.found, story.state.settlement.lost, story.state.settlement.missing) == (
+        r.Raw(b"3"),
+        True,
+        ("row 2",),
+    )
 
 
 def test_a_conflict_lasts_until_the_next_reading():
     story = Story(VERIFIABLE).sent("ambiguous").verified("conflict", evidence="theirs")
-    assert story.state.conflict == "theirs"
-    assert Story(VERIFIABLE).sent("ambiguous").verified("conflict").state.conflict == "conflict"
-    assert story.verified("cannot_tell").state.conflict == ""
+    assert story.state.verification.conflict == "theirs"
+    assert Story(VERIFIABLE).sent("ambiguous").verified("conflict").state.verification.conflict == "conflict"
+    assert story.verified("cannot_tell").state.verification.conflict == ""
 
 
 @pytest.mark.parametrize(
@@ -303,20 +326,32 @@ def test_an_absence_covers_only_what_it_may(wrong):
 
 def test_an_absence_that_was_believed_stays_believed():
     story = Story(VERIFIABLE).sent("ambiguous").later(HOUR).verified("did_not_happen").sent("ambiguous")
-    assert story.verified("did_not_happen").state.absent_through == 1
+    assert story.verified("did_not_happen").state.verification.absent_through == 1
 
 
 def test_an_absence_before_the_first_attempt_is_remembered_by_what_it_was_worth():
     story = Story(VERIFIABLE).planned().verified("did_not_happen")
-    assert (story.state.verified_absent_first, story.state.believed_absent_first) == (True, False)
+    assert (story.state.verification.verified_absent_first, story.state.verification.believed_absent_first) == (
+        True,
+        False,
+    )
     story.later(HOUR).verified("did_not_happen").verified("cannot_tell")
-    assert (story.state.verified_absent_first, story.state.believed_absent_first) == (True, True)
+    assert (story.state.verification.verified_absent_first, story.state.verification.believed_absent_first) == (
+        True,
+        True,
+    )
     seen = Story(VERIFIABLE).planned().verified("cannot_tell")
-    assert (seen.state.verified_absent_first, seen.state.believed_absent_first) == (False, False)
+    assert (seen.state.verification.verified_absent_first, seen.state.verification.believed_absent_first) == (
+        False,
+        False,
+    )
     believed = Story(VERIFIABLE).planned().later(HOUR).verified("cannot_tell")
-    assert not believed.state.believed_absent_first
+    assert not believed.state.verification.believed_absent_first
     after = Story(VERIFIABLE).sent("ambiguous").later(HOUR).verified("did_not_happen")
-    assert (after.state.verified_absent_first, after.state.believed_absent_first) == (False, False)
+    assert (after.state.verification.verified_absent_first, after.state.verification.believed_absent_first) == (
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize("phase", ["running", "gated", "held", "unknown", "awaiting"])

@@ -19,7 +19,7 @@ def last_end(story: Story) -> r.End:
 
 def test_a_deferral_says_where_its_answer_will_come_and_how_often_to_look():
     story = Story().starts().deferred(HOUR, key="job-7", every_ms=9)
-    assert (story.state.answer_key, story.state.every_ms) == ("job-7", 9)
+    assert (story.state.deferral.key, story.state.deferral.every_ms) == ("job-7", 9)
     assert story.state.wait is not None
     assert story.state.wait.rule == "the answer comes later"
 

@@ -32,11 +32,22 @@ def test_a_pause_moves_no_other_phase(phase):
 
 def test_a_gate_opens_by_an_approval():
     story = Story().planned().parked("a gate")
-    assert (story.phase, story.state.asked, story.state.reason, story.state.rule) == ("gated", True, "a gate", "parked")
+    assert (story.phase, story.state.approval.asked, story.state.reason, story.state.rule) == (
+        "gated",
+        True,
+        "a gate",
+        "parked",
+    )
     assert (story.state.waits_for, story.state.wait) == ("a person", None)
     story.approved()
     state = story.state
-    assert (story.phase, state.asked, state.approval, state.reason, state.waits_for) == ("ready", False, "a1", "", "")
+    assert (story.phase, state.approval.asked, state.approval.digest, state.reason, state.waits_for) == (
+        "ready",
+        False,
+        "a1",
+        "",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,13 +59,13 @@ def test_only_a_change_voids_an_approval(reading, approved, gated):
     story = story.approved() if approved else story.person("retry")
     story.reobserved(reading)
     assert (story.phase == "gated") == gated
-    assert (story.state.approval == "") == (gated or not approved)
+    assert (story.state.approval.digest == "") == (gated or not approved)
     if gated:
         assert (story.state.reason, story.state.waits_for) == (
             "its preconditions changed after it was approved",
             "a person",
         )
-    assert (story.state.asks == OTHERWISE) == gated, "a word about what was asked before would end or begin it"
+    assert (story.state.approval.asks == OTHERWISE) == gated, "a word about what was asked before would end or begin it"
 
 
 def test_a_hold_waits_for_its_commit():
@@ -108,30 +119,45 @@ def test_an_outcome_keeps_everything_that_was_said():
         missing=("x",), number=1, end=r.End("returned"),
     )  # fmt: skip
     state = story.state
-    assert (state.rule, state.reason, state.code, bytes(state.result)) == ("returned", "r", "c", b"1")
-    assert (state.lost, state.unverified, state.missing, state.settled_at) == (True, True, ("x",), story.wall)
-    assert (state.basis, state.asked, state.waits_for, state.wait) == (Basis("rule"), False, "", None)
+    assert (state.rule, state.reason, state.settlement.code, bytes(state.settlement.result)) == (
+        "returned",
+        "r",
+        "c",
+        b"1",
+    )
+    assert (state.settlement.lost, state.settlement.unverified, state.settlement.missing, state.settlement.at) == (
+        True,
+        True,
+        ("x",),
+        story.wall,
+    )
+    assert (state.settlement.basis, state.approval.asked, state.waits_for, state.wait) == (
+        Basis("rule"),
+        False,
+        "",
+        None,
+    )
     assert state.attempts[0].end == r.End("returned")
     assert (state.attempts[0].over_boot, state.attempts[0].over_up) == (story.boot, story.up)
 
 
 def test_what_is_missing_stays_missing_in_the_outcome():
     story = Story(VERIFIABLE).sent("ambiguous").verified("happened", missing=("row 2",)).settled("succeeded")
-    assert story.state.missing == ("row 2",)
+    assert story.state.settlement.missing == ("row 2",)
 
 
 def test_an_unknown_outcome_asks_a_person():
     story = Story().sent("ambiguous").waits(3, "verify").settled("unknown")
-    assert (story.state.asked, story.state.waits_for, story.state.wait) == (True, "a person", None)
-    assert story.settled("succeeded").state.asked
+    assert (story.state.approval.asked, story.state.waits_for, story.state.wait) == (True, "a person", None)
+    assert story.settled("succeeded").state.approval.asked
 
 
 def test_the_question_of_an_unknown_outcome_says_since_when_and_never_closes_by_itself():
     story = Story().sent("ambiguous").later(5)
     until = story.wall + HOUR
     state = story.settled("unknown", until=until).state
-    assert (state.asked_at, state.asks_until, state.on_expiry) == (story.wall, until, "hold")
-    assert not state.asked_too_long(until)
+    assert (state.approval.asked_at, state.approval.until, state.approval.on_expiry) == (story.wall, until, "hold")
+    assert not state.approval.expired(until)
 
 
 def test_an_outcome_waits_for_nothing():
@@ -177,8 +203,8 @@ def test_a_person_s_words_are_kept_with_the_outcome():
     story = Story().sent("ambiguous").settled("unknown").waits(9, "verify")
     story.took(r.Resolved(step=STEP, word="happened", by="ann", evidence="saw it", result=r.Raw(b"8"), **story.stamp()))
     state = story.state
-    assert (state.basis, bytes(state.result)) == (Basis("person", "ann", "saw it"), b"8")
-    assert (state.reason, state.rule, state.settled_at) == ("", "a person settled it", story.wall)
+    assert (state.settlement.basis, bytes(state.settlement.result)) == (Basis("person", "ann", "saw it"), b"8")
+    assert (state.reason, state.rule, state.settlement.at) == ("", "a person settled it", story.wall)
     assert (state.wait, state.waits_for) == (None, "")
     denied = Story().sent("ambiguous").settled("unknown").person("did_not_happen").state
     assert (denied.phase, denied.reason) == ("failed", "ann says that it did not happen")
@@ -187,17 +213,17 @@ def test_a_person_s_words_are_kept_with_the_outcome():
 def test_an_order_clears_what_was_known_about_the_outcome():
     story = Story().sent("ambiguous").settled("unknown", code="c", reason="why").waits(9, "verify").person("retry")
     state = story.state
-    assert (state.phase, state.one_more, state.asked) == ("ready", "retry", True)
-    assert (state.basis, state.code, state.reason, state.settled_at) == (None, "", "", 0)
+    assert (state.phase, state.approval.one_more, state.approval.asked) == ("ready", "retry", True)
+    assert (state.settlement.basis, state.settlement.code, state.reason, state.settlement.at) == (None, "", "", 0)
     assert (state.wait, state.waits_for) == (None, "")
-    assert not story.starts().state.one_more
+    assert not story.starts().state.approval.one_more
 
 
 def test_contradictions_are_collected_beside_the_outcome():
     story = Story().sent("returned").settled("succeeded")
     for evidence in ("one", "two"):
         story.took(r.Contradicted(step=STEP, evidence=evidence))
-    assert (story.phase, story.state.contradicted) == ("succeeded", ("one", "two"))
+    assert (story.phase, story.state.links.contradicted) == ("succeeded", ("one", "two"))
 
 
 def test_a_reuse_is_cancelled_and_points_at_its_source():
@@ -205,8 +231,13 @@ def test_a_reuse_is_cancelled_and_points_at_its_source():
         intent = Story().intent
         record = r.OutcomeReused(step=STEP, source="x/y", why="claim", result=r.Raw(b"4"), intent=intent, at=11)
         after = apply(before, record)
-        assert (after.phase, after.reused, bytes(after.result), after.reason) == ("cancelled", "x/y", b"4", "claim")
-        assert (after.settled_at, after.basis, after.step) == (11, Basis("rule", "reused", "x/y"), STEP)
+        assert (after.phase, after.links.reused, bytes(after.settlement.result), after.reason) == (
+            "cancelled",
+            "x/y",
+            b"4",
+            "claim",
+        )
+        assert (after.settlement.at, after.settlement.basis, after.step) == (11, Basis("rule", "reused", "x/y"), STEP)
         assert (after.wait, after.waits_for, after.contract) == (None, "", "contract")
 
 
@@ -219,7 +250,7 @@ def test_a_reuse_needs_an_intent_and_no_attempt():
 
 def test_amends_point_back():
     story = Story().sent("returned").settled("succeeded").took(r.CompensationLinked(step=STEP, by="desk/refund#1"))
-    assert story.state.compensated_by == "desk/refund#1"
+    assert story.state.links.compensated_by == "desk/refund#1"
 
 
 # --- what the value says of itself --------------------------------------------------------------------------
@@ -265,7 +296,7 @@ def test_without_a_boot_a_record_belongs_to_none():
 
 def test_the_first_reading_after_an_attempt_keeps_its_boot():
     story = Story(VERIFIABLE).sent("ambiguous").verified("cannot_tell").rebooted().verified("cannot_tell")
-    assert story.state.checked_boot == "monday"
+    assert story.state.verification.checked_boot == "monday"
 
 
 def test_a_reading_is_verifying_although_an_earlier_attempt_is_in_doubt():
@@ -296,12 +327,12 @@ def test_unknown_is_not_settled_as_unknown_again():
 
 def test_a_person_s_word_settles_when_it_is_given():
     story = Story().sent("ambiguous").settled("unknown").later(HOUR).person("happened")
-    assert story.state.settled_at == story.wall
+    assert story.state.settlement.at == story.wall
 
 
 def test_parking_ends_every_pause_and_order():
     story = Story().planned().parked().person("retry").waits(9, "retry").parked()
-    assert (story.state.wait, story.state.one_more) == (None, "")
+    assert (story.state.wait, story.state.approval.one_more) == (None, "")
 
 
 def test_a_late_report_is_marked_only_where_it_was_late():

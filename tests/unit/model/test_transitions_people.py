@@ -21,29 +21,34 @@ def test_a_question_says_what_is_asked_of_how_many_since_when_and_until_when():
     story = Story().planned()
     until = story.wall + HOUR
     state = story.asked("a1", people=2, until=until).state
-    assert (state.asks, state.asks_people, state.asked_at, state.asks_until) == ("a1", 2, story.wall, until)
-    assert (state.phase, state.asked, state.waits_for) == ("gated", True, "a person")
+    assert (state.approval.asks, state.approval.people, state.approval.asked_at, state.approval.until) == (
+        "a1",
+        2,
+        story.wall,
+        until,
+    )
+    assert (state.phase, state.approval.asked, state.waits_for) == ("gated", True, "a person")
 
 
 def test_a_new_question_forgets_the_approvals_of_the_one_before():
     story = Story().planned().asked(people=2).approved("ann", until=9).approved("bob")
-    assert (story.state.approval, story.state.approvers) == ("a1", ("ann", "bob"))
+    assert (story.state.approval.digest, story.state.approval.approvers) == ("a1", ("ann", "bob"))
     state = story.asked("a2").state
-    assert (state.approval, state.approvers, state.approved_until) == ("", (), 0)
+    assert (state.approval.digest, state.approval.approvers, state.approval.approved_until) == ("", (), 0)
 
 
 def test_a_doubt_leaves_the_approval_as_it_is():
     """What is parked for another reason asks for no approval, and voids none."""
-    assert Story().planned().asked().approved().parked("tool gone").state.approval == "a1"
+    assert Story().planned().asked().approved().parked("tool gone").state.approval.digest == "a1"
 
 
 def test_an_approval_stands_once_enough_people_gave_it():
     story = Story().planned().asked(people=2).approved("ann")
-    assert (story.phase, story.state.approval, story.state.approvers) == ("gated", "", ("ann",))
+    assert (story.phase, story.state.approval.digest, story.state.approval.approvers) == ("gated", "", ("ann",))
     assert (story.state.reason, story.state.waits_for) == ("a gate", "a person")
     story.approved("bob")
-    assert (story.phase, story.state.approval, story.state.approvers) == ("ready", "a1", ("ann", "bob"))
-    assert (story.state.reason, story.state.waits_for, story.state.asked) == ("", "", False)
+    assert (story.phase, story.state.approval.digest, story.state.approval.approvers) == ("ready", "a1", ("ann", "bob"))
+    assert (story.state.reason, story.state.waits_for, story.state.approval.asked) == ("", "", False)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +58,19 @@ def test_an_approval_stands_once_enough_people_gave_it():
 )
 def test_an_approval_ends_with_the_first_of_its_words(first, second, until):
     story = Story().planned().asked(people=2).approved("ann", until=first).approved("bob", until=second)
-    assert story.state.approved_until == until
+    assert story.state.approval.approved_until == until
 
 
 def test_a_no_is_final_and_says_who_said_it():
     story = Story().planned().asked().waits(HOUR, "verify").later(MINUTE).refused("too dear")
     state = story.state
-    assert (state.phase, state.rule, state.reason, state.code) == ("failed", "a person said no", "too dear", DECLINED)
-    assert (state.basis, state.settled_at) == (Basis("person", "ann", "too dear"), story.wall)
+    assert (state.phase, state.rule, state.reason, state.settlement.code) == (
+        "failed",
+        "a person said no",
+        "too dear",
+        DECLINED,
+    )
+    assert (state.settlement.basis, state.settlement.at) == (Basis("person", "ann", "too dear"), story.wall)
     assert (state.wait, state.waits_for) == (None, "")
 
 
@@ -74,8 +84,8 @@ def judged(story: Story) -> Story:
 
 def test_a_ruling_is_kept_with_its_policy_and_the_facts_it_judged_and_changes_no_question():
     state = judged(Story().planned().asked()).state
-    assert (state.ruling, state.policy, state.judged_by) == (ASK, "desk@1", FACTS)
-    assert (state.phase, state.asks, state.asked) == ("gated", "a1", True)
+    assert (state.judgement.ruling, state.judgement.policy, state.judgement.facts) == (ASK, "desk@1", FACTS)
+    assert (state.phase, state.approval.asks, state.approval.asked) == ("gated", "a1", True)
 
 
 # --- amends that were begun before anybody knew of the effect ------------------------------------------------
@@ -87,37 +97,37 @@ def unknown_and_amended() -> Story:
 
 def test_amends_of_an_effect_that_is_known_are_not_overtaken():
     story = Story().sent("returned").settled("succeeded").amended(AMENDS)
-    assert (story.state.compensated_by, story.state.overtaken) == (AMENDS, "")
+    assert (story.state.links.compensated_by, story.state.links.overtaken) == (AMENDS, "")
 
 
 def test_amends_are_overtaken_when_the_effect_is_found_after_they_were_begun():
-    assert unknown_and_amended().state.overtaken == ""
-    assert unknown_and_amended().settled("succeeded").state.overtaken == AMENDS
-    assert unknown_and_amended().person("happened").state.overtaken == AMENDS
+    assert unknown_and_amended().state.links.overtaken == ""
+    assert unknown_and_amended().settled("succeeded").state.links.overtaken == AMENDS
+    assert unknown_and_amended().person("happened").state.links.overtaken == AMENDS
 
 
 def test_amends_are_overtaken_although_a_person_ordered_one_more_attempt_in_between():
     found = unknown_and_amended().person("retry").verified("happened").settled("succeeded")
-    assert found.state.overtaken == AMENDS
+    assert found.state.links.overtaken == AMENDS
     again = unknown_and_amended().person("retry").sent("returned").settled("succeeded")
-    assert again.state.overtaken == AMENDS
+    assert again.state.links.overtaken == AMENDS
 
 
 def test_amends_are_not_overtaken_by_the_proof_that_nothing_happened():
-    assert unknown_and_amended().settled("failed").state.overtaken == ""
-    assert unknown_and_amended().person("did_not_happen").state.overtaken == ""
+    assert unknown_and_amended().settled("failed").state.links.overtaken == ""
+    assert unknown_and_amended().person("did_not_happen").state.links.overtaken == ""
 
 
 def test_amends_that_the_news_of_a_part_has_overtaken_stay_so():
     for outcome in (lambda story: story.settled("failed"), lambda story: story.person("did_not_happen")):
         story = unknown_and_amended()
-        story.operation = replace(story.state, overtaken=AMENDS)
-        assert outcome(story).state.overtaken == AMENDS
+        story.operation = replace(story.state, links=replace(story.state.links, overtaken=AMENDS))
+        assert outcome(story).state.links.overtaken == AMENDS
 
 
 def test_amends_count_for_nothing_once_the_outcome_is_contradicted():
     story = Story().sent("returned").settled("succeeded").amended(AMENDS).contradicted()
-    assert story.state.overtaken == AMENDS
+    assert story.state.links.overtaken == AMENDS
 
 
 # --- whether there is an effect ------------------------------------------------------------------------------
@@ -137,7 +147,7 @@ def test_what_is_contradicted_after_its_outcome_counts_as_landed(phase):
 def test_who_asks_back_ends_it_under_a_code_of_its_own():
     refused = r.ApprovalRefused(step=STEP, approval="a1", by="ann", reason="why so much?", code=ASKED_BACK)
     state = Story().planned().asked().took(refused).state
-    assert (state.phase, state.reason, state.code) == ("failed", "why so much?", ASKED_BACK)
+    assert (state.phase, state.reason, state.settlement.code) == ("failed", "why so much?", ASKED_BACK)
 
 
 # --- other arguments, and an answer in the place of the tool --------------------------------------------------
@@ -156,32 +166,41 @@ def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
     assert (story.state.edits, story.state.as_called) == (False, called)
     state = edited(story, b'{"cents":7}').state
     assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
-    assert (state.edits, state.editors) == (True, ("ann",))
-    assert (state.asks, state.approvers, state.approval, state.approved_until) == ("", (), "", 0)
-    assert (state.asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
+    assert (state.edits, state.editing.editors) == (True, ("ann",))
+    assert (state.approval.asks, state.approval.approvers, state.approval.digest, state.approval.approved_until) == (
+        "",
+        (),
+        "",
+        0,
+    )
+    assert (state.approval.asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
 
 
 def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_none_of_theirs():
     story = judged(Story().planned()).asked().approved().parked("tool gone")
-    assert (story.state.policy, story.state.approval) == ("desk@1", "a1")
+    assert (story.state.judgement.policy, story.state.approval.digest) == ("desk@1", "a1")
     state = edited(story, b'{"cents":7}').state
-    assert (state.policy, state.approval) == ("", "")
-    assert state.ruling == ASK, "what was said stands where no policy is there any more to judge them"
+    assert (state.judgement.policy, state.approval.digest) == ("", "")
+    assert state.judgement.ruling == ASK, "what was said stands where no policy is there any more to judge them"
 
 
 def test_a_second_edit_keeps_the_first_call_and_every_editor():
     story = Story().planned().asked()
     called = story.state.intent
     edited(story, b'{"cents":7}').asked("a2")
-    assert (story.state.approvers, story.state.editors) == ((), ("ann",))
+    assert (story.state.approval.approvers, story.state.editing.editors) == ((), ("ann",))
     state = edited(story, b'{"cents":8}', by="bob").state
-    assert (state.as_called, state.editors) == (called, ("ann", "bob"))
+    assert (state.as_called, state.editing.editors) == (called, ("ann", "bob"))
 
 
 def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effect():
     given = r.ResultGiven(step=STEP, approval="a1", by="ann", result=r.Raw(b'"paid"'), note="cash", at=5)
     state = Story().planned().asked().waits(HOUR, "approval").took(given).state
-    assert (state.phase, state.basis, bytes(state.result)) == ("succeeded", Basis("person", "ann", "cash"), b'"paid"')
-    assert (state.stood_in, state.landed, state.settled_at) == (True, False, 5)
+    assert (state.phase, state.settlement.basis, bytes(state.settlement.result)) == (
+        "succeeded",
+        Basis("person", "ann", "cash"),
+        b'"paid"',
+    )
+    assert (state.settlement.stood_in, state.landed, state.settlement.at) == (True, False, 5)
     assert (state.rule, state.reason) == ("a person answered as the tool would have", "")
     assert (state.wait, state.waits_for) == (None, "")

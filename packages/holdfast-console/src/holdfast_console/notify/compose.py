@@ -175,16 +175,16 @@ async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | N
 def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLine:
     match now.subject:
         case OperationState() as operation if now.contradicted:
-            asks, facts = contradiction_text(operation.phase, operation.contradicted), _of_operation(operation)
+            asks, facts = contradiction_text(operation.phase, operation.links.contradicted), _of_operation(operation)
             kind = AMENDABLE if contract_of(history, operation).compensates else DISPUTED
             answer, due, asked_ms = answer_with(now.run, kind, now.step), 0, now.asked_ms
         case OperationState() as operation:
-            asks, facts, due = question_of(operation), _of_operation(operation), operation.asks_until
+            asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.until
             kind = "approval" if operation.wants_approval else "person"
             answer = answer_with(
                 now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)
             )
-            asked_ms = operation.asked_at
+            asked_ms = operation.approval.asked_at
         case Transaction() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
             facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
@@ -219,7 +219,7 @@ def _cut(value: bytes) -> str:
 def _waits_on(subject: Subject) -> bool:
     """Whether somebody can still answer when its deadline is over."""
     if isinstance(subject, OperationState):
-        return subject.on_expiry != "refuse"
+        return subject.approval.on_expiry != "refuse"
     return not isinstance(subject, QuestionAsked)
 
 
@@ -229,7 +229,7 @@ def _of_operation(operation: OperationState) -> Facts:
         ("Arguments", _cut(bytes(operation.intent.arguments))),
         *(("Careful", one) for one in remarks(bytes(operation.intent.arguments).decode("utf-8", "replace"))),
         *((("Attempts", f"{len(operation.attempts)}"),) if operation.attempts else ()),
-        *((("Said yes", ", ".join(operation.approvers)),) if operation.approvers else ()),
+        *((("Said yes", ", ".join(operation.approval.approvers)),) if operation.approval.approvers else ()),
     )
 
 

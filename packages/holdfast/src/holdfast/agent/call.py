@@ -37,9 +37,9 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
         told = await write(scope, ToolCall(tool, arguments, step, at_once=at_once, about=tool.about))
         operation = told.operation
         learn_from(scope, told)
-        if told.how == "outcome" and operation.phase == "succeeded" and not operation.lost:
+        if told.how == "outcome" and operation.phase == "succeeded" and not operation.settlement.lost:
             try:
-                return tool.codec.decode(operation.result)  # type: ignore[return-value]  # decoded by R's own annotation
+                return tool.codec.decode(operation.settlement.result)  # type: ignore[return-value]  # decoded by R's own annotation
             except ValueError:
                 pass  # a stored result that no longer fits is reported below
         outcome = _delivered_outcome(tool, arguments, told, scope)
@@ -116,7 +116,7 @@ def outcome_from(
     """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
     if told.operation.edits:
         outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
-        outcome = replace(outcome, edited_by=told.operation.editors[-1])
+        outcome = replace(outcome, edited_by=told.operation.editing.editors[-1])
     else:
         outcome = _outcome(tool, arguments, told, run, namespace)
     facts = facts_of(told.heard)
@@ -137,36 +137,51 @@ def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
 def _outcome(
     tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
 ) -> Outcome[R]:
-    operation = told.operation
+    operation, settlement = told.operation, told.operation.settlement
     name = f"{run}/{told.step}"
     if told.how == PENDING:
         return Outcome("pending", name, tool.name, reason=told.detail, arguments=arguments)
-    if operation.met is not None:
-        met = operation.met
+    if (met := settlement.met) is not None:
         return Outcome(
-            "pending", name, tool.name, operation.basis, operation.reason, operation.code, met.source,
+            "pending", name, tool.name, settlement.basis, operation.reason, settlement.code, met.source,
             arguments=arguments, pending=met.items,
         )  # fmt: skip
     if told.how == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
-    if operation.reused:
-        text = f"{operation.reused} stands already"
+    if operation.links.reused:
+        text = f"{operation.links.reused} stands already"
         reused: Outcome[R] = Outcome(
-            "succeeded", name, tool.name, operation.basis, text, reused=operation.reused, arguments=arguments,
+            "succeeded", name, tool.name, settlement.basis, text, reused=operation.links.reused, arguments=arguments,
             pending=told.parts,
         )  # fmt: skip
-        return _with_value(tool, reused, operation.result, operation.reason if operation.lost else "")
+        return _with_value(
+            tool, reused, operation.settlement.result, operation.reason if operation.settlement.lost else ""
+        )
     status = operation.status
     if status != "succeeded":
-        return Outcome(status, name, tool.name, operation.basis, operation.reason, operation.code, arguments=arguments)
-    assert operation.basis is not None, operation
+        return Outcome(
+            status,
+            name,
+            tool.name,
+            operation.settlement.basis,
+            operation.reason,
+            operation.settlement.code,
+            arguments=arguments,
+        )
+    assert operation.settlement.basis is not None, operation
     receipt = Receipt(
-        name, tool.name, key_of(namespace, run, told.step, operation.intent), operation.basis, operation.settled_at
+        name,
+        tool.name,
+        key_of(namespace, run, told.step, operation.intent),
+        operation.settlement.basis,
+        operation.settlement.at,
     )
-    done: Outcome[R] = Outcome("succeeded", name, tool.name, operation.basis, arguments=arguments, receipt=receipt)
+    done: Outcome[R] = Outcome(
+        "succeeded", name, tool.name, operation.settlement.basis, arguments=arguments, receipt=receipt
+    )
     if told.parts:
         done = replace(done, pending=told.parts)
-    return _with_value(tool, done, operation.result, operation.reason if operation.lost else "")
+    return _with_value(tool, done, operation.settlement.result, operation.reason if operation.settlement.lost else "")
 
 
 def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
@@ -278,5 +293,12 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
 
 
 def _ended_part(part: OperationState) -> Part:
-    status = "succeeded" if part.reused else part.status  # in a fork it refers to that of its parent
-    return Part(part.step, status, part.basis, part.reason, part.code, msgspec.json.decode(part.result))
+    status = "succeeded" if part.links.reused else part.status  # in a fork it refers to that of its parent
+    return Part(
+        part.step,
+        status,
+        part.settlement.basis,
+        part.reason,
+        part.settlement.code,
+        msgspec.json.decode(part.settlement.result),
+    )

@@ -37,9 +37,9 @@ def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
     if operation is None:
         known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
         raise UsageError(f"run {history.run} asks about no operation {step}", known=f"it asks about: {known}")
-    if not operation.asks:
+    if not operation.approval.asks:
         raise _asks_nothing(name, operation)
-    if operation.wants_approval and operation.asks == OTHERWISE:
+    if operation.wants_approval and operation.approval.asks == OTHERWISE:
         raise UsageError(
             f"what {name} relies on has changed since it was asked about", known="it is about to be asked about anew",
             next_step=f"holdfast resume {history.run}",
@@ -55,7 +55,7 @@ def checked_asked(history: RunHistory, operation: OperationState) -> None:
 
 def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int, now_ms: int) -> None:
     """Refuse a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
-    if lacks := operation.lacks_proof(via, proven_ms, now_ms):
+    if lacks := operation.approval.lacks_proof(via, proven_ms, now_ms):
         raise SignInNeeded(
             f"{name} is not approved: {lacks}",
             known="nothing was sent, and it still waits",
@@ -65,7 +65,7 @@ def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int
 
 def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int) -> None:
     """Refuse a yes to what nobody answered in time, also where the run has not noticed yet. Raises `UsageError`."""
-    if operation.wants_approval and operation.asked_too_long(now_ms):
+    if operation.wants_approval and operation.approval.expired(now_ms):
         raise UsageError(
             f"the time to answer about {history.run}/{operation.step} is over",
             known="nothing was sent; what happens now is for the run to do",
@@ -74,7 +74,7 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
 
 
 def _asks_nothing(name: str, operation: OperationState) -> UsageError:
-    said = f"was answered, and is {operation.phase}" if operation.asks else f"is {operation.phase}"
+    said = f"was answered, and is {operation.phase}" if operation.approval.asks else f"is {operation.phase}"
     return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
@@ -83,10 +83,10 @@ def checked_other(history: RunHistory, operation: OperationState, by: str) -> No
     if not is_among(by, operation.proposers(history.started)):
         return
     name = f"{history.run}/{operation.step}"
-    if is_among(by, operation.editors):
+    if is_among(by, operation.editing.editors):
         raise UsageError(
             f"{by} edited {name}, and a person cannot approve an edit of their own",
-            known=f"it was edited by {', '.join(operation.editors)}; nothing was sent",
+            known=f"it was edited by {', '.join(operation.editing.editors)}; nothing was sent",
             next_step=f"another person has to approve it; if there is none, decline it and say what is wanted: "
             f"holdfast answer {name} no --why TEXT --by {by}",
         )
@@ -117,13 +117,13 @@ def approval_of(operation: OperationState, granted: Granted) -> Command:
     """The order that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
     _checked_new(operation, granted.by)
     record = r.ApprovalGranted(
-        step=operation.step, approval=operation.asks, by=granted.by, note=granted.why, until=granted.until_ms
+        step=operation.step, approval=operation.approval.asks, by=granted.by, note=granted.why, until=granted.until_ms
     )
     return Command("approve", granted.by, granted.why, record)
 
 
 def _checked_new(operation: OperationState, by: str) -> None:
-    if is_among(by, operation.approvers):
+    if is_among(by, operation.approval.approvers):
         more = "another person has to say yes, too" if operation.phase == "gated" else "it waits for no further yes"
         raise UsageError(f"{by} approved it already", next_step=more)
 
@@ -134,7 +134,7 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
     Where the tool's code is not here, they are judged where it is.
     """
     record = r.ArgumentsEdited(
-        step=operation.step, approval=operation.asks, by=granted.by, changes=changes, note=granted.why
+        step=operation.step, approval=operation.approval.asks, by=granted.by, changes=changes, note=granted.why
     )
     _judged(operation, record, codes)
     return Command("edit", granted.by, granted.why, record)
@@ -142,7 +142,9 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
 
 def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
     """The order by which a person's answer stands for that of the tool. Raises `UsageError` where it does not fit."""
-    record = r.ResultGiven(step=operation.step, approval=operation.asks, by=granted.by, result=result, note=granted.why)
+    record = r.ResultGiven(
+        step=operation.step, approval=operation.approval.asks, by=granted.by, result=result, note=granted.why
+    )
     _judged(operation, record, codes)
     return Command("stand_in", granted.by, granted.why, record)
 
@@ -154,5 +156,5 @@ def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven
 
 def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
     """The order that ends it: nothing was sent, and nothing will be. `code` is what the agent is told."""
-    record = r.ApprovalRefused(step=operation.step, approval=operation.asks, by=by, reason=why, code=code)
+    record = r.ApprovalRefused(step=operation.step, approval=operation.approval.asks, by=by, reason=why, code=code)
     return Command("decline", by, why, record)

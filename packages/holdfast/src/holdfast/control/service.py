@@ -163,7 +163,7 @@ class Service:
         stored = r.NOTHING if result is None else r.Raw(msgspec.json.encode(result))
         record = r.Resolved(step=step, word=word, by=by, evidence=evidence, result=stored)
         checked_resolution(history, record, self._engine.tools)
-        key = f"resolve/{step}/{len(state.attempts)}/{state.checks}/{history.entry_seen}"
+        key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
         if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
             raise UsageError(
                 f"{operation} was already resolved by {first.by}", known=f"their word: {first.record}",
@@ -236,8 +236,8 @@ class Service:
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
-        voice = plain_name(command.by) if asked.asks_people > 1 else ""
-        key = f"approval/{asked.step}/{asked.asks}/{history.entry_seen}/{voice}"
+        voice = plain_name(command.by) if asked.approval.people > 1 else ""
+        key = f"approval/{asked.step}/{asked.approval.asks}/{history.entry_seen}/{voice}"
         # What was answered is not answered again under its key: that this was said is on record all the same.
         entry = await self._post(run, command, key if asked.phase == "gated" else "")
         if not entry.fresh:

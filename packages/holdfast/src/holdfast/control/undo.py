@@ -45,8 +45,8 @@ def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
     effects: list[Undoable] = []
     for operation in reversed(members_of(history, transaction)):
         contract = contract_of(history, operation)
-        by = history.operations.get(operation.compensated_by)
-        amended = by is not None and by.phase == "succeeded" and operation.overtaken != by.step
+        by = history.operations.get(operation.links.compensated_by)
+        amended = by is not None and by.phase == "succeeded" and operation.links.overtaken != by.step
         if amended or not (operation.landed or operation.phase == "unknown"):
             continue
         effects.append(_undoable(history.run, operation, contract))

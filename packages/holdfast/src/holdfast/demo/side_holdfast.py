@@ -83,4 +83,4 @@ def _said(history: RunHistory, step: str) -> Reported | None:
 
 
 def _asking(history: RunHistory) -> list[OperationState]:
-    return [one for one in history.open_operations() if one.asked or one.status == "unknown"]
+    return [one for one in history.open_operations() if one.approval.asked or one.status == "unknown"]

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 def what_is_asked(flight: OperationDriver, move: m.Gate) -> str:
     """The question to a person, with the call and what asks for it."""
     intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
-    ruling = flight.operation.ruling
+    ruling = flight.operation.judgement.ruling
     because = "" if gate is None else gate.when
     if ruling is not None and ruling.asks and not flight.gate:
         because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
     if guard is not None and guard.then == "ask":
         because = f"{guard.source} did the same"
     if flight.operation.edits:
-        because = f"{flight.operation.editors[-1]} proposed these, and another person has to approve them"
+        because = f"{flight.operation.editing.editors[-1]} proposed these, and another person has to approve them"
     call = call_text(intent.tool, bytes(intent.arguments), flight.id)
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
 
@@ -46,7 +46,7 @@ async def ask(flight: OperationDriver, move: m.Gate) -> None:
     """Ask people to approve it, on the terms of the tool's gate and of the policy."""
     operation, stamp = flight.operation, flight.instance.stamp()
     otherwise_ms = flight.instance.engine.settings.answer_within_ms
-    on = terms(flight.contract().gate, operation.ruling, otherwise_ms, escalated=move.escalated)
+    on = terms(flight.contract().gate, operation.judgement.ruling, otherwise_ms, escalated=move.escalated)
     record = r.OperationParked(
         step=flight.step,
         why=what_is_asked(flight, move),
@@ -126,7 +126,7 @@ async def find_permit(flight: OperationDriver) -> bool:
 
 def _one_approval_suffices(flight: OperationDriver) -> bool:
     """Whether one person's yes is all that is asked for, and nobody looks at it as a sample or in doubt."""
-    gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.ruling
+    gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.judgement.ruling
     if ruling is not None and ruling.asks and not ruling.may_be_allowed:
         return False
     on = terms(gate, ruling)
@@ -188,14 +188,14 @@ class AnswerContext(msgspec.Struct, frozen=True):
 
 def came_late(operation: OperationState, word: LedgerEntry) -> bool:
     """Whether the time for an answer was over when this word came into the ledger, whoever has looked since."""
-    return operation.asked_too_long(word.at_ms)
+    return operation.approval.expired(word.at_ms)
 
 
 def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext) -> Verdict:
     """The record that this word adds. Raises `UsageError` where it does not fit what is asked now."""
-    if record.approval != operation.asks or operation.asks == OTHERWISE:
+    if record.approval != operation.approval.asks or operation.approval.asks == OTHERWISE:
         raise UsageError(f"what {record.step} asks about has changed since")
-    if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approvers):
+    if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approval.approvers):
         raise UsageError(f"{record.by} approved {record.step} already")
     tool = codes.tools.get(operation.intent.tool)
     if isinstance(record, r.ArgumentsEdited):

@@ -140,7 +140,7 @@ def _driver(instance: ActiveRun, operation: OperationState) -> OperationDriver |
 
 def _returned(operation: OperationState) -> bool:
     """Whether an attempt returned: what is still open then waits for another attempt, and time settles it."""
-    return any(attempt.standing(operation.absent_through) == "returned" for attempt in operation.attempts)
+    return any(attempt.standing(operation.verification.absent_through) == "returned" for attempt in operation.attempts)
 
 
 def _readable(instance: ActiveRun) -> list[OperationDriver]:

@@ -235,10 +235,10 @@ def claim_post(stream: str, operation: str, digest: str, generation: int, outsid
 def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post:
     """What became of a claimed effect."""
     intent = state.intent
-    by_person = state.basis is not None and state.basis.by == "person"
+    by_person = state.settlement.basis is not None and state.settlement.basis.by == "person"
     released = state.phase == "cancelled" or (state.phase == "failed" and by_person)
     word: ClaimState = "succeeded" if state.phase == "succeeded" else "released" if released else "ended"
-    result = state.result if word == "succeeded" else NOTHING
+    result = state.settlement.result if word == "succeeded" else NOTHING
     note = ClaimNote(operation, intent.digest, word, intent.generation, intent.outside, result)
     return Post(stream, f"{intent.generation}/{word}", written(note))
 
@@ -282,5 +282,7 @@ def repeat_post(stream: str, operation: str, digest: str, after: int | None) -> 
 def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
     """What became of a write with these words."""
     word: ClaimState = "succeeded" if state.phase == "succeeded" else "ended"
-    note = ClaimNote(operation, state.intent.digest, word, result=state.result if word == "succeeded" else NOTHING)
+    note = ClaimNote(
+        operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
+    )
     return Post(stream, f"{operation}/{word}", written(note))

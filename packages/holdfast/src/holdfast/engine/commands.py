@@ -132,7 +132,7 @@ def _not_theirs(history: RunHistory, operation: OperationState, command: Command
     """Why the yes of this person does not count; empty where it does."""
     if is_among(command.by, operation.proposers(history.started)):
         return f"{command.by} proposed it"
-    return operation.lacks_proof(command.via, command.proven_ms, entry.at_ms)
+    return operation.approval.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 
 
 def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:
@@ -393,7 +393,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
         known = ", ".join(sorted(history.operations)) or "none"
         raise UsageError(f"run {history.run} has no operation {step}", known=f"its operations: {known}")
     if operation.phase not in {"unknown", "gated"}:
-        basis = f" ({operation.basis})" if operation.basis else ""
+        basis = f" ({operation.settlement.basis})" if operation.settlement.basis else ""
         raise UsageError(
             f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
             next_step=f"holdfast why {history.run}/{step}",
@@ -446,7 +446,7 @@ def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, 
     if operation is None or operation.intent.completes or operation.intent.tool in tools:
         return ""
     if isinstance(record, (r.ArgumentsEdited, r.ResultGiven)):
-        return operation.intent.tool if record.approval == operation.asks else ""
+        return operation.intent.tool if record.approval == operation.approval.asks else ""
     if isinstance(record, r.Resolved):
         return "" if record.result == r.NOTHING else operation.intent.tool
     end = record.end

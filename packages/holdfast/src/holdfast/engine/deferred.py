@@ -150,7 +150,7 @@ def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerT
 async def collect_answers(flight: OperationDriver) -> None:
     """Turn what came for an operation that awaits its answer into orders, and apply them."""
     operation, instance = flight.operation, flight.instance
-    key = operation.answer_key if operation.phase == "awaiting" else ""
+    key = operation.deferral.key if operation.phase == "awaiting" else ""
     if key and await forward(instance.engine.journal, key):
         from holdfast.engine.commands import take_commands  # noqa: PLC0415 - commands needs this
 
@@ -198,7 +198,7 @@ def how_to_answer(flight: OperationDriver) -> str:
     operation = flight.operation
     said = operation.attempts[-1].end
     told = f"{flight.id}: {said.why}" if said is not None else flight.id
-    return f"{told} (holdfast deliver {operation.answer_key})" if operation.answer_key else told
+    return f"{told} (holdfast deliver {operation.deferral.key})" if operation.deferral.key else told
 
 
 # Partial success: an effect that is done, and parts of it whose end comes later.
@@ -218,10 +218,10 @@ def partial_items(flight: OperationDriver, operation: OperationState, proof: r.E
     declared = contract.pending
     if declared is not None and declared.item and all(item.name != declared.item for item in said):
         said = (*said, r.PendingItem(declared.item, "", milliseconds(declared.within)))
-    if not operation.missing:
+    if not operation.settlement.missing:
         return said
     known = {item.name for item in said}
-    named = [clean(name) for name in operation.missing]
+    named = [clean(name) for name in operation.settlement.missing]
     return (
         *said,
         *(

@@ -189,7 +189,7 @@ async def _attempt_now(flight: OperationDriver, operation: OperationState, now: 
     flight.started = started
     try:
         posts = taking_posts(flight) if operation.intent.meets_others else ()
-        if operation.judged_by is not None:
+        if operation.judgement.facts is not None:
             posts = (*posts, *sent_posts(flight, now.wall))
         await flight.note(started, posts=posts if allowed is None else (*posts, allowed))
         flight.permit = None
@@ -244,7 +244,7 @@ def _started(flight: OperationDriver, operation: OperationState, now: Now, *, fi
         send_by=send_by,
         intent=intent if first or flight.taking is not None else None,
         observed=r.NOTHING if first else flight.observed,
-        approval=operation.approval if flight.permit is None else flight.asks,
+        approval=operation.approval.digest if flight.permit is None else flight.asks,
         standing="" if flight.permit is None else flight.permit.standing.id,
         at=now.wall,
         up=now.up,
@@ -329,14 +329,15 @@ async def _record_outcome(
         record = msgspec.structs.replace(record, until=flight.instance.engine.settings.answer_by(now.wall))
     posts: tuple[Post, ...] = ()
     if operation.meets_others:
-        settled = msgspec.structs.replace(operation, phase=move.status, basis=move.basis, result=result)
+        outcome = msgspec.structs.replace(operation.settlement, basis=move.basis, result=result)
+        settled = msgspec.structs.replace(operation, phase=move.status, settlement=outcome)
         posts = settling_posts(flight, settled)
     if operation.intent.compensates and move.status == "succeeded":
         forward = flight.served()
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if operation.attempts or flight.recorded or not flight.journaled else (flight.planned(),)
     heard = delivery_at_cancelled(flight) if move.code == INTERRUPTED else ()
-    news = by_disputes(operation, record) if operation.disputes else ()
+    news = by_disputes(operation, record) if operation.links.disputes else ()
     if news:
         posts = (*posts, *opening_posts(flight.instance.history, (record, *news)))
     if move.status == "succeeded" and (items := partial_items(flight, operation, proof)):
@@ -368,7 +369,11 @@ def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> t
     """The stored result of a success, whether it was lost, and why."""
     if proof is not None:
         return proof.result, proof.lost, proof.why if proof.lost else ""
-    return (operation.found or r.NOTHING, operation.lost, "") if move.status == "succeeded" else (r.NOTHING, False, "")
+    return (
+        (operation.verification.found or r.NOTHING, operation.settlement.lost, "")
+        if move.status == "succeeded"
+        else (r.NOTHING, False, "")
+    )
 
 
 async def _reuse(flight: OperationDriver, move: m.Reuse) -> None:

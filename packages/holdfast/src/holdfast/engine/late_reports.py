@@ -56,7 +56,7 @@ def _with_result(end: r.End, operation: OperationState) -> r.End:
     """The end of a call as it would stand alone: an outcome that came with it keeps the result for both."""
     if end.kind != "returned" or end.result is not r.NOTHING:
         return end
-    return msgspec.structs.replace(end, result=operation.result, lost=operation.lost)
+    return msgspec.structs.replace(end, result=operation.settlement.result, lost=operation.settlement.lost)
 
 
 # Contradictions as they are found: in reports and in verdicts about outcomes that are final.
@@ -77,14 +77,14 @@ def by_disputes(operation: OperationState, outcome: r.OperationSettled) -> tuple
     """The contradictions of an outcome that is being recorded: answers that came before it and say the opposite."""
     settled = msgspec.structs.replace(operation, phase=outcome.status)
     stamp: Stamp = {"at": outcome.at, "up": outcome.up}
-    return tuple(found for report in operation.disputes for found in by_report(settled, report, stamp))
+    return tuple(found for report in operation.links.disputes for found in by_report(settled, report, stamp))
 
 
 def by_verdict(operation: OperationState, verified: r.Verified) -> tuple[r.Contradicted, ...]:
     """The contradiction in a verdict that arrived after the outcome was settled; empty where it proves nothing."""
     succeeded = operation.phase == "succeeded"
     match verified.verdict:
-        case "happened" if not succeeded and not operation.reused:
+        case "happened" if not succeeded and not operation.links.reused:
             found = "the verifier found it"
         case "did_not_happen" if succeeded and verified.believable:
             found = "the verifier did not find it"
@@ -107,7 +107,7 @@ def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Pos
         if not isinstance(record, r.Contradicted):
             continue
         operation, started = history.operations[record.step], history.started
-        number = counts[record.step] = counts.get(record.step, len(operation.contradicted)) + 1
+        number = counts[record.step] = counts.get(record.step, len(operation.links.contradicted)) + 1
         phase = phases.get(record.step, operation.phase)
         opened = Opened(
             history.run, record.step, operation.intent.tool, started.agent if started is not None else "",

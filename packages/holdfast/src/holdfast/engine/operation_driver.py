@@ -199,8 +199,8 @@ class OperationDriver(msgspec.Struct, eq=False):
     def asks(self) -> str:
         """The digest of exactly what a person would be asked to approve now."""
         operation = self.operation
-        ruled = operation.ruling is not None and operation.ruling.asks
-        wanted = self.gate or self.elsewhere or operation.asks or operation.edits or ruled
+        ruled = operation.judgement.ruling is not None and operation.judgement.ruling.asks
+        wanted = self.gate or self.elsewhere or operation.approval.asks or operation.edits or ruled
         return self.asks_of(operation.intent) if wanted else ""
 
     def asks_of(self, intent: r.Intent) -> str:
@@ -209,7 +209,7 @@ class OperationDriver(msgspec.Struct, eq=False):
         contract = self.tool.digest if self.tool is not None else operation.contract
         words = (intent.tool.encode(), contract.encode(), intent.digest.encode())
         values = bytes(intent.arguments), bytes(operation.observed)
-        policy = (operation.policy.encode(),) if operation.policy else ()
+        policy = (operation.judgement.policy.encode(),) if operation.judgement.policy else ()
         return approval_digest(instance.engine.identity.namespace, self.id, *words, *values, *policy)
 
     def _stop(self, operation: OperationState) -> Stop:
@@ -322,8 +322,8 @@ class OperationDriver(msgspec.Struct, eq=False):
     def view_of_outcome(self) -> Operation[Any]:
         """The operation with its decoded result, where it has one."""
         operation, tool = self.operation, self.tool
-        known = operation.phase == "succeeded" and not operation.lost and tool is not None
-        return self.view(tool.codec.decode(operation.result) if known and tool is not None else None)
+        known = operation.phase == "succeeded" and not operation.settlement.lost and tool is not None
+        return self.view(tool.codec.decode(operation.settlement.result) if known and tool is not None else None)
 
     def _confirmed(self) -> bool:
         done = self.instance.history.operations.get(serving(self.step, CONFIRM))

@@ -185,7 +185,9 @@ def pending_post(tool: str, about: str, note: PendingNote, number: int) -> tuple
 def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
     """The entries that release what an operation took or left pending, in the commit of its outcome."""
     intent = settled.intent
-    streams = dict.fromkeys(thing_stream(intent.tool, about) for about in (intent.thing, settled.thing) if about)
+    streams = dict.fromkeys(
+        thing_stream(intent.tool, about) for about in (intent.thing, settled.deferral.thing) if about
+    )
     return tuple(Post(one, f"{operation}/over", written(PendingNote(operation, "over"))) for one in streams)
 
 

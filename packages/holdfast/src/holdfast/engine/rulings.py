@@ -74,7 +74,7 @@ async def judge(flight: OperationDriver) -> None:
     arguments = plain_arguments(bytes(operation.intent.arguments))
     facts = await _facts(flight, policy, arguments, instance.now().wall)
     ruling = policy.ruling(facts, arguments, lambda what: chance(secret, flight.id, what))
-    if operation.asks:
+    if operation.approval.asks:
         ruling = asked_before(ruling)
     first = () if flight.recorded else (flight.planned("its policy"),)
     await archive_policy(instance.engine, policy)
@@ -126,7 +126,9 @@ def sent_posts(flight: OperationDriver, at: int) -> tuple[Post, ...]:
     """What goes with the first attempt: it was sent."""
     operation = flight.operation
     return (
-        _history_posts(operation, deed_of(operation.judged_by, "sent", flight.id, at)) if not operation.attempts else ()
+        _history_posts(operation, deed_of(operation.judgement.facts, "sent", flight.id, at))
+        if not operation.attempts
+        else ()
     )
 
 
@@ -134,16 +136,16 @@ def decision_posts(operation: OperationState, record: r.Record, run: str) -> tup
     """What goes with a person's last word about an operation: that it was approved, or declined."""
     name = operation_id(run, operation.step)
     match record:
-        case r.ApprovalGranted() if len(operation.approvers) + 1 >= operation.asks_people:
-            return _history_posts(operation, deed_of(operation.judged_by, "approved", name, record.at))
+        case r.ApprovalGranted() if len(operation.approval.approvers) + 1 >= operation.approval.people:
+            return _history_posts(operation, deed_of(operation.judgement.facts, "approved", name, record.at))
         case r.ApprovalRefused(code=""):
-            return _history_posts(operation, deed_of(operation.judged_by, "declined", name, record.at))
+            return _history_posts(operation, deed_of(operation.judgement.facts, "declined", name, record.at))
         case _:
             return ()
 
 
 def _history_posts(operation: OperationState, deed: Deed | None) -> tuple[Post, ...]:
-    facts = operation.judged_by
+    facts = operation.judgement.facts
     if deed is None or facts is None:
         return ()
     return (Post(deeds_stream(facts.tool, facts.subject), "", written(deed)),)

@@ -329,7 +329,7 @@ class Members:
 
     def _member(self, operation: OperationState) -> Member:
         instance, step, operations = self._instance, operation.step, self._instance.history.operations
-        amends = operations.get(operation.compensated_by) if operation.compensated_by else None
+        amends = operations.get(operation.links.compensated_by) if operation.links.compensated_by else None
         confirmation = operations.get(serving(step, CONFIRM))
         flight = driver_of(instance, step)
         contract, span = flight.contract(), instance.history.spans.get(step, Span(0))
@@ -376,5 +376,5 @@ def _lapsed(instance: ActiveRun, operation: OperationState, lapses_ms: int | Non
     if lapses_ms is None:
         return False
     settings = instance.engine.settings
-    age = instance.engine.environment.clock.wall_ms() - operation.settled_at
+    age = instance.engine.environment.clock.wall_ms() - operation.settlement.at
     return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)

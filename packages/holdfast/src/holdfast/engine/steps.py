@@ -321,7 +321,7 @@ def _deliver(instance: ActiveRun, step: str, delivery: Delivery) -> DeliveredOpe
 def part_names(instance: ActiveRun, step: str) -> tuple[str, ...]:
     """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
     history = instance.history
-    return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].reused))
+    return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].links.reused))
 
 
 def _is_deliverable(instance: ActiveRun, step: str, *, called_off: bool) -> bool:
@@ -396,11 +396,11 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
         digest=draft.intent.digest,
         status="succeeded" if operation.phase == "succeeded" else "failed",
         reason=operation.reason,
-        code=operation.code,
-        result=operation.result,
+        code=operation.settlement.code,
+        result=operation.settlement.result,
         attempts=len(operation.attempts),
-        refused=operation.phase == "failed" and operation.basis == RETURNED,
-        lost=operation.lost,
+        refused=operation.phase == "failed" and operation.settlement.basis == RETURNED,
+        lost=operation.settlement.lost,
         facts=facts_of(operation.attempts),
         **instance.stamp(),
     )

@@ -122,10 +122,10 @@ async def _reobserved(flight: OperationDriver, observed: r.Raw) -> None:
     assert flight.reading in {"changed", "unreadable"}, flight.reading
     if not flight.recorded:
         return
-    approved = bool(flight.operation.approval)
+    approved = bool(flight.operation.approval.digest)
     reading: Literal["changed", "unreadable"] = "changed" if flight.reading == "changed" else "unreadable"
     await flight.note(
         r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
     )
-    if approved and not flight.operation.approval:
+    if approved and not flight.operation.approval.digest:
         flight.reading = "same"  # the approval is void, and the new reading is what the next one will be about

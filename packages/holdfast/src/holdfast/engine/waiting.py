@@ -42,23 +42,23 @@ async def wait(flight: OperationDriver, move: m.Wait) -> None:
     if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
         operation = flight.operation
         kind = "approval" if operation.wants_approval else "person"
-        ends = operation.wants_approval and operation.on_expiry != "hold"
+        ends = operation.wants_approval and operation.approval.on_expiry != "hold"
         if due is None and operation.wait is not None:
             due = operation.wait.until
-        due = (operation.asks_until if ends else 0) or due
+        due = (operation.approval.until if ends else 0) or due
         asks = f"{flight.id}: {question_of(operation, move.rule)}"
-        queue = operation.asks_queue if operation.wants_approval else ""
+        queue = operation.approval.queue if operation.wants_approval else ""
         pause = Pause(
             kind,
             flight.step,
             due,
             asks,
             operation.may_have_been_sent,
-            operation.asked_at,
+            operation.approval.asked_at,
             queue,
             operation.intent.tool,
-            operation.asks_until,
-            operation.on_expiry,
+            operation.approval.until,
+            operation.approval.on_expiry,
             _shown(operation),
         )
     elif move.why == "answer":
@@ -73,8 +73,8 @@ async def wait(flight: OperationDriver, move: m.Wait) -> None:
 
 def _shown(operation: OperationState) -> str:
     """The digest that a command in the list may carry: none where the list does not show all that it approves."""
-    is_named = operation.wants_approval and operation.asks != OTHERWISE
-    return operation.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
+    is_named = operation.wants_approval and operation.approval.asks != OTHERWISE
+    return operation.approval.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
 
 
 async def schedule(flight: OperationDriver, move: m.Wait) -> None:

@@ -129,20 +129,20 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
         retry=_retry(state, situation, weight, now),
         amends=_amends(state, contract),
         policy=await _policing(looking, ruled[-1]) if ruled else None,
-        decided_by=state.rule or ("returned" if state.basis == RETURNED else ""),
+        decided_by=state.rule or ("returned" if state.settlement.basis == RETURNED else ""),
         words=[
             *await answers_about_step(looking, history.run, state.step, told),
-            *(await answers_about(looking, history.run, state.step) if state.contradicted else ()),
+            *(await answers_about(looking, history.run, state.step) if state.links.contradicted else ()),
         ],
         move=_MOVES[type(move).__name__],
         rule=move.rule,
         next_step=await _next_of_contradicted(looking, history, state)
-        if state.final and state.contradicted
+        if state.final and state.links.contradicted
         else _next(operation, history, state, move),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
-        contradicted=state.contradicted,
-        relied=await relied_on(looking, history, told, state.step) if state.contradicted else (),
+        contradicted=state.links.contradicted,
+        relied=await relied_on(looking, history, told, state.step) if state.links.contradicted else (),
     )
 
 
@@ -209,17 +209,23 @@ def _attempt_text(state: OperationState, attempt: Attempt) -> str:
 def _answered_later(state: OperationState, attempt: Attempt) -> bool:
     """Whether the system accepted this attempt first, and the answer that proves it came under its key."""
     answered = attempt.late and attempt.end is not None and attempt.end.kind in {"returned", "rejected"}
-    return answered and bool(state.answer_key) and attempt.number == len(state.attempts)
+    return answered and bool(state.deferral.key) and attempt.number == len(state.attempts)
 
 
 def _attempted(state: OperationState) -> Answer:
-    if state.reused:
-        return Answer("no", f"the outcome of {state.reused} was given instead; nothing was sent")
+    if state.links.reused:
+        return Answer("no", f"the outcome of {state.links.reused} was given instead; nothing was sent")
     if not state.attempts:
-        return _FORGOTTEN if state.forgotten else Answer("no", "its intent is recorded, nothing was ever sent")
+        return (
+            _FORGOTTEN
+            if state.verification.forgotten
+            else Answer("no", "its intent is recorded, nothing was ever sent")
+        )
     times = len(state.attempts)
     again = f", on purpose although something was pending: {state.intent.again}" if state.intent.again else ""
-    return Answer("yes", ("once" if times == 1 else f"{times} times") + standing_text(state.standing) + again)
+    return Answer(
+        "yes", ("once" if times == 1 else f"{times} times") + standing_text(state.approval.preapproval) + again
+    )
 
 
 def _acknowledged(state: OperationState) -> Answer:
@@ -230,57 +236,59 @@ def _acknowledged(state: OperationState) -> Answer:
     late = ", late" if last.late else ""
     assert last.end is not None, last
     if _answered_later(state, last):
-        answers = "; then: ".join(map(answer_text, (last.end, *(one.end for one in state.disputes))))
+        answers = "; then: ".join(map(answer_text, (last.end, *(one.end for one in state.links.disputes))))
         return Answer("yes", f"attempt {last.number} was accepted, and answered later: {answers}")
     return Answer("yes", f"attempt {last.number} {end_text(last.end)}{late}")
 
 
 def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
     read = f"; last reading: {verdict_text(verdicts[-1])}" if verdicts else ""
-    if state.basis is None or not state.final:
+    if state.settlement.basis is None or not state.final:
         return Answer(
             "no", ("a person is asked" if state.phase in {"unknown", "gated"} else "it is not settled") + read
         )
-    proof = basis_text(state.basis)
-    if state.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
+    proof = basis_text(state.settlement.basis)
+    if state.settlement.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
         proof = "the answer said so that came later"
-    if state.basis.by == "rule" and state.reason:
+    if state.settlement.basis.by == "rule" and state.reason:
         proof = state.reason
-    if state.contradicted:
+    if state.links.contradicted:
         return Answer(
-            "disputed", f"recorded as {state.status}: {proof}; against it: {'; '.join(state.contradicted)}{read}"
+            "disputed", f"recorded as {state.status}: {proof}; against it: {'; '.join(state.links.contradicted)}{read}"
         )
     return Answer("yes", f"{state.status}: {proof}{read}")
 
 
 def _landed(state: OperationState, weight: AttemptEvidence) -> Answer:
-    if state.contradicted:
+    if state.links.contradicted:
         return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
     if state.phase == "succeeded":
-        return Answer("yes", "not read back in time" if state.unverified else "")
-    if state.final and state.basis is not None and state.basis.by == "person":
-        return Answer("no", basis_text(state.basis))
-    if state.forgotten and not state.final and not weight.ambiguous:
+        return Answer("yes", "not read back in time" if state.settlement.unverified else "")
+    if state.final and state.settlement.basis is not None and state.settlement.basis.by == "person":
+        return Answer("no", basis_text(state.settlement.basis))
+    if state.verification.forgotten and not state.final and not weight.ambiguous:
         return _FORGOTTEN
     if state.phase == "unknown" and not weight.ambiguous:
         return Answer("perhaps", state.reason or "the answers to it disagree")
     if state.final or not weight.ambiguous:
         sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
         return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
-    doubtful = ", ".join(f"attempt {a.number} {_STANDING[a.standing(state.absent_through)]}" for a in weight.ambiguous)
+    doubtful = ", ".join(
+        f"attempt {a.number} {_STANDING[a.standing(state.verification.absent_through)]}" for a in weight.ambiguous
+    )
     return Answer("perhaps", doubtful)
 
 
 def _retry(state: OperationState, situation: Situation, weight: AttemptEvidence, now: Now) -> Answer:
-    if state.contradicted:
+    if state.links.contradicted:
         return Answer("no", "first it must be known which of the two is true")
     if state.phase == "succeeded":
         return Answer("no", "it happened: another one would be a second effect")
-    if state.reused:
-        return Answer("no", f"{state.reused} stands")
+    if state.links.reused:
+        return Answer("no", f"{state.links.reused} stands")
     if state.intent.completes:
         return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
-    if state.forgotten:
+    if state.verification.forgotten:
         return Answer("no", "first it must be known that nothing happened before the journal was restored")
     if not weight.ambiguous:
         settled = state.phase != "unknown"
@@ -304,8 +312,8 @@ def _left(ms: int) -> str:
 
 
 def _amends(state: OperationState, contract: Contract) -> Answer:
-    if state.compensated_by:
-        return Answer("made", f"by {state.compensated_by}")
+    if state.links.compensated_by:
+        return Answer("made", f"by {state.links.compensated_by}")
     if state.intent.completes:
         return Answer("none", f"amends are made for the whole: {state.intent.completes}")
     if not contract.compensates:

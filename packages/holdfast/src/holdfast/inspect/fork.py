@@ -119,23 +119,23 @@ def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
 def _reference(parent: str, operation: OperationState, record: r.OperationRecord) -> Iterator[r.Record]:
     """What stands, as a reference to where it was proven; a failure as the failure it was."""
     source, stamp = operation_id(parent, operation.step), {"at": record.at, "up": record.up}
-    if operation.phase == "succeeded" or operation.reused:
+    if operation.phase == "succeeded" or operation.links.reused:
         reused = r.OutcomeReused(
-            step=operation.step, source=operation.reused or source, why=INHERITED, result=operation.result,
-            intent=operation.intent,
+            step=operation.step, source=operation.links.reused or source, why=INHERITED,
+            result=operation.settlement.result, intent=operation.intent,
         )  # fmt: skip
         yield msgspec.structs.replace(reused, **stamp)
         return
-    assert operation.basis is not None, operation
+    assert operation.settlement.basis is not None, operation
     planned = r.OperationPlanned(step=operation.step, intent=operation.intent)
     yield msgspec.structs.replace(planned, **stamp)
     settled = r.OperationSettled(
         step=operation.step,
         status="cancelled" if operation.phase == "cancelled" else "failed",
-        basis=operation.basis,
+        basis=operation.settlement.basis,
         rule=f"inherited from {source}",
         reason=operation.reason,
-        code=operation.code,
+        code=operation.settlement.code,
     )
     yield msgspec.structs.replace(settled, **stamp)
 

@@ -64,21 +64,21 @@ def _known(operation: OperationState) -> str:
         case "succeeded":
             extra = (
                 ""
-                if operation.basis is None or operation.basis.by == "returned"
-                else f" ({basis_text(operation.basis)})"
+                if operation.settlement.basis is None or operation.settlement.basis.by == "returned"
+                else f" ({basis_text(operation.settlement.basis)})"
             )
-            extra += ", not read back in time" if operation.unverified else ""
-            extra += f", incomplete: {', '.join(operation.missing)}" if operation.missing else ""
-            shown = "done" if bytes(operation.result) == b"null" else stored(operation.result)
+            extra += ", not read back in time" if operation.settlement.unverified else ""
+            extra += f", incomplete: {', '.join(operation.settlement.missing)}" if operation.settlement.missing else ""
+            shown = "done" if bytes(operation.settlement.result) == b"null" else stored(operation.settlement.result)
             amends = operation.intent.compensates or operation.intent.confirms
             shown = f"{operation.intent.tool}: {shown}" if amends else shown
-            return ("done, its result was lost" if operation.lost else shown) + extra
-        case "cancelled" if operation.reused:
-            return f"{stored(operation.result)} (from {operation.reused}; nothing was sent)"
+            return ("done, its result was lost" if operation.settlement.lost else shown) + extra
+        case "cancelled" if operation.links.reused:
+            return f"{stored(operation.settlement.result)} (from {operation.links.reused}; nothing was sent)"
         case "unknown" | "gated":
             return f"a person is asked: {operation.reason or operation.phase}"
         case "failed" | "cancelled":
-            code = f" [{operation.code}]" if operation.code else ""
+            code = f" [{operation.settlement.code}]" if operation.settlement.code else ""
             return f"{operation.phase}: {operation.reason}{code}"
         case _:
             return f"{operation.phase}{': waits for ' + operation.waits_for if operation.waits_for else ''}"

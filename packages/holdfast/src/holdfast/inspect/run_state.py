@@ -99,7 +99,7 @@ def _done(history: RunHistory, namespace: str) -> tuple[Receipt, ...]:
     return tuple(
         Receipt(
             name, operation.intent.tool, key_of(namespace, history.run, operation.step, operation.intent),
-            operation.basis or Basis("returned"), operation.settled_at,
+            operation.settlement.basis or Basis("returned"), operation.settlement.at,
         )
         for name, operation in proven(history).items()
     )  # fmt: skip
@@ -109,7 +109,7 @@ def _open(run: str, operation: OperationState) -> Open:
     intent = operation.intent
     return Open(
         f"{run}/{operation.step}", intent.tool, operation.phase, intent.arguments, operation.reason,
-        len(operation.attempts), f"{run}/{intent.completes}" if intent.completes else "", operation.answer_key,
+        len(operation.attempts), f"{run}/{intent.completes}" if intent.completes else "", operation.deferral.key,
     )  # fmt: skip
 
 

@@ -214,17 +214,17 @@ class _Teller:
         """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
         entry.name, entry.status = operation.intent.tool, operation.phase
         entry.title, entry.arguments = operation.intent.title, operation.intent.arguments
-        entry.mark = "ok" if operation.reused else _MARKS.get(operation.phase, "open")
+        entry.mark = "ok" if operation.links.reused else _MARKS.get(operation.phase, "open")
         entry.text = written_text(operation)
-        if operation.contradicted:
-            entry.mark, entry.text = "asks", f"contradicted: {operation.contradicted[-1]}; recorded: {entry.text}"
-        if operation.phase == "ready" and operation.approval:
+        if operation.links.contradicted:
+            entry.mark, entry.text = "asks", f"contradicted: {operation.links.contradicted[-1]}; recorded: {entry.text}"
+        if operation.phase == "ready" and operation.approval.digest:
             entry.text = "approved" + (", waits for a worker" if self.history.status == "suspended" else "")
         if operation.phase in {"gated", "unknown"}:  # the question stands in the line itself
             entry.notes = [note for note in entry.notes if note.label != "asked"]
         entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)
-        if operation.phase == "succeeded" or operation.reused:
-            entry.result = operation.result
+        if operation.phase == "succeeded" or operation.links.reused:
+            entry.result = operation.settlement.result
         if operation.phase == "succeeded" and [note.label for note in entry.notes] == ["attempt 1"]:
             entry.notes = []
 

@@ -104,7 +104,11 @@ class Messages:
 
 def was_interrupted(operation: OperationState) -> bool:
     """Whether a message called it off: its caller is told the message, rather than an outcome."""
-    return operation.code == INTERRUPTED and operation.basis is not None and operation.basis.by == "rule"
+    return (
+        operation.settlement.code == INTERRUPTED
+        and operation.settlement.basis is not None
+        and operation.settlement.basis.by == "rule"
+    )
 
 
 def _beside(step: str, other: str) -> bool:

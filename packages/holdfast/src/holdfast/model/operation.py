@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
 from holdfast.model.policy import Facts, OnExpiry, Ruling
@@ -91,24 +92,159 @@ class Pauses(msgspec.Struct, frozen=True, gc=False):
     in_progress_ms: int = 0
 
 
+class Settlement(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of an operation and its proof.
+
+    `lost` and `missing` may be known before the outcome: a verifier found the effect, without its result or in part.
+    `stood_in`: a person answered in the place of the tool, so nothing was sent. `met` is what was pending about the
+    same thing, so nothing was sent either.
+    """
+
+    basis: Basis | None = None
+    code: str = ""
+    result: Raw = NOTHING
+    lost: bool = False
+    unverified: bool = False
+    missing: tuple[str, ...] = ()
+    at: int = 0
+    stood_in: bool = False
+    met: Met | None = None
+
+
+class Verification(msgspec.Struct, frozen=True, gc=False):
+    """What reading the world back has shown.
+
+    `checks` counts all verifications, `checked_since` those after the last attempt, the first of them at `checked_up`,
+    and `believable_checks` those of them made when an absence could be believed. A believed absence covers attempts 1
+    to `absent_through`. `verified_absent_first` and `believed_absent_first`: nothing was there before the first
+    attempt. `found` is the result that a verifier found, `conflict` what it found that is not ours. `forgotten`: a
+    restored journal may have forgotten an attempt, a person was asked, and it has not been shown that there was none.
+    """
+
+    checks: int = 0
+    believable_checks: int = 0
+    checked_since: int = 0
+    checked_boot: str = ""
+    checked_up: int = 0
+    absent_through: int = 0
+    conflict: str = ""
+    found: Raw | None = None
+    verified_absent_first: bool = False
+    believed_absent_first: bool = False
+    forgotten: bool = False
+
+    def after_attempt(self) -> Verification:
+        """The counts as a further attempt begins: what was read before it proves nothing about it."""
+        if not self.checked_since and not self.believable_checks:
+            return self
+        return replace(self, checked_since=0, believable_checks=0)
+
+
+class Approval(msgspec.Struct, frozen=True, gc=False):
+    """What people were asked about the operation, and what they answered.
+
+    `asked` stays set once a person was asked about something that may have landed; `asked_at` is the wall clock.
+    `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes on its key
+    (`same_key`). `asks` is the digest of what is to be approved, by so many `people`, `until` that wall clock, in that
+    `queue`; `require` says how they have to be known. `changed`: people are asked about something else than at first.
+    `digest` is what was approved, by `approvers`, until `approved_until`; `preapproval` is the permission, given
+    beforehand, that stands for it.
+    """
+
+    asked: bool = False
+    asked_at: int = 0
+    one_more: Literal["", "retry", "same_key"] = ""
+    asks: str = ""
+    people: int = 1
+    until: int = 0
+    queue: str = ""
+    on_expiry: OnExpiry = "refuse"
+    require: Require | None = None
+    changed: bool = False
+    approvers: tuple[str, ...] = ()
+    digest: str = ""
+    approved_until: int = 0
+    preapproval: str = ""
+
+    def expired(self, wall_ms: int) -> bool:
+        """Whether the time to answer is over; where the question is held open, it never is."""
+        return 0 < self.until <= wall_ms and self.on_expiry != "hold"
+
+    def used(self, digest: str, preapproval: str) -> Approval:
+        """The approval once an attempt uses it: it covers every further attempt, and an order for one is consumed."""
+        if not digest and not preapproval and not self.approved_until and not self.one_more:
+            return self
+        return replace(
+            self,
+            digest=digest or self.digest,
+            preapproval=preapproval or self.preapproval,
+            approved_until=0,
+            one_more="",
+        )
+
+    def lacks_proof(self, via: str, proven_ms: int, now_ms: int) -> str:
+        """Name what is missing for a person's approval to count; empty where nothing is.
+
+        `via` is how the person's name is known, `proven_ms` the wall clock at which they proved it with a password.
+        """
+        require = self.require
+        if require is None:
+            return ""
+        if require.person and via not in SIGNED_IN:
+            return "it takes a person who signed in, and no token and no name that was typed"
+        fresh = require.fresh_sign_in
+        if fresh is not None and not (proven_ms > 0 and now_ms - proven_ms <= milliseconds(fresh)):
+            return f"it takes a person who signed in with a password in the last {milliseconds(fresh) // 1000} s"
+        return ""
+
+
+class PolicyJudgement(msgspec.Struct, frozen=True, gc=False):
+    """The ruling of a policy, the facts that it judged by, and its version."""
+
+    ruling: Ruling | None = None
+    facts: Facts | None = None
+    policy: str = ""
+
+
+class Editing(msgspec.Struct, frozen=True, gc=False):
+    """The intent that code `called` with, where people changed it, and these `editors` in their order."""
+
+    called: Intent | None = None
+    editors: tuple[str, ...] = ()
+
+
+class Deferral(msgspec.Struct, frozen=True, gc=False):
+    """An answer that comes later: its `key`, how often to look for it, and the `thing` that it is about."""
+
+    key: str = ""
+    every_ms: int = 0
+    thing: str = ""
+
+
+class Links(msgspec.Struct, frozen=True, gc=False):
+    """Other operations that this one depends on, and evidence that came after its outcome.
+
+    `reused` is the operation whose outcome it took, `compensated_by` the newest compensation. `overtaken` is the
+    compensation that was begun before it was known that there is an effect: whether it met it is not known either.
+    `disputes` are the answers that came before there was an outcome and say the opposite of the first one.
+    """
+
+    reused: str = ""
+    compensated_by: str = ""
+    overtaken: str = ""
+    contradicted: tuple[str, ...] = ()
+    contradicted_at: int = 0
+    disputes: tuple[LateReport, ...] = ()
+
+
 class OperationState(msgspec.Struct, frozen=True, gc=False):
     """Everything the records say about one operation.
 
-    `checks` counts all verifications, `checked_since` those after the last attempt, the first of them
-    at `checked_up`, and `believable_checks` those of them made when an absence could be believed.
-    `verified_absent_first` and `believed_absent_first` say that nothing was there before the first
-    attempt. `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes
-    on its key (`same_key`). `asked` stays once a person was asked about something that may have landed. `pauses`
-    sums what was waited for between attempts, without the present pause. `overtaken`
-    is the compensation that was begun before it was known that there is an effect: whether it met it is not known
-    either. `called` is what code called with, where the `editors` changed that, in their order. `changed`: people are
-    asked about something else than at first. `stood_in` says that a person answered in the place of the tool, so that
-    nothing was sent. `forgotten`: a restored journal may have forgotten an attempt, a person was asked, and it has not
-    been shown that there was none.
-    `thing` is what its pending outcome is about, and `met` what was pending about the same thing, so nothing was sent.
-    `disputes` are the answers that came before there was an outcome and say the opposite of the first one.
+    `rule` and `reason` say why it is in its phase. `pauses` sums what was waited for between attempts, without the
+    present pause `wait`; `waits_for` says in words what it waits for. `released`: it was held, and its transaction
+    committed. `planned_up` is when it was planned, on `planned_boot`.
 
-    Fields that an outcome sets come first: `replace` looks each one up by its place.
+    Parts that most operations never use share one empty value, so that a copy of the state copies references only.
     """
 
     step: str
@@ -116,63 +252,22 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     phase: Phase
     contract: str
     attempts: tuple[Attempt, ...] = ()
-    basis: Basis | None = None
     rule: str = ""
     reason: str = ""
-    code: str = ""
-    result: Raw = NOTHING
-    lost: bool = False
-    unverified: bool = False
-    missing: tuple[str, ...] = ()
-    settled_at: int = 0
-    overtaken: str = ""
-    one_more: Literal["", "retry", "same_key"] = ""
-    asked: bool = False
-    asked_at: int = 0
+    settlement: Settlement = Settlement()
     wait: Wait | None = None
     waits_for: str = ""
-    absent_through: int = 0
-    checks: int = 0
-    believable_checks: int = 0
-    checked_since: int = 0
-    checked_boot: str = ""
-    checked_up: int = 0
-    conflict: str = ""
-    observed: Raw = NOTHING
-    verified_absent_first: bool = False
-    believed_absent_first: bool = False
-    forgotten: bool = False
-    found: Raw | None = None
     pauses: Pauses = Pauses()
-    answer_key: str = ""
-    every_ms: int = 0
+    observed: Raw = NOTHING
+    verification: Verification = Verification()
+    approval: Approval = Approval()
+    judgement: PolicyJudgement = PolicyJudgement()
+    editing: Editing = Editing()
+    deferral: Deferral = Deferral()
+    links: Links = Links()
+    released: bool = False
     planned_boot: str = ""
     planned_up: int = 0
-    asks: str = ""
-    asks_people: int = 1
-    asks_until: int = 0
-    asks_queue: str = ""
-    on_expiry: OnExpiry = "refuse"
-    approvers: tuple[str, ...] = ()
-    approval: str = ""
-    approved_until: int = 0
-    standing: str = ""
-    ruling: Ruling | None = None
-    judged_by: Facts | None = None
-    policy: str = ""
-    called: Intent | None = None
-    editors: tuple[str, ...] = ()
-    changed: bool = False
-    require: Require | None = None
-    stood_in: bool = False
-    released: bool = False
-    reused: str = ""
-    compensated_by: str = ""
-    contradicted: tuple[str, ...] = ()
-    contradicted_at: int = 0
-    disputes: tuple[LateReport, ...] = ()
-    thing: str = ""
-    met: Met | None = None
 
     @property
     def status(self) -> Status:
@@ -195,51 +290,32 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     @property
     def wants_approval(self) -> bool:
         """Whether a person is asked now to approve it; once approved and then unknown, it is asked about otherwise."""
-        return self.phase == "gated" and bool(self.asks)
-
-    def asked_too_long(self, wall_ms: int) -> bool:
-        """Whether the time to say yes is over; where the question is held open, it never is."""
-        return 0 < self.asks_until <= wall_ms and self.on_expiry != "hold"
-
-    def lacks_proof(self, via: str, proven_ms: int, now_ms: int) -> str:
-        """What is missing for this person's approval to count; empty where nothing is.
-
-        `via` is how the person's name is known, `proven_ms` the wall clock at which they proved it with a password.
-        """
-        require = self.require
-        if require is None:
-            return ""
-        if require.person and via not in SIGNED_IN:
-            return "it takes a person who signed in, and no token and no name that was typed"
-        fresh = require.fresh_sign_in
-        if fresh is not None and not (proven_ms > 0 and now_ms - proven_ms <= milliseconds(fresh)):
-            return f"it takes a person who signed in with a password in the last {milliseconds(fresh) // 1000} s"
-        return ""
+        return self.phase == "gated" and bool(self.approval.asks)
 
     def proposers(self, started: RunStarted | None) -> tuple[str, ...]:
         """The people who cannot approve it: the one who started its run, and those who edited its arguments."""
-        names = (started.by if started is not None else "", *self.editors)
+        names = (started.by if started is not None else "", *self.editing.editors)
         return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def meets_others(self) -> bool:
         """Whether its outcome is news for other operations: they share its business key, its words, or its thing."""
-        return self.intent.meets_others or bool(self.thing)
+        return self.intent.meets_others or bool(self.deferral.thing)
 
     @property
     def edits(self) -> bool:
         """Whether a person changed what code called with: only the record holds what will be sent."""
-        return self.called is not None
+        return self.editing.called is not None
 
     @property
     def as_called(self) -> Intent:
         """What code called with: a person may have changed what is sent."""
-        return self.called or self.intent
+        return self.editing.called or self.intent
 
     @property
     def landed(self) -> bool:
         """Whether there is an effect: it succeeded, or was contradicted after it had not."""
-        return (self.phase == "succeeded" and not self.stood_in) or bool(self.contradicted)
+        return (self.phase == "succeeded" and not self.settlement.stood_in) or bool(self.links.contradicted)
 
     @property
     def key_unread(self) -> bool:
@@ -251,18 +327,18 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     @property
     def may_have_been_sent(self) -> bool:
         """Whether there was an attempt, on record or forgotten."""
-        return self.forgotten or bool(self.attempts)
+        return self.verification.forgotten or bool(self.attempts)
 
     @property
     def may_have_landed(self) -> bool:
         """Whether an effect may be there: of an attempt on record, or of one that is forgotten."""
-        return self.forgotten or self.unproven
+        return self.verification.forgotten or self.unproven
 
     @property
     def unproven(self) -> bool:
         """Whether some attempt on record is not proven unsent, refused or absent."""
         harmless = {"unsent", "rejected", "absent"}
-        return any(attempt.standing(self.absent_through) not in harmless for attempt in self.attempts)
+        return any(attempt.standing(self.verification.absent_through) not in harmless for attempt in self.attempts)
 
     def pauses_until(self, boot: str, up: int, wall: int) -> Pauses:
         """The pauses as of that moment, the present one included; none counts for longer than it was to last."""

@@ -30,9 +30,9 @@ def proven(history: RunHistory) -> dict[str, OperationState]:
 
 
 def _stands(history: RunHistory, operation: OperationState) -> bool:
-    if operation.phase != "succeeded" and not operation.reused:
+    if operation.phase != "succeeded" and not operation.links.reused:
         return False
-    amends = history.operations.get(operation.compensated_by)
+    amends = history.operations.get(operation.links.compensated_by)
     return amends is None or amends.phase != "succeeded"
 
 
@@ -74,8 +74,9 @@ def _parts(value: Any) -> Iterable[object]:
 def digest(*histories: RunHistory) -> str:
     """What is done and what is pending, as a block for a prompt: a model whose memory was cut still knows it."""
     done = [
-        f"- {operation.intent.tool} {_shown(operation.intent.arguments)}: {_shown(operation.result)} [{name}]"
-        + (f" (contradicted: {'; '.join(operation.contradicted)})" if operation.contradicted else "")
+        f"- {operation.intent.tool} {_shown(operation.intent.arguments)}:"
+        f" {_shown(operation.settlement.result)} [{name}]"
+        + (f" (contradicted: {'; '.join(operation.links.contradicted)})" if operation.links.contradicted else "")
         for history in histories
         for name, operation in proven(history).items()
     ]

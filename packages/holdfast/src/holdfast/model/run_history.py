@@ -62,8 +62,8 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
     """Whether there is an effect that was not counted on, or none that was."""
     if before is None:
         return False
-    found = after.phase == "succeeded" and (before.phase == "unknown" or bool(after.overtaken))
-    return before.contradicted != after.contradicted or (found and not before.final)
+    found = after.phase == "succeeded" and (before.phase == "unknown" or bool(after.links.overtaken))
+    return before.links.contradicted != after.links.contradicted or (found and not before.final)
 
 
 RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
@@ -274,9 +274,10 @@ class RunHistory:
         if whole is None or whole.intent.serves or (gone := self.called_off(step)) is None:
             return
         if news.intent.completes:
-            if not whole.compensated_by:
+            if not whole.links.compensated_by:
                 return
-            self.operations[step] = msgspec.structs.replace(whole, overtaken=whole.compensated_by)
+            links = msgspec.structs.replace(whole.links, overtaken=whole.links.compensated_by)
+            self.operations[step] = msgspec.structs.replace(whole, links=links)
         self.raised |= {step} - set(gone.accepted)
 
     def _measure(self, step: str, operation: OperationState) -> None:
@@ -304,7 +305,7 @@ class RunHistory:
         for step in [step for step in self.raised if encloses(record.transaction, step)]:
             operation = self.operations[step]
             if isinstance(record, r.TransactionAborted):
-                undone = step in record.undone and operation.overtaken != operation.compensated_by
+                undone = step in record.undone and operation.links.overtaken != operation.links.compensated_by
                 truly = undone or step in record.still_standing or not operation.landed
             else:
                 truly = all(one.over for one in around(step, self.transactions))

@@ -73,12 +73,12 @@ class Member(msgspec.Struct, frozen=True):
     @property
     def reserved(self) -> bool:
         """Whether its own call succeeded, so that there is something to confirm."""
-        return self.operation.phase == "succeeded" and not self.operation.stood_in
+        return self.operation.phase == "succeeded" and not self.operation.settlement.stood_in
 
     @property
     def missed(self) -> bool:
         """Whether it ended without any effect."""
-        return self.operation.phase in _MISSED and not self.operation.reused
+        return self.operation.phase in _MISSED and not self.operation.links.reused
 
     @property
     def on_its_way(self) -> bool:
@@ -109,7 +109,7 @@ class Member(msgspec.Struct, frozen=True):
     @property
     def overtaken(self) -> bool:
         """Whether it turned out otherwise after its amends had been begun."""
-        return self.amends is not None and self.operation.overtaken == self.amends.step
+        return self.amends is not None and self.operation.links.overtaken == self.amends.step
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -234,7 +234,7 @@ def attempt_number(step: str) -> int:
 def _why_stuck(member: Member) -> str:
     operation, amends = member.operation, member.amends
     if amends is not None and amends.phase == "succeeded":
-        news = operation.contradicted[-1] if operation.contradicted else f"it is {operation.phase}"
+        news = operation.links.contradicted[-1] if operation.links.contradicted else f"it is {operation.phase}"
         return f"{operation.step} turned out otherwise after {amends.step} had been begun: {news}"
     if amends is not None:
         return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
@@ -339,7 +339,7 @@ def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
     stuck: list[Member] = []
     for member in sorted(held, key=lambda one: repeatable(one.contract)):
         operation = member.operation
-        if operation.phase == "succeeded" or operation.reused or member.step in boundary.accepted:
+        if operation.phase == "succeeded" or operation.links.reused or member.step in boundary.accepted:
             continue
         if member.missed:
             stuck.append(member)  # something else has left before: there is no way back

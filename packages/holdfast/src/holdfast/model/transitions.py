@@ -8,14 +8,26 @@ neither be written nor read. The state diagram in the documentation is drawn fro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.errors import HoldfastError
-from holdfast.model.operation import OTHERWISE, Attempt, Charged, OperationState, Wait
+from holdfast.model.operation import (
+    OTHERWISE,
+    Approval,
+    Attempt,
+    Charged,
+    Deferral,
+    Editing,
+    Links,
+    OperationState,
+    PolicyJudgement,
+    Settlement,
+    Wait,
+)
 from holdfast.model.outcome import DECLINED, Basis, Phase, Status
 
 NEW: Final = "new"
@@ -26,6 +38,9 @@ BEGUN: Final[tuple[Phase, ...]] = ("ready", "gated", "held", "verifying", "await
 SAME: Final = "same"
 KEPT: Final[frozenset[Phase]] = frozenset({"running", "gated", "held", "unknown"})  # a reading does not move these
 PROVES: Final[dict[r.EndKind, int]] = {"not_sent": 1, "rejected": 2, "returned": 3}  # anything else proves nothing
+
+
+_NOT_ASKED: Final = Approval()
 
 
 class IllegalTransition(HoldfastError):
@@ -113,8 +128,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
             contract,
             (attempt,),
             observed=intent.observed,
-            approval=record.approval,
-            standing=record.standing,
+            approval=_approval_of(record) if record.approval or record.standing else _NOT_ASKED,
         )
     return replace(
         operation,
@@ -123,16 +137,16 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         contract=contract,
         attempts=(*operation.attempts, attempt),
         observed=operation.observed if record.observed == r.NOTHING else record.observed,
-        approval=record.approval or operation.approval,
-        approved_until=0,  # it is used now, and covers every further attempt
-        standing=record.standing or operation.standing,
-        checked_since=0,
-        believable_checks=0,
+        approval=operation.approval.used(record.approval, record.standing),
+        verification=operation.verification.after_attempt(),
         pauses=operation.pauses_until(boot, record.up, record.at),
         wait=None,
         waits_for="",
-        one_more="",
     )
+
+
+def _approval_of(record: r.AttemptStarted) -> Approval:
+    return Approval(digest=record.approval, preapproval=record.standing)
 
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
@@ -142,7 +156,7 @@ def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> Oper
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
     if _disputes(operation, record):
-        return replace(operation, disputes=(*operation.disputes, record))
+        return _linked_to(operation, disputes=(*operation.links.disputes, record))
     attempts = _with_end(operation, record, record.end, _Over(boot, record.up), late=True)
     return _off_the_air(operation, record, boot, attempts)
 
@@ -152,7 +166,7 @@ def _disputes(operation: OperationState, report: r.LateReport) -> bool:
 
     Without an outcome the later one is kept as evidence against it. After an outcome it is evidence at once.
     """
-    if operation.final or not operation.answer_key or not 1 <= report.number <= len(operation.attempts):
+    if operation.final or not operation.deferral.key or not 1 <= report.number <= len(operation.attempts):
         return False
     known, answers = operation.attempts[report.number - 1].end, {"returned", "rejected"}
     return known is not None and not known.unfit and {known.kind, report.end.kind} == answers
@@ -162,7 +176,7 @@ def _off_the_air(
     operation: OperationState, record: r.AttemptEnded | r.LateReport, boot: str, attempts: tuple[Attempt, ...]
 ) -> OperationState:
     """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
-    last = attempts[-1].standing(operation.absent_through)
+    last = attempts[-1].standing(operation.verification.absent_through)
     if operation.phase == "running" and not _has_open(attempts):
         return replace(operation, attempts=attempts, phase="verifying" if last == "ambiguous" else "ready")
     if operation.phase == "awaiting" and last != "ambiguous":
@@ -175,25 +189,28 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
     absent = record.verdict == "did_not_happen"
     if record.through > len(operation.attempts) or (record.through and not (absent and record.believable)):
         raise IllegalTransition(operation.phase, record)
-    first = operation.checked_since == 0
+    before = operation.verification
+    first = before.checked_since == 0
     nothing = absent and record.believable and not operation.unproven
-    after = replace(
-        operation,
-        checks=operation.checks + 1,
-        checked_since=operation.checked_since + 1,
-        checked_boot=boot if first else operation.checked_boot,
-        checked_up=record.up if first else operation.checked_up,
-        believable_checks=operation.believable_checks + record.believable,
-        absent_through=max(operation.absent_through, record.through),
+    happened = record.verdict == "happened"
+    seen = replace(
+        before,
+        checks=before.checks + 1,
+        checked_since=before.checked_since + 1,
+        checked_boot=boot if first else before.checked_boot,
+        checked_up=record.up if first else before.checked_up,
+        believable_checks=before.believable_checks + record.believable,
+        absent_through=max(before.absent_through, record.through),
         conflict=(record.evidence or "conflict") if record.verdict == "conflict" else "",
-        verified_absent_first=operation.verified_absent_first or (absent and not operation.attempts),
-        believed_absent_first=operation.believed_absent_first or nothing,
-        forgotten=operation.forgotten and not nothing,
-        pauses=operation.pauses_until(boot, record.up, record.at),
-        wait=None,
+        found=record.result if happened else before.found,
+        verified_absent_first=before.verified_absent_first or (absent and not operation.attempts),
+        believed_absent_first=before.believed_absent_first or nothing,
+        forgotten=before.forgotten and not nothing,
     )
-    if record.verdict == "happened":
-        after = replace(after, found=record.result, lost=record.lost, missing=record.missing)
+    pauses = operation.pauses_until(boot, record.up, record.at)
+    after = replace(operation, verification=seen, pauses=pauses, wait=None)
+    if happened:
+        after = _settled_with(after, lost=record.lost, missing=record.missing)
     kept = operation.phase in KEPT or (operation.phase == "awaiting" and _unanswered(after))
     return after if kept else replace(after, phase="verifying")
 
@@ -203,12 +220,12 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
 
     Nobody is asked anew yet: a word about what was asked before is about nothing any more, a no included.
     """
-    if operation.approval and record.reading == "changed" and not operation.may_have_landed:
+    if operation.approval.digest and record.reading == "changed" and not operation.may_have_landed:
         reason = "its preconditions changed after it was approved"
+        approval = replace(operation.approval, digest="", asks=OTHERWISE)
         return replace(
-            operation, phase="gated", observed=record.observed, approval="", asks=OTHERWISE, reason=reason,
-            waits_for="a person",
-        )  # fmt: skip
+            operation, phase="gated", observed=record.observed, approval=approval, reason=reason, waits_for="a person"
+        )
     if record.reading == "same" and operation.observed == r.NOTHING:
         return replace(operation, observed=record.observed)
     return operation
@@ -228,10 +245,11 @@ def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> Ope
     intent = record.intent or operation.intent
     observed = intent.observed if intent.observed != r.NOTHING else operation.observed
     waits_for = f"the commit of {record.transaction}"
-    return replace(
-        operation, intent=intent, observed=observed, phase="held", waits_for=waits_for,
-        approval=record.approval or operation.approval, standing=record.standing or operation.standing,
-    )  # fmt: skip
+    approval = operation.approval
+    if record.approval or record.standing:
+        digest, preapproval = record.approval or approval.digest, record.standing or approval.preapproval
+        approval = replace(approval, digest=digest, preapproval=preapproval)
+    return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for, approval=approval)
 
 
 def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:
@@ -245,8 +263,8 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later", "attempts")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
-        operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer", answer_key=record.key,
-        every_ms=record.every_ms, thing=record.thing,
+        operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer",
+        deferral=Deferral(record.key, record.every_ms, record.thing),
     )  # fmt: skip
 
 
@@ -256,31 +274,37 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         attempts = _with_end(operation, record, record.end, _Over(boot, record.up))
     if not _may_settle(operation, attempts, record.status):
         raise IllegalTransition(operation.phase, record)
-    after = replace(  # 14 keywords: with more, CPython passes a dictionary, which costs as much as all of them
+    before, approval = operation.settlement, operation.approval
+    settlement = Settlement(
+        record.basis,
+        record.code,
+        record.result,
+        record.lost,
+        record.unverified,
+        record.missing or before.missing,
+        record.at,
+        before.stood_in,
+        before.met if record.met is None else record.met,
+    )
+    unknown = record.status == "unknown"
+    if unknown:
+        approval = replace(approval, one_more="", asked=True, asked_at=record.at, until=record.until, on_expiry="hold")
+    elif approval.one_more:
+        approval = replace(approval, one_more="")
+    after = replace(
         operation,
         attempts=attempts,
         phase=record.status,
-        basis=record.basis,
         rule=record.rule,
         reason=record.reason,
-        code=record.code,
-        result=record.result,
-        lost=record.lost,
-        unverified=record.unverified,
-        missing=record.missing or operation.missing,
-        settled_at=record.at,
-        one_more="",
+        settlement=settlement,
+        approval=approval,
         wait=None,
-        waits_for="",
+        waits_for="a person" if unknown else "",
     )
-    if record.status == "unknown":
-        return replace(
-            after, asked=True, asked_at=record.at, asks_until=record.until, on_expiry="hold", waits_for="a person"
-        )
-    if record.met is not None:
-        return replace(after, met=record.met)
-    if record.status == "succeeded" and operation.overtaken != operation.compensated_by:
-        return replace(after, overtaken=operation.compensated_by)
+    links = operation.links
+    if record.status == "succeeded" and record.met is None and links.overtaken != links.compensated_by:
+        return _linked_to(after, overtaken=links.compensated_by)
     return after
 
 
@@ -291,28 +315,31 @@ def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status
     if operation.phase == "unknown":
         return False
     if status == "cancelled":
-        return not operation.forgotten and all(attempt.unsent for attempt in attempts)
+        return not operation.verification.forgotten and all(attempt.unsent for attempt in attempts)
     return replace(operation, attempts=attempts).may_have_landed
 
 
 def _reused(operation: OperationState | None, record: r.OutcomeReused, _boot: str) -> OperationState:
+    basis = Basis("rule", "reused", record.source)
     if operation is not None:  # a waiter that was planned: it never sent anything, and never will
         if operation.attempts:
             raise IllegalTransition(operation.phase, record)
+        before = operation.settlement
         return replace(
-            operation, phase="cancelled", reused=record.source, result=record.result, reason=record.why,
-            settled_at=record.at, wait=None, waits_for="", basis=Basis("rule", "reused", record.source),
+            operation, phase="cancelled", reason=record.why, wait=None, waits_for="",
+            links=replace(operation.links, reused=record.source),
+            settlement=replace(before, basis=basis, result=record.result, at=record.at),
         )  # fmt: skip
     if record.intent is None:
         raise IllegalTransition(NEW, record)
     return OperationState(
-        record.step, record.intent, "cancelled", record.intent.contract, reused=record.source, result=record.result,
-        reason=record.why, settled_at=record.at, basis=Basis("rule", "reused", record.source),
+        record.step, record.intent, "cancelled", record.intent.contract, reason=record.why,
+        settlement=Settlement(basis, result=record.result, at=record.at), links=Links(reused=record.source),
     )  # fmt: skip
 
 
 def _linked(operation: OperationState, record: r.CompensationLinked, _boot: str) -> OperationState:
-    return replace(operation, compensated_by=record.by)
+    return _linked_to(operation, compensated_by=record.by)
 
 
 def _has_open(attempts: tuple[Attempt, ...]) -> bool:
@@ -322,7 +349,7 @@ def _has_open(attempts: tuple[Attempt, ...]) -> bool:
 
 def _unanswered(operation: OperationState) -> bool:
     """Whether nothing is known yet about the attempt whose answer comes later."""
-    return operation.attempts[-1].standing(operation.absent_through) == "ambiguous"
+    return operation.attempts[-1].standing(operation.verification.absent_through) == "ambiguous"
 
 
 def _with_end(
@@ -363,104 +390,108 @@ def _proof(end: r.End) -> int:
 
 
 def _ruled(operation: OperationState, record: r.Ruled, _boot: str) -> OperationState:
-    """A policy judged it. What a person is being asked, or has said, is another matter."""
-    return replace(operation, ruling=record.ruling, policy=record.policy, judged_by=record.facts)
+    """The policy judged it. A question that people were asked, and their answers, stay as they are."""
+    return replace(operation, judgement=PolicyJudgement(record.ruling, record.facts, record.policy))
 
 
 def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) -> OperationState:
-    """The approval stands once enough people gave it; it ends as soon as the first of their words does."""
-    approvers = (*operation.approvers, record.by)
-    ends = [one for one in (operation.approved_until, record.until) if one]
-    so_far = replace(operation, approvers=approvers, approved_until=min(ends, default=0))
-    if len(approvers) < operation.asks_people:
-        return so_far
-    return replace(so_far, phase="ready", approval=record.approval, asked=False, reason="", waits_for="")
+    """The approval counts once enough people gave it; it ends as soon as the first of their answers does."""
+    before = operation.approval
+    approvers = (*before.approvers, record.by)
+    ends = [one for one in (before.approved_until, record.until) if one]
+    approval = replace(before, approvers=approvers, approved_until=min(ends, default=0))
+    if len(approvers) < approval.people:
+        return replace(operation, approval=approval)
+    approval = replace(approval, digest=record.approval, asked=False)
+    return replace(operation, phase="ready", approval=approval, reason="", waits_for="")
 
 
 def _declined(operation: OperationState, record: r.ApprovalRefused, _boot: str) -> OperationState:
     """A no: nothing was sent, and nothing will be."""
+    basis, code = Basis("person", record.by, record.reason), record.code or DECLINED
     return replace(
-        operation, phase="failed", basis=Basis("person", record.by, record.reason), rule="a person said no",
-        reason=record.reason or f"{record.by} said no", code=record.code or DECLINED, settled_at=record.at, wait=None,
-        waits_for="",
+        operation, phase="failed", rule="a person said no", reason=record.reason or f"{record.by} said no", wait=None,
+        waits_for="", settlement=replace(operation.settlement, basis=basis, code=code, at=record.at),
     )  # fmt: skip
 
 
 def _edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) -> OperationState:
     """Record other arguments as a proposal: nothing is sent before another person approves them.
 
-    A policy judges them anew, too; where there is none any more, what it said of the first ones stands.
+    A policy judges them anew, too; where there is none any more, its ruling on the first ones counts.
     """
     assert record.intent is not None, "what will be sent is put in where it is recorded"
+    approval = replace(operation.approval, asks="", approvers=(), digest="", approved_until=0, one_more="", asked=False)
     return replace(
-        operation, phase="ready", called=operation.as_called, intent=record.intent,
-        editors=(*operation.editors, record.by), asks="", approvers=(), approval="", approved_until=0, one_more="",
-        asked=False, reason="", wait=None, waits_for="", policy="",
+        operation, phase="ready", intent=record.intent, reason="", wait=None, waits_for="", approval=approval,
+        editing=Editing(operation.as_called, (*operation.editing.editors, record.by)),
+        judgement=replace(operation.judgement, policy=""),
     )  # fmt: skip
 
 
 def _stood_in(operation: OperationState, record: r.ResultGiven, _boot: str) -> OperationState:
     """A person's answer in the place of the tool: it counts as a success of which nothing was sent."""
+    basis = Basis("person", record.by, record.note)
     return replace(
-        operation, phase="succeeded", basis=Basis("person", record.by, record.note), stood_in=True,
-        rule="a person answered as the tool would have", result=record.result, settled_at=record.at, reason="",
-        wait=None, waits_for="",
+        operation, phase="succeeded", rule="a person answered as the tool would have", reason="", wait=None,
+        waits_for="",
+        settlement=replace(operation.settlement, basis=basis, result=record.result, at=record.at, stood_in=True),
     )  # fmt: skip
 
 
 def _parked(operation: OperationState, record: r.OperationParked, _boot: str) -> OperationState:
-    """Nobody knows, or a person has to approve: a person is asked."""
+    """Ask a person: no rule can tell what happened, or the operation has to be approved."""
+    before = operation.approval
+    approval = Approval(
+        asked=True, asked_at=record.at, asks=record.asks, people=record.people, until=record.until, queue=record.queue,
+        on_expiry=record.on_expiry, require=record.require,
+        changed=before.changed or operation.edits or before.asks not in {"", record.asks},
+        digest="" if record.asks else before.digest, preapproval=before.preapproval,
+    )  # fmt: skip
+    verification = operation.verification
+    if record.forgotten and not verification.forgotten:
+        verification = replace(verification, forgotten=True)
     return replace(
-        operation,
-        phase="unknown" if record.forgotten or operation.may_have_landed else "gated",
-        forgotten=record.forgotten or operation.forgotten,
-        asks=record.asks,
-        changed=operation.changed or operation.edits or operation.asks not in {"", record.asks},
-        asks_people=record.people,
-        asks_until=record.until,
-        asked_at=record.at,
-        asks_queue=record.queue,
-        require=record.require,
-        on_expiry=record.on_expiry,
-        approvers=(),
-        approved_until=0,
-        approval="" if record.asks else operation.approval,
-        asked=True,
-        one_more="",
-        reason=record.why,
-        rule=record.rule,
-        waits_for="a person",
-        wait=None,
-    )
+        operation, phase="unknown" if record.forgotten or operation.may_have_landed else "gated", approval=approval,
+        verification=verification, rule=record.rule, reason=record.why, waits_for="a person", wait=None,
+    )  # fmt: skip
 
 
 def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
     """A person says what happened, or orders one more attempt."""
-    basis = Basis("person", record.by, record.evidence)
+    before, links = operation.settlement, operation.links
     if record.orders:
         return replace(
-            operation, phase="ready", one_more=record.orders, basis=None, conflict="", reason="", code="", settled_at=0,
-            wait=None, waits_for="",
+            operation, phase="ready", reason="", wait=None, waits_for="",
+            approval=replace(operation.approval, one_more=record.orders),
+            verification=replace(operation.verification, conflict=""),
+            settlement=replace(before, basis=None, code="", at=0),
         )  # fmt: skip
     happened = record.word == "happened"
+    basis = Basis("person", record.by, record.evidence)
     return replace(
-        operation,
-        phase="succeeded" if happened else "failed",
-        basis=basis,
-        rule="a person settled it",
-        reason="" if happened else f"{record.by} says that it did not happen",
-        result=record.result,
-        settled_at=record.at,
-        overtaken=operation.compensated_by if happened else operation.overtaken,
-        wait=None,
-        waits_for="",
-    )
+        operation, phase="succeeded" if happened else "failed", rule="a person settled it",
+        reason="" if happened else f"{record.by} says that it did not happen", wait=None, waits_for="",
+        settlement=replace(before, basis=basis, result=record.result, at=record.at),
+        links=replace(links, overtaken=links.compensated_by) if happened else links,
+    )  # fmt: skip
 
 
 def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
-    """News against a final outcome: the outcome stays, and what amended it counts for nothing any more."""
-    contradicted = (*operation.contradicted, record.evidence)
-    return replace(operation, contradicted=contradicted, contradicted_at=record.at, overtaken=operation.compensated_by)
+    """Evidence against a final outcome: the outcome stays, and a compensation that was begun before counts no more."""
+    links = operation.links
+    return _linked_to(
+        operation, contradicted=(*links.contradicted, record.evidence), contradicted_at=record.at,
+        overtaken=links.compensated_by,
+    )  # fmt: skip
+
+
+def _linked_to(operation: OperationState, **changes: Any) -> OperationState:
+    return replace(operation, links=replace(operation.links, **changes))
+
+
+def _settled_with(operation: OperationState, **changes: Any) -> OperationState:
+    return replace(operation, settlement=replace(operation.settlement, **changes))
 
 
 _STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {

@@ -107,9 +107,9 @@ def question_of(operation: OperationState, rule: str = "") -> str:
 
 def _why_asked(operation: OperationState, rule: str) -> str:
     reason = operation.reason or rule
-    if operation.wants_approval and operation.asks_people > 1:
-        said = f", {', '.join(operation.approvers)} said yes" if operation.approvers else ""
-        return f"{reason} ({operation.asks_people} people{said})"
+    if operation.wants_approval and operation.approval.people > 1:
+        said = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
+        return f"{reason} ({operation.approval.people} people{said})"
     end = operation.attempts[-1].end if operation.attempts else None
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 

@@ -298,7 +298,7 @@ async def _review_contradicted(service: Service, now: LoadedItem, given: Review,
     assert isinstance(given, HappenedAnswer | DidNotHappenAnswer | CompensateAnswer), given
     word = str(type(given).__struct_config__.tag)
     return await review_contradiction(
-        service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.contradicted)
+        service, now.item, word=word, by=by, evidence=given.evidence, shown=len(now.subject.links.contradicted)
     )
 
 
@@ -341,7 +341,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
         return "its tool has no key"
     if operation.key_unread:
         return "its tool never read its key"
-    if operation.forgotten and contract.key.ttl is not None:
+    if operation.verification.forgotten and contract.key.ttl is not None:
         return "nobody knows when it was sent first"
     here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
     left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.environment.clock.wall_ms()))

@@ -204,7 +204,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
         state=await state_of(looking, run, step) if about.kind == "handoff" else None,
         last=last_steps(run, read.records) if halted is not None else (),
         difference=difference_of(halted) if halted is not None else "",
-        contradicted=operation.contradicted if operation is not None and about.contradicted else (),
+        contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
         same_key=bool(contract and contract.key and operation and not operation.key_unread),
         relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
@@ -229,14 +229,16 @@ def _question(about: LoadedItem) -> tuple[str, str]:
     """What is asked, and the rule or the reason behind it."""
     match about.subject:
         case OperationState() as operation if about.kind == "shadow":
-            ruling = operation.ruling
+            ruling = operation.judgement.ruling
             asks = asked_afterwards(operation.intent.tool, bytes(operation.intent.arguments).decode())
             return asks, "" if ruling is None else f"its rule {ruling.rule!r} let it leave"
         case OperationState() as operation if about.contradicted:
-            return contradiction_text(operation.phase, operation.contradicted), f"recorded: {written_text(operation)}"
+            return contradiction_text(
+                operation.phase, operation.links.contradicted
+            ), f"recorded: {written_text(operation)}"
         case OperationState() as operation:
-            if about.kind == "approval" and operation.ruling is not None:
-                return question_of(operation), ruling_text(operation.ruling, operation.policy)
+            if about.kind == "approval" and operation.judgement.ruling is not None:
+                return question_of(operation), ruling_text(operation.judgement.ruling, operation.judgement.policy)
             return question_of(operation), operation.rule
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
@@ -280,8 +282,8 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
         found.insert(0, f"its tool asks a person where {contract.gate.when}")
     if not operation.intent.executable:
         found.append("some of its arguments are not stored, and cannot be shown")
-    if operation.require is not None:
-        found.insert(0, required_text(operation.require))
+    if operation.approval.require is not None:
+        found.insert(0, required_text(operation.approval.require))
     if operation.intent.hold:
         found.append(f"it leaves with the commit of {operation.intent.hold}")
     return tuple(found)
@@ -292,8 +294,8 @@ def _evidence(about: LoadedItem, records: Sequence[r.Record]) -> tuple[str, ...]
     found: list[str] = []
     if isinstance(about.subject, OperationState):
         operation = about.subject
-        if operation.judged_by is not None:
-            found.append(f"the policy knew: {facts_text(operation.judged_by)}")
+        if operation.judgement.facts is not None:
+            found.append(f"the policy knew: {facts_text(operation.judgement.facts)}")
         if operation.observed != r.NOTHING:
             found.append(f"it relies on: {stored(operation.observed)}")
         found.extend(
@@ -352,8 +354,10 @@ def _due(about: LoadedItem) -> int | None:
     if about.kind == "shadow" or about.contradicted:
         return None
     match about.subject:
-        case OperationState() | Transaction() as subject:
-            return subject.asks_until or None
+        case OperationState() as operation:
+            return operation.approval.until or None
+        case Transaction() as transaction:
+            return transaction.asks_until or None
         case r.QuestionAsked() | r.RunStopped() as subject:
             return subject.until or None
 
@@ -372,7 +376,7 @@ def _default(about: LoadedItem) -> str:
         case r.RunStopped():
             return f"{after_deadline('hold')}; nothing more is sent" if timed else "it stays, and nothing more is sent"
         case OperationState() as operation if about.kind == "approval":
-            return after_deadline(operation.on_expiry if timed else "")
+            return after_deadline(operation.approval.on_expiry if timed else "")
         case _:
             waits = after_deadline("hold") if timed else "it waits"
             return f"{waits}: only evidence or a person's word ends it"

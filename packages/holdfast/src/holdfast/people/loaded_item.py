@@ -59,7 +59,7 @@ class LoadedItem(msgspec.Struct, frozen=True):
 
 def is_contradicted(operation: OperationState) -> bool:
     """Whether there is evidence against the final outcome of this operation."""
-    return operation.final and bool(operation.contradicted)
+    return operation.final and bool(operation.links.contradicted)
 
 
 def split_item(item: str) -> tuple[str, str]:
@@ -149,19 +149,19 @@ def _about_halted(history: RunHistory, halted: r.RunStopped) -> LoadedItem:
 
 def _about_operation(history: RunHistory, operation: OperationState) -> LoadedItem:
     if is_contradicted(operation):
-        digest = _digest("contradicted", operation.phase, operation.contradicted)
-        name, at = operation_id(history.run, operation.step), operation.contradicted_at
+        digest = _digest("contradicted", operation.phase, operation.links.contradicted)
+        name, at = operation_id(history.run, operation.step), operation.links.contradicted_at
         return LoadedItem(
             name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, history,
             asked_ms=at,
         )  # fmt: skip
-    approval = bool(operation.asks) and not operation.may_have_landed
+    approval = bool(operation.approval.asks) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
-    said = _digest(len(operation.attempts), operation.reason, operation.conflict, operation.phase)
+    said = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        operation.asks if approval else said, operation.phase in {"gated", "unknown"}, operation, history,
-        queue=operation.asks_queue if approval else "", asked_ms=operation.asked_at,
+        operation.approval.asks if approval else said, operation.phase in {"gated", "unknown"}, operation, history,
+        queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
     )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def checked_named(history: RunHistory, operation: OperationState, shown: str) ->
 
     Raises `UsageError`.
     """
-    if operation.changed and not shown:
+    if operation.approval.changed and not shown:
         name = operation_id(history.run, operation.step)
         raise UsageError(
             f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",

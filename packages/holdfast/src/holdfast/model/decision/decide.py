@@ -90,11 +90,11 @@ def _returned(case: Case) -> Move | None:
     operation = case.operation
     if not (case.contract.expects and case.contract.effect == "write"):
         return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
-    if operation.found is not None:
+    if operation.verification.found is not None:
         return Settle("returned, evidence read back", "succeeded", EVIDENCE, attempt=attempt.number)
-    if operation.conflict:
-        return Park("returned, but something else is there", why=operation.conflict)
-    if operation.absent_through >= attempt.number:
+    if operation.verification.conflict:
+        return Park("returned, but something else is there", why=operation.verification.conflict)
+    if operation.verification.absent_through >= attempt.number:
         return Settle("returned, but absent after the window", "unknown", RULE, "returned, but not there")
     if not case.can_verify or verification_over(case):
         return Settle(
@@ -105,7 +105,7 @@ def _returned(case: Case) -> Move | None:
 
 def _happened(case: Case) -> Move | None:
     """A verifier found the effect itself."""
-    if case.operation.found is None:
+    if case.operation.verification.found is None:
         return None
     return Settle("found by verification", "succeeded", EVIDENCE)
 
@@ -142,16 +142,16 @@ def _gated(case: Case) -> Move | None:
         return None
     if (judged := ruled(case)) is not None:
         return judged
-    if operation.asks and situation.asks not in {"", operation.asks}:
+    if operation.approval.asks and situation.asks not in {"", operation.approval.asks}:
         return Gate("what a person was asked about has changed")
-    if operation.asked_too_long(case.now.wall):
+    if operation.approval.expired(case.now.wall):
         return _expired(operation)
     return Wait("a person is asked", why="person", until_woken=True)
 
 
 def _expired(operation: OperationState) -> Move:
     """Nobody answered in time: it is refused, or the question goes on to others."""
-    if operation.on_expiry == "escalate":
+    if operation.approval.on_expiry == "escalate":
         return Gate("nobody answered in time, so others are asked", escalated=True)
     return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
 
@@ -178,7 +178,7 @@ def _awaiting(case: Case) -> Move | None:
     left = answer_left_ms(case.operation, case.now)
     if left <= 0:
         return verify_or_unknown(case, "its answer did not come in time")
-    every = case.operation.every_ms
+    every = case.operation.deferral.every_ms
     if not every or not case.can_verify:
         return Wait("the answer comes later", left, left, "answer", drawn=True)
     if (pause := recorded(case, "verify")) is None:
@@ -192,9 +192,9 @@ def _awaiting(case: Case) -> Move | None:
 
 def _conflict(case: Case) -> Move | None:
     """Something is there that is not ours."""
-    if not case.operation.conflict or case.operation.phase == "gated":
+    if not case.operation.verification.conflict or case.operation.phase == "gated":
         return None
-    return Park("conflict", why=case.operation.conflict)
+    return Park("conflict", why=case.operation.verification.conflict)
 
 
 def _sending_ended(case: Case) -> Move | None:
@@ -221,11 +221,11 @@ def _stop_reason(case: Case) -> str:
         return _STOPS[case.situation.stop]
     if operation.intent.completes:
         return "a part of an effect is never sent by itself"
-    if operation.one_more or not operation.attempts:
+    if operation.approval.one_more or not operation.attempts:
         return ""
     end = operation.attempts[-1].end
     last = end.why if end is not None else "the last one has no end on record"
-    if operation.asked:
+    if operation.approval.asked:
         return f"a person was asked before; {last}"
     if used_up := _used_up(case):
         return f"{used_up}; {last}"

@@ -41,7 +41,7 @@ class AttemptEvidence:
         self.unsent = True
         self.spent = 0
         for attempt in operation.attempts:
-            self._add(attempt, attempt.standing(operation.absent_through), situation.live)
+            self._add(attempt, attempt.standing(operation.verification.absent_through), situation.live)
 
     @property
     def column(self) -> Column:
@@ -184,7 +184,7 @@ def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int |
     """
     spans: list[int] = []
     for attempt in operation.attempts:
-        if attempt.standing(operation.absent_through) in {"rejected", "unsent", "absent"}:
+        if attempt.standing(operation.verification.absent_through) in {"rejected", "unsent", "absent"}:
             continue
         span = over_ms(attempt, situation, now)
         if span is None:
@@ -207,7 +207,7 @@ def until_believable_ms(operation: OperationState, situation: Situation, now: No
 
 def checking_ms(operation: OperationState, situation: Situation, now: Now) -> int:
     """How long the world has been read back since the last attempt."""
-    return _credited(operation.checked_up, operation.checked_boot, situation, now)
+    return _credited(operation.verification.checked_up, operation.verification.checked_boot, situation, now)
 
 
 def answer_left_ms(operation: OperationState, now: Now) -> int:
@@ -252,10 +252,10 @@ class Case:
     def forgotten(self) -> bool:
         """Whether a restored journal may have forgotten an attempt, and nobody has said or seen that there was none."""
         operation, situation = self.operation, self.situation
-        if operation.believed_absent_first:
+        if operation.verification.believed_absent_first:
             return False
         restored = situation.began_doubtful or situation.distrusted != ""
-        return operation.forgotten or (restored and self.contract.effect == "write")
+        return operation.verification.forgotten or (restored and self.contract.effect == "write")
 
     @property
     def can_verify(self) -> bool:

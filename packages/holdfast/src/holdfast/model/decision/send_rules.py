@@ -38,7 +38,7 @@ def clear_to_send(case: Case) -> Move | None:
 
 def after_ambiguity(case: Case) -> Move:
     """Some attempt may have landed; what may be done depends on what the tool promises."""
-    column, order = case.weight.column, case.operation.one_more
+    column, order = case.weight.column, case.operation.approval.one_more
     if order == "retry" or column in {"read", "natural"}:
         return _send(case)
     if column == "keyed":
@@ -52,7 +52,7 @@ def after_ambiguity(case: Case) -> Move:
 def _elsewhere(case: Case) -> Move | None:
     """Another operation stands for the same real-world effect, or for the same words of a model."""
     other = case.situation.elsewhere
-    if other is None or other.then == "allow" or case.operation.one_more:
+    if other is None or other.then == "allow" or case.operation.approval.one_more:
         return None
     if other.met is not None:
         reason = f"{other.met}"
@@ -82,14 +82,14 @@ def _pending(other: Elsewhere) -> Move:
 def ruled(case: Case) -> Move | None:
     """What the policy says about it, once it was asked. A person's order for an attempt stands above it."""
     operation = case.operation
-    if operation.one_more:
+    if operation.approval.one_more:
         return None
-    if case.situation.policy not in {"", operation.policy}:
+    if case.situation.policy not in {"", operation.judgement.policy}:
         return Judge("the policy has not judged it")
-    ruling = operation.ruling
+    ruling = operation.judgement.ruling
     if ruling is None or ruling.word != "refuse":
         return None
-    reason = f"the rule {ruling.rule!r} of the policy {operation.policy} refuses it"
+    reason = f"the rule {ruling.rule!r} of the policy {operation.judgement.policy} refuses it"
     return Settle("refused by the policy", "failed", RULE, reason, REFUSED)
 
 
@@ -99,10 +99,10 @@ def _gate(case: Case) -> Move | None:
     An edit requires it whatever gate and policy say, and an order to send once more does not replace that approval:
     else its author could give both.
     """
-    operation, ruling = case.operation, case.operation.ruling
+    operation, ruling = case.operation, case.operation.judgement.ruling
     ruled = ruling is not None and ruling.asks and not case.situation.permitted
     wanted = case.situation.gate == "wanted" or ruled
-    if _approved(case) or not (operation.edits or (wanted and not operation.one_more)):
+    if _approved(case) or not (operation.edits or (wanted and not operation.approval.one_more)):
         return None
     if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
         if case.situation.reading == "unread":
@@ -119,9 +119,9 @@ def _approved(case: Case) -> bool:
     It is consumed by the first attempt after it was given, and then covers every one.
     """
     operation, situation = case.operation, case.situation
-    if not operation.approval or (situation.asks and operation.approval != situation.asks):
+    if not operation.approval.digest or (situation.asks and operation.approval.digest != situation.asks):
         return False
-    until = operation.approved_until
+    until = operation.approval.approved_until
     return not until or case.now.wall < until - situation.clock_error_ms
 
 
@@ -136,9 +136,9 @@ def _check_first(case: Case) -> Move | None:
     operation, contract = case.operation, case.contract
     key = contract.key
     deduped = key is not None and key.ttl is None and key.in_progress != "runs_twice"  # whenever it was sent first
-    if case.forgotten and not deduped and operation.one_more != "retry":
+    if case.forgotten and not deduped and operation.approval.one_more != "retry":
         return look_for_forgotten(case)
-    if not contract.check_first or operation.one_more or operation.verified_absent_first:
+    if not contract.check_first or operation.approval.one_more or operation.verification.verified_absent_first:
         return None
     if not case.can_verify or verification_over(case):
         return Park("cannot tell whether it was already sent", why="the world could not be read")
@@ -194,7 +194,7 @@ def _pause(case: Case) -> Move | None:
 
 def _poison(case: Case) -> Move | None:
     deaths = case.operation.deaths
-    if deaths < case.situation.deaths_allowed or case.operation.one_more:
+    if deaths < case.situation.deaths_allowed or case.operation.approval.one_more:
         return None
     return Park("quarantined", why=f"{deaths} processes died during an attempt of it")
 
@@ -230,7 +230,7 @@ def _backoff(case: Case) -> Move | None:
         return None
     if (pause := recorded(case, "retry")) is not None:
         return pause if pause.high_ms > 0 else None
-    if not operation.attempts or operation.one_more:
+    if not operation.attempts or operation.approval.one_more:
         return None
     end = operation.attempts[-1].end
     least = (end.retry_after_ms or 0) if end is not None else 0
@@ -256,7 +256,7 @@ def _preconditions(case: Case) -> Move | None:
         return None
     if reading == "unread":
         return Observe("preconditions before every attempt")
-    if reading == "same" or operation.one_more:
+    if reading == "same" or operation.approval.one_more:
         return None
     why = f"its preconditions are {reading}"
     if case.weight.ambiguous:
@@ -265,7 +265,7 @@ def _preconditions(case: Case) -> Move | None:
 
 
 def _why_again(case: Case) -> str:
-    if case.operation.one_more:
+    if case.operation.approval.one_more:
         return "a person ordered one more attempt"
     if not case.weight.ambiguous:
         return "nothing landed: attempt again"
@@ -284,7 +284,7 @@ def _keyed(case: Case) -> Move:
     key, until = case.contract.key, until_believable_ms(case.operation, case.situation, case.now)
     if key is not None and key.in_progress == "runs_twice" and until != 0:
         return _runs_twice(case, until)
-    if case.can_verify and until == 0 and case.operation.believable_checks == 0:
+    if case.can_verify and until == 0 and case.operation.verification.believable_checks == 0:
         return next_reading(case)
     return _send(case)
 

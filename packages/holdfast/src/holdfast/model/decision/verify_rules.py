@@ -60,7 +60,7 @@ def next_reading(case: Case) -> Move:
     operation = case.operation
     if (pause := recorded(case, "verify")) is not None:
         return pause if pause.high_ms > 0 else Verify("time to read back")
-    if operation.checked_since == 0:
+    if operation.verification.checked_since == 0:
         return Verify("read back at once: presence can be believed")
     pause_ms = case.contract.verify_every_ms
     until = until_believable_ms(operation, case.situation, case.now)
@@ -80,14 +80,14 @@ def verification_over(case: Case) -> bool:
     """
     operation, situation, now = case.operation, case.situation, case.now
     limit, settle = case.contract.verify_deadline_ms, case.contract.settle_ms
-    if operation.checked_since == 0:
+    if operation.verification.checked_since == 0:
         return False
     quiet = quiet_ms(operation, situation, now)
     if settle is None or case.weight.live:
         return checking_ms(operation, situation, now) >= limit
     if quiet is None:
         return hung_too_long(case)
-    if operation.believable_checks == 0:
+    if operation.verification.believable_checks == 0:
         return False
     return (quiet - settle if operation.unproven else checking_ms(operation, situation, now)) >= limit
 
