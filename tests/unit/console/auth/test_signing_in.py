@@ -145,12 +145,12 @@ def test_names_that_nobody_has_are_limited_alike():
 TRIES = """
 import asyncio, sys
 from holdfast.errors import SignInRefused
-from holdfast_console.auth.rate_limits import Limits
+from holdfast_console.auth.rate_limits import SignInLimits
 from holdfast.journal.sqlite.journal import SqliteJournal
 
 async def passed():
     journal, count = SqliteJournal(sys.argv[1]), 0
-    limits = Limits(journal, await journal.open())
+    limits = SignInLimits(journal, await journal.open())
     for _ in range(int(sys.argv[2])):
         try:
             await limits.take("ben", "192.0.2.7", 1_000_000)

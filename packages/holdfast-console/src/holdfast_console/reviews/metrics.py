@@ -20,8 +20,16 @@ from holdfast_console.reviews.events import (
     last_reviews,
     weights,
 )
-from holdfast_console.reviews.statistics import Reliability, Share, corrected, median, reliability, share, weighted
-from holdfast_console.reviews.statistics import StatedConfidence as Stated
+from holdfast_console.reviews.statistics import (
+    Reliability,
+    Share,
+    StatedConfidence,
+    corrected,
+    median,
+    reliability,
+    share,
+    weighted,
+)
 
 
 class MetricsGroup(msgspec.Struct, frozen=True):
@@ -113,11 +121,11 @@ def _group(name: str, looks: Sequence[Review]) -> MetricsGroup:
 
 def _stated(
     decided: Sequence[Review], undone: Sequence[UnreviewedCall], stands_for: Mapping[tuple[str, Kind], float]
-) -> Iterable[Stated]:
+) -> Iterable[StatedConfidence]:
     """Stated confidence beside how it turned out, by people's words and by what was undone."""
     for one in decided:
         if one.traits.confidence is not None:
-            yield Stated(one.traits.confidence, not one.overridden, stands_for[one.item, one.kind])
+            yield StatedConfidence(one.traits.confidence, not one.overridden, stands_for[one.item, one.kind])
     for left in undone:
         if left.traits.confidence is not None:
-            yield Stated(left.traits.confidence, right=False)
+            yield StatedConfidence(left.traits.confidence, right=False)

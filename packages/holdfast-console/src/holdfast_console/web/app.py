@@ -20,9 +20,7 @@ from holdfast_console.web import api, openapi
 from holdfast_console.web.pages import Pages
 from holdfast_console.web.problems import plain_problem, response_of
 from holdfast_console.web.rendering import Assets, Templates
-from holdfast_console.web.sign_in import BOOTSTRAP_PATH as ENTER
-from holdfast_console.web.sign_in import BOOTSTRAP_PATH as PROVIDER
-from holdfast_console.web.sign_in import BootstrapLink, OidcRoutes
+from holdfast_console.web.sign_in import BOOTSTRAP_PATH, PROVIDER_PATH, BootstrapLink, OidcRoutes
 from holdfast_console.web.signed_links import LinkRoutes
 from holdfast_console.web.use_cases import UseCases
 
@@ -42,7 +40,7 @@ def web(
     """
     assets, desk = Assets(), UseCases(service, authenticator)
     links = LinkRoutes(desk)
-    pages = Pages(desk, Templates(assets), links, provider=PROVIDER if elsewhere is not None else "")
+    pages = Pages(desk, Templates(assets), links, provider=PROVIDER_PATH if elsewhere is not None else "")
 
     entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
     inner = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
@@ -59,7 +57,9 @@ def web(
         return page
 
     inside = Starlette(routes=routes, exception_handlers={404: refused, 405: refused, 500: refused})
-    return Guard(inside, authenticator, site, proxy=proxy, open_paths=frozenset({SIGN_IN, ENTER, PROVIDER, BACK}))
+    return Guard(
+        inside, authenticator, site, proxy=proxy, open_paths=frozenset({SIGN_IN, BOOTSTRAP_PATH, PROVIDER_PATH, BACK})
+    )
 
 
 _SAYS = {404: "there is nothing here", 405: "this cannot be done here"}
