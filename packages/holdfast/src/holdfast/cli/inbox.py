@@ -1,4 +1,4 @@
-"""`holdfast inbox`: what waits for people, one item in full, or a list with keys."""
+"""`holdfast inbox`: what waits for people, or one item in full."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from holdfast.cli.common import CommandCall, command, login_name, wait_for
+from holdfast.cli.common import CommandCall, command, wait_for
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
-from holdfast.errors import UsageError
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.entry_codec import refused
 from holdfast.journal.host import wall_ms
@@ -24,7 +23,6 @@ from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, wor
         "holdfast inbox",
         "holdfast inbox --mine anna --queue money",
         "holdfast inbox --item 'refund-9/refund#1'",
-        "holdfast inbox -i",
     ),
 )
 @click.option(
@@ -34,8 +32,6 @@ from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, wor
 @click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
 @click.option("--item", default="", metavar="ITEM", help="Everything about this one, with the digest to answer by.")
 @click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
-@click.option("-i", "--interactive", is_flag=True, help="Go through it with keys.")
-@click.option("--by", metavar="NAME", default=login_name, help="With -i: who answers; your login name if not given.")
 def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bool) -> int:
     """List what waits for a person: what is urgent, then the nearest deadline first.
 
@@ -50,17 +46,10 @@ def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bo
 
         status: int = wait_for(extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")(call))
         return status
-    wanted = ItemFilter(mine, queue)
-    if said["interactive"]:
-        if call.screen.as_json:
-            raise UsageError("-i is for a person at a terminal", next_step="leave out --json")
-        from holdfast.cli.browsing import browse  # noqa: PLC0415 - as above
-
-        wait_for(browse(call, wanted, str(said["by"])))
-    elif said["item"]:
+    if said["item"]:
         wait_for(_one(call, str(said["item"])))
     else:
-        call.read(_all(call, wanted, limit))
+        call.read(_all(call, ItemFilter(mine, queue), limit))
     return DONE
 
 
