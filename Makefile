@@ -4,12 +4,12 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench examples sim mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e bench instructions examples sim mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: ## a refund desk that is killed again and again, with Holdfast and without
 	$(IN) demo holdfast demo $(ARGS)
@@ -45,6 +45,9 @@ e2e: ## the inbox in a real browser; a part of `make test`
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
+
+instructions: ## count a step's instructions with callgrind; skipped without valgrind
+	$(IN) dev python bench/instructions.py $(ARGS)
 
 sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42; JOURNAL=sqlite on real files
 	$(IN) dev python -m simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)

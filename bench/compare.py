@@ -110,12 +110,18 @@ def show(results: Sequence[Result], samples: Samples, disk: Disk, *, as_json: bo
         figure = result.reason if result.figure is None else f"{result.figure:8.2f} {result.goal.unit}"
         print(f"{verdict}  {result.goal.name:15} {result.goal.says:60} {figure:14} ({result.goal.bound})")
     if samples.disturbed:
-        print(f"{samples.disturbed} samples were disturbed and taken again", file=sys.stderr)
+        counted = sum(map(len, samples.relative.values()))
+        print(
+            f"{samples.disturbed} samples were disturbed; {samples.unquiet} of the {counted} that count are."
+            " Where that is not 0, the machine is busy, and ratios of time come out too low",
+            file=sys.stderr,
+        )
 
 
 def as_data(results: Sequence[Result], samples: Samples, disk: Disk) -> dict[str, object]:
     return {
         "disk": disk.description,
+        "disturbed": samples.unquiet,
         "goals": [
             {
                 "name": result.goal.name,
@@ -131,6 +137,7 @@ def as_data(results: Sequence[Result], samples: Samples, disk: Disk) -> dict[str
                 "steps_per_s": samples.median(name, "steps_per_s"),
                 "cpu_us_per_step": samples.median(name, "cpu_us_per_step"),
                 "of_raw": statistics.median(relative),
+                "waiting_for_a_processor": samples.median(name, "queued"),
             }
             for name, relative in samples.relative.items()
         },

@@ -43,10 +43,11 @@ def _goals(rows: Sequence[str]) -> str:
 
 def _cases(samples: Samples) -> str:
     """What each subject did: the rate is this machine's, the ratio is what carries over."""
-    lines = ["| subject | of raw | (lowest to highest) | steps/s | CPU us/step |", "|---|---|---|---|---|"]
+    head = ("subject", "of raw", "(lowest to highest)", "steps/s", "CPU us/step", "waited for a processor")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for name, relative in samples.relative.items():
         spread = f"{min(relative):.2f} to {max(relative):.2f}"
         rate, cpu = samples.median(name, "steps_per_s"), samples.median(name, "cpu_us_per_step")
-        middle = statistics.median(relative)
-        lines.append(f"| {CASES[name].says} | {middle:.2f} | {spread} | {rate:,.0f} | {cpu:,.0f} |")
+        middle, queued = statistics.median(relative), samples.median(name, "queued")
+        lines.append(f"| {CASES[name].says} | {middle:.2f} | {spread} | {rate:,.0f} | {cpu:,.0f} | {queued:.0%} |")
     return "\n".join(lines)

@@ -1,7 +1,9 @@
 """Samples of cases: each in a fresh process, and each between two runs of the yardstick.
 
 The machine may be shared, so a rate alone means nothing. A sample is divided by the mean of the raw runs
-before and after it; when those two disagree the machine was disturbed and the sample is taken again.
+before and after it. That evens out the speed of the disk and not the load of the processors: the yardstick mostly
+sleeps, and a subject that computes more loses more. So a sample is also taken again when it waited for a processor,
+and the calmest one counts.
 """
 
 import json
@@ -20,6 +22,7 @@ from goals import CASES, RAW, Case
 SUBJECTS: Final = Path(__file__).parent / "subjects"
 TIMEOUT_S: Final = 300
 CALM: Final = 1.25  # the two raw runs around a sample may differ by this factor
+QUEUED: Final = 0.1  # the part of its time that a sample or its yardstick may wait for a processor
 RETAKES: Final = 2
 
 Figures = Mapping[str, float]
@@ -50,7 +53,8 @@ class Samples:
     relative: dict[str, list[float]] = field(default_factory=dict)
     figures: dict[str, list[Figures]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    disturbed: int = 0
+    disturbed: int = 0  # samples that were taken again, or kept as the calmest of several
+    unquiet: int = 0  # samples that count though they were disturbed, since no calm one was had
 
     def add(self, name: str, figures: Figures, relative: float) -> None:
         self.relative.setdefault(name, []).append(relative)
@@ -117,6 +121,7 @@ class Bench:
 
     def _paired(self, name: str, before: Figures, samples: Samples) -> Figures:
         """Take one sample between two raw runs; gives the later raw run, the next sample's first."""
+        taken: list[tuple[float, Figures, float]] = []
         for _ in range(RETAKES + 1):
             try:
                 figures = self.take(name)
@@ -126,12 +131,17 @@ class Bench:
                 return before
             after = self.take(RAW)
             around = (before["steps_per_s"], after["steps_per_s"])
+            relative = figures["steps_per_s"] / statistics.mean(around)
+            queued = max(before["queued"], figures["queued"], after["queued"])
             before = after
-            if max(around) <= CALM * min(around):
+            apart = max(around) / min(around)
+            taken.append((max(queued / QUEUED, apart / CALM), figures, relative))
+            if taken[-1][0] <= 1:
                 break
             samples.disturbed += 1
-        relative = figures["steps_per_s"] / statistics.mean(around)
+        disturbance, figures, relative = min(taken, key=lambda one: one[0])
         samples.add(name, figures, relative)
+        samples.unquiet += disturbance > 1
         rate = f"{figures['steps_per_s']:9,.0f} steps/s, {relative:6.2f} of raw"
         print(f"  {CASES[name].says:58} {rate}", file=sys.stderr)
         return after

@@ -1,9 +1,13 @@
-"""The least that such a step can be: what durability and the event loop ask for, and nothing else.
+"""A step with the runtime's precautions and no runtime; `--bare` without the precautions too: the least it can be.
 
 A call is a task of its own, for it may outlive its attempt; its two records are encoded, chained by SHA-256, and
 inserted under a file lock by a statement that checks the fencing token; arguments have a keyed digest, a result makes
 the trip through JSON. There is no state machine, no decision, no retry, no replay, no error. What lies between
-these figures and those of `ours.py` is what the rest costs; what lies above 1 here, no Python of ours could reach.
+these figures and those of `ours.py` is what the rest costs.
+
+`--bare` keeps what no runtime can leave out: two records of the step, each encoded and inserted, the first durable
+before the tool is awaited, and the result decoded for the caller. It awaits the tool in the agent's own task, takes no
+lock, asks no file whether it still exists, checks no token, and chains nothing.
 """
 
 import argparse
@@ -35,6 +39,7 @@ INSERT = {
     f" from (values {','.join([ROW] * count)}) where (select token from run where id = column1) = column3"
     for count in (1, 2)
 }
+BARE = {count: f"insert into record values {','.join([ROW] * count)}" for count in (1, 2)}
 WARM_UP_STEPS = 20
 SECRET = os.urandom(32)
 OPERATION: contextvars.ContextVar[str] = contextvars.ContextVar("OPERATION")
@@ -62,6 +67,22 @@ class Log:
         self._seq += 1
         self._head = hashlib.sha256(self._head + body).digest()
         self._values += (1, self._seq, 1, body, self._head)
+
+    def put(self, record: AttemptStarted | OperationSettled) -> None:
+        """Keep a record for the next insert, unchained."""
+        self._seq += 1
+        self._values += (1, self._seq, 1, encode(record), None)
+
+    def insert(self) -> None:
+        """Make durable what was put, on nothing but the connection's word."""
+        values, self._values = self._values, []
+        self._connection.execute(BARE[len(values) // 5], values)
+
+    def close(self) -> None:
+        """Commit what rides, and fold the write-ahead log back."""
+        if self._values:
+            self.insert()
+        self._connection.close()
 
     def commit(self) -> None:
         """Make durable what was chained, unless another owner has a newer token or a file is gone."""
@@ -113,21 +134,35 @@ async def make_step(log: Log, index: int, *, rides: bool) -> dict[str, Any]:
     return decode(result)
 
 
+async def make_bare_step(log: Log, index: int, *, rides: bool) -> dict[str, Any]:
+    """The two records and the call."""
+    step, arguments = f"plain#{index}", {"index": index}
+    intent = Intent(tool="plain", arguments=Raw(encode(arguments)), digest="", contract="floor")
+    log.put(AttemptStarted(step=step, number=1, token=1, intent=intent, **moment()))
+    log.insert()
+    result = encode(await plain(**arguments))
+    log.put(OperationSettled(step=step, result=Raw(result), number=1, end=End("returned"), **moment()))
+    if not rides:
+        log.insert()
+    return decode(result)
+
+
 def moment() -> dict[str, int]:
     """Both clocks of a record."""
     return {"at": time.time_ns() // 1_000_000, "up": time.monotonic_ns() // 1_000_000}
 
 
-async def rate(path: Path, steps: int, *, rides: bool) -> dict[str, float]:
-    """Steps a second, one after the other."""
+async def rate(path: Path, steps: int, *, rides: bool, bare: bool) -> dict[str, float]:
+    """Steps a second, one after the other, until the file is closed."""
+    make = make_bare_step if bare else make_step
     log = Log(path)
     for index in range(WARM_UP_STEPS):
-        await make_step(log, index, rides=rides)
+        await make(log, index, rides=rides)
     start = Mark.now()
     for index in range(steps):
-        await make_step(log, index, rides=rides)
-    end = Mark.now()
-    return rates(steps, start, end)
+        await make(log, index, rides=rides)
+    log.close()
+    return rates(steps, start, Mark.now())
 
 
 def main() -> None:
@@ -135,8 +170,10 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--kind", choices=("plain", "riding"), default="plain")
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--bare", action="store_true")
     options = parser.parse_args()
-    figures = asyncio.run(rate(options.directory / "floor.db", options.steps, rides=options.kind == "riding"))
+    path = options.directory / "floor.db"
+    figures = asyncio.run(rate(path, options.steps, rides=options.kind == "riding", bare=options.bare))
     report(**figures)
 
 

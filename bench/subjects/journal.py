@@ -33,17 +33,21 @@ def main() -> None:
 
 
 async def rate(path: Path, *, rides: bool, steps: int, runs: int) -> dict[str, float]:
+    await work(path, rides=rides, steps=WARM_UP_STEPS, runs=1)
+    start = Mark.now()
+    await work(path, rides=rides, steps=steps, runs=runs)
+    return rates(steps * runs, start, Mark.now())
+
+
+async def work(path: Path, *, rides: bool, steps: int, runs: int) -> None:
+    """From opening the journal until it is closed."""
     journal = SqliteJournal(path)
     identity = await journal.open()
     worker = Worker("bench-worker", pid=1)
     await journal.beat(worker, LEASE_MS)
-    logs = [await claim(journal, identity.namespace, worker, f"run-{number}") for number in range(runs)]
-    await make_steps(logs[0], WARM_UP_STEPS, rides=rides)
-    start = Mark.now()
+    logs = [await claim(journal, identity.namespace, worker, f"run-{steps}-{number}") for number in range(runs)]
     await asyncio.gather(*(make_steps(log, steps, rides=rides) for log in logs))
-    end = Mark.now()
     await journal.close()
-    return rates(steps * runs, start, end)
 
 
 async def claim(journal: Journal, namespace: str, worker: Worker, run: str) -> RunLog:

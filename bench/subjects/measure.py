@@ -1,5 +1,6 @@
 """What every subject shares: the work unit, the stopwatch and the one line of JSON that it prints."""
 
+import contextlib
 import json
 import resource
 import sqlite3
@@ -26,15 +27,16 @@ def payload(index: int) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment on two clocks: that of the wall and that of this process's processor time, both in seconds."""
+    """A moment on three clocks, in seconds: the wall's, this process's processor time, its wait for a processor."""
 
     wall: float
     cpu: float
+    queued: float
 
     @classmethod
     def now(cls) -> "Mark":
         used = resource.getrusage(resource.RUSAGE_SELF)
-        return cls(time.perf_counter(), used.ru_utime + used.ru_stime)
+        return cls(time.perf_counter(), used.ru_utime + used.ru_stime, queued_s())
 
 
 def rates(steps: int, start: Mark, end: Mark) -> dict[str, float]:
@@ -44,7 +46,17 @@ def rates(steps: int, start: Mark, end: Mark) -> dict[str, float]:
         "seconds": end.wall - start.wall,
         "steps_per_s": steps / (end.wall - start.wall),
         "cpu_us_per_step": (end.cpu - start.cpu) / steps * 1e6,
+        "queued": (end.queued - start.queued) / (end.wall - start.wall),
     }
+
+
+def queued_s() -> float:
+    """How long the threads of this process were ready and had no processor; 0 where the system does not say."""
+    waited = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            waited += int(thread.read_text().split()[1])
+    return waited / 1e9
 
 
 def peak_mib() -> float:
