@@ -30,7 +30,7 @@ def test_questions_are_listed_answered_once_and_shown(holdfast: Lab):
     assert "already answered by bea" in again.err
     assert holdfast("resume", "trip-17").status == 3
     assert holdfast("answer", "trip-17/ask#1", "Rome", "--by", "bea").lines == [
-        "trip-17/ask#1 is answered: Rome, on the word of bea.",
+        "trip-17/ask#1 is answered: Rome, decided by bea.",
         "Next: holdfast resume trip-17",
     ]
     assert holdfast("resume", "trip-17").out == '"2 to Rome"\n'

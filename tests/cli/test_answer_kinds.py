@@ -49,7 +49,7 @@ def words(lab: Lab, item: str) -> list[str]:
 def test_a_review_is_answered_by_saying_what_happened(asking: Lab, word: str, phase: str):
     said = asking("answer", REVIEW, word, "--evidence", "looked", "--by", "bea")
     assert said.lines == [
-        f"{REVIEW} is answered: {word.lower()}, on the word of bea.", "Next: holdfast resume ticket-1",
+        f"{REVIEW} is answered: {word.lower()}, decided by bea.", "Next: holdfast resume ticket-1",
     ]  # fmt: skip
     why = asking("why", REVIEW, "--json").json
     assert why["phase"] == phase
@@ -70,7 +70,7 @@ def test_a_word_that_does_not_fit_names_those_that_do(asking: Lab):
     said = asking("answer", REVIEW, "hapened")
     assert said.status == 2
     assert f"'hapened' does not answer {REVIEW}: did you mean happened?" in said.remarks
-    assert "the words that fit: happened, did-not-happen, retry, give-up, abandon" in said.remarks
+    assert "it takes: happened, did-not-happen, retry, give-up, abandon" in said.remarks
     said = asking("answer", REVIEW, "yes")
     assert (said.status, "did you mean" in said.err) == (2, False)
     refused = asking("answer", REVIEW, "same-key")
@@ -98,10 +98,10 @@ def test_a_run_that_stopped_is_answered(holdfast: Lab, word: str, status: str, n
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
     assert words(holdfast, "ticket-1") == ["resume", "take-over", "cancel"]
     refused = holdfast("answer", "ticket-1", "yes")
-    assert (refused.status, "the words that fit: resume, take-over, cancel" in refused.remarks) == (2, True)
+    assert (refused.status, "it takes: resume, take-over, cancel" in refused.remarks) == (2, True)
     said = holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea")
     assert said.lines == [
-        f"ticket-1 is answered: {word}, on the word of bea.", f"Next: holdfast {next_step} ticket-1",
+        f"ticket-1 is answered: {word}, decided by bea.", f"Next: holdfast {next_step} ticket-1",
     ]  # fmt: skip
     assert holdfast("answer", "ticket-1", word, "--why", "seen to it", "--by", "bea").status == 0
     assert holdfast("inbox").lines[0].startswith("Nothing needs you")
@@ -113,7 +113,7 @@ def test_a_run_that_was_handed_over_is_taken_over(holdfast: Lab):
     assert holdfast("run", "handed.py:trip", '"17"').status == 3
     assert words(holdfast, "trip-17/hand_off#1") == ["VALUE", "take-over"]
     assert holdfast("answer", "trip-17/hand_off#1", "take-over", "--by", "bea").lines[0] == (
-        "trip-17/hand_off#1 is answered: take-over, on the word of bea."
+        "trip-17/hand_off#1 is answered: take-over, decided by bea."
     )
     assert "taken over" in holdfast("show", "trip-17").words
 

@@ -66,9 +66,9 @@ def test_a_journal_that_cannot_be(holdfast: Lab, journal: str, status: int, prob
 @pytest.mark.parametrize(
     ("project", "problem"),
     [
-        ("[tool.holdfast]\njournal = 3\n", "journal holds 3, which is no text"),
+        ("[tool.holdfast]\njournal = 3\n", "journal is 3, which is not a string"),
         ("[tool.holdfast\n", "pyproject.toml cannot be read"),
-        ('[tool.holdfast]\nagents = "desk.py:desk"\n', "agents is no list"),
+        ('[tool.holdfast]\nagents = "desk.py:desk"\n', "agents is not a list"),
     ],
 )
 def test_a_project_file_that_is_wrong(holdfast: Lab, project: str, problem: str):

@@ -22,7 +22,7 @@ def test_chains_that_hold(asking: Lab):
     asking("signal", "ticket-1", "approved")
     said = asking("verify")
     assert said.status == 0
-    assert said.out.startswith("All chains hold: 1 run, ")
+    assert said.out.startswith("All chains are intact: 1 run, ")
     found = asking("verify", "--json").json
     assert (found["runs"], found["broken"]) == (1, [])
     assert found["streams"] >= 1
@@ -243,7 +243,7 @@ def test_a_copy_that_is_known_to_be_the_newest_is_trusted_as_it_is(holdfast: Lab
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [(["--trust", "bea"], "this journal is trusted already"), (["--newest"], "--newest goes with --trust NAME")],
+    [(["--trust", "bea"], "this journal is trusted already"), (["--newest"], "--newest needs --trust")],
 )
 def test_there_is_nothing_to_vouch_for(asking: Lab, arguments: list[str], problem: str):
     said = asking("doctor", *arguments)

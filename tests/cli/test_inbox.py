@@ -49,12 +49,12 @@ def test_an_approval_is_listed_given_and_used(asked: Lab):
     assert "a person approves it, where cents > 5000" in asked("tools", "desk.py").out
     assert "holdfast answer refund-9/refund#1 yes" in asked("why", "refund-9/refund#1").out
     unclear = asked("answer", "refund-9/refund#1", "maybe", "--by", "bea")
-    assert (unclear.status, "the words that fit: yes, no" in unclear.err) == (2, True)
+    assert (unclear.status, "it takes: yes, no" in unclear.err) == (2, True)
     around = asked("resolve", "refund-9/refund#1", "--did-not-happen", "--retry", "--by", "bea")
     assert (around.status, "waits for an approval" in around.err) == (2, True)
     seen = asked.seen("refund-9/refund#1")
     assert asked("answer", "refund-9/refund#1", "yes", "--by", "bea", "--hours", "2", *seen).lines == [
-        "refund-9/refund#1 is answered: yes, on the word of bea.",
+        "refund-9/refund#1 is answered: yes, decided by bea.",
         "Next: holdfast resume refund-9",
     ]
     assert asked("inbox").lines == ["Nothing needs you."]
@@ -139,23 +139,23 @@ def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
     one_wrong = holdfast("answer", "refund-1/refund#1", "refund-9/refund#1", "yes", "--sure")
     assert one_wrong.status != 0
     assert holdfast("answer", "--all", "--json", "yes").status == 2
-    assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["Nothing there waits for an approval."]
+    assert holdfast("answer", "--all", "--queue", "nobody", "yes").lines == ["No approval is waiting."]
     holdfast("hand", "refund-3/refund#1", "--until", "2h")
     declined = holdfast("answer", "--all", "no", given="n\n")
     assert "refund-3" not in declined.out, "it rests"
     holdfast("hand", "refund-3/refund#1", "--to", "bea")
-    assert "None was given." in declined.out
+    assert "No answer was given." in declined.out
     assert len(holdfast("inbox", "--json").json) == 3
     both = ("answer", "refund-1/refund#1", "refund-2/refund#1", "yes", "--by", "bea")
     for unread in ((*both, "--sure"), both):
         refused = holdfast(*unread, given="y\n")
-        assert (refused.status, "has to say what was shown" in refused.err) == (2, True)
+        assert (refused.status, "approving several items needs --shown" in refused.err) == (2, True)
     (shown,) = re.findall(r"--shown (\w+)", refused.err)
     other = holdfast(*both, "--shown", shown[:-1] + ("0" if shown[-1] != "0" else "1"))
     assert (other.status, "have changed since they were shown" in other.err) == (2, True)
     done = holdfast(*both, "--shown", shown)
     assert 'arguments   {"cents":9000,"customer":"1"}' in done.out
-    assert "2 items are answered, on the word of bea." in done.out
+    assert "2 items are answered, decided by bea." in done.out
     assert len(holdfast("answer", "--all", "no", "--sure", "--json").json) == 1
     assert holdfast("inbox").lines == ["Nothing needs you."]
 
@@ -176,7 +176,7 @@ def test_a_yes_says_what_was_shown(asked: Lab):
     (command,) = re.findall(r"holdfast (answer \S+ yes)[^\n]*(--shown \w+)", asked("inbox").out)
     pasted = [*" ".join(command).split(), "--by", "cid"]
     unread = asked("answer", "refund-9/refund#1", "yes", "--by", "cid")
-    assert (unread.status, "has to say what was shown" in unread.err) == (2, True)
+    assert (unread.status, "needs the digest of what was shown" in unread.err) == (2, True)
     assert 'refund {"cents":9000' in unread.err, "what it asks stands beside the command"
     assert command[1] in unread.err
     short = asked("answer", "refund-9/refund#1", "yes", "--by", "cid", "--shown", command[1].split()[1][:7])

@@ -172,7 +172,7 @@ def test_why_answers_every_question_and_names_the_rule(asking: Lab):
     assert found["decided_by"] == "nothing can prove it"
     assert (found["move"], found["rule"]) == ("wait", "a person is asked")
     said = asking("why", "ticket-1/restock#1")
-    assert "decided by the rule: nothing can prove it" in said.out
+    assert "decided by: nothing can prove it" in said.out
     assert "holdfast resolve ticket-1/restock#1 --did-not-happen --retry" in said.out
 
 

@@ -12,7 +12,7 @@ def test_happened_lets_the_run_go_on_with_the_effect_counted(asking: Lab):
     said = asking("resolve", OPERATION, "--happened", "--evidence", "saw it")
     assert (said.status, said.lines) == (
         0,
-        [f"{OPERATION} is now succeeded, on the word of anna.", "Next: holdfast resume ticket-1"],
+        [f"{OPERATION} is now succeeded, decided by anna.", "Next: holdfast resume ticket-1"],
     )
     (asking.directory / "away.py").rename(asking.directory / "desk.py")
     assert asking("resume", "ticket-1").out == '"r-1"\n'
@@ -64,7 +64,7 @@ def test_did_not_happen_gives_it_up(asking: Lab, flags: list[str]):
     said = asking("resolve", OPERATION, "--did-not-happen", *flags, "--by", "bea", "--json")
     assert said.json == {
         "run": "ticket-1", "operation": OPERATION, "phase": "failed", "applied": True,
-        "note": f"{OPERATION} is now failed, on the word of bea.", "next_step": "holdfast resume ticket-1",
+        "note": f"{OPERATION} is now failed, decided by bea.", "next_step": "holdfast resume ticket-1",
     }  # fmt: skip
     resumed = asking("resume", "ticket-1")
     assert resumed.status == 1
@@ -90,9 +90,9 @@ def test_retry_sends_it_once_more(asking: Lab):
     [
         ([], "say whether it happened"),
         (["--happened", "--did-not-happen"], "say whether it happened"),
-        (["--happened", "--retry"], "what happened is neither sent again nor given up"),
+        (["--happened", "--retry"], "--happened excludes --retry and --give-up"),
         (["--did-not-happen", "--retry", "--give-up"], "exclude each other"),
-        (["--did-not-happen", "--result", "1"], "--result is what a call returned"),
+        (["--did-not-happen", "--result", "1"], "--result needs --happened"),
         (["--happened", "--result", "oops"], "'oops' is no JSON"),
     ],
 )
@@ -195,9 +195,7 @@ def test_a_run_that_stopped_by_an_error_is_called_off_and_one_that_was_taken_ove
     assert "stopped" in holdfast("ps").out
     assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
     assert holdfast("take-over", "ticket-2").status == 0
-    assert holdfast("cancel", "ticket-2").lines[0] == (
-        "ticket-2 had stopped: nothing is sent unless somebody resumes it."
-    )
+    assert holdfast("cancel", "ticket-2").lines[0] == ("ticket-2 had stopped: nothing is sent until it is resumed.")
 
 
 def test_a_run_that_stopped_by_an_error_is_in_the_inbox_and_shows_where(holdfast: Lab):

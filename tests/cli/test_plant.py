@@ -58,7 +58,7 @@ def test_who_answers_several_is_told_of_each_that_was_planted(desk: Lab):
     [item] = desk("plant", "bad.jsonl", "--rate", "0.5", "--json").json["items"]
     run = item.split("/")[0]
     said = desk("answer", item, "refund-sure-1/refund#1", "no", "--sure", "--by", "bea")
-    assert "2 items are answered, on the word of bea." in said.lines
+    assert "2 items are answered, decided by bea." in said.lines
     assert f"{run}: This one was planted, and you caught it: nobody bought anything. Nothing was sent." in said.lines
     [item, *_] = desk("plant", "bad.jsonl", "--rate", "1", "--json").json["items"]
     both = ("answer", item, "refund-sure-2/refund#1", "yes", "--by", "bea")

@@ -52,7 +52,7 @@ def test_all_that_is_wrong_is_told_with_its_rule_and_field(holdfast: Lab, rules:
     said = holdfast("policy", "check", "desk.yaml")
     assert said.status == 2
     assert "desk.yaml: rule 'a': when: it uses colour; there are: " in said.out
-    assert "desk.yaml: rule 'b': when: a rule that looks at the queue cannot say auto" in said.out
+    assert "desk.yaml: rule 'b': when: a rule that reads the queue cannot say auto" in said.out
     assert len(holdfast("policy", "check", "desk.yaml", "--json").json["faults"]) == 2
 
 
@@ -61,7 +61,7 @@ def test_cases_say_what_it_should_answer(holdfast: Lab, rules: Path):
     said = holdfast("policy", "test", "cases.yaml", "desk.yaml")
     assert said.status == 0, said.out
     assert "4 cases, none missed." in said.out
-    assert "it could not be judged: nobody knows its confidence" in said.out
+    assert "it could not be judged: the case does not give its confidence" in said.out
 
 
 def test_a_case_that_is_missed_fails(holdfast: Lab, rules: Path):

@@ -157,7 +157,7 @@ CASES = {
         ("answer", "--all", "no", "--sure", "--by", "anna"),
         0,
         (OTHER,),
-        "Nothing there waits for an approval.",
+        "No approval is waiting.",
     ),
     "abort a transaction": Case("trip", ("transaction", "trip/seats", "--abort", "--why", "late", "--by", "anna")),
     "retry a transaction": Case("parked", ("transaction", "parked/seats", "--retry", "--by", "anna")),

@@ -151,7 +151,7 @@ TARGETS = {
     "desk.py:nobody": "desk.py has no 'nobody'",
     "nowhere.py:desk": "there is no file nowhere.py",
     "no_such_module:desk": "there is no module no_such_module",
-    "desk.py:refund": "desk.py:refund is no agent but a Tool",
+    "desk.py:refund": "desk.py:refund is not an agent but a Tool",
     "desk": "'desk' names no agent",
     "broken.py:desk": "broken.py could not be loaded: SyntaxError",
     "raising.py:desk": "raising.py could not be loaded: ZeroDivisionError: division by zero",

@@ -26,7 +26,7 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     lines = holdfast("standing", "list").lines
     assert lines[0] == f'{given["id"]}  refund where cents <= 9000 && customer == "1"'
     assert "used 1 of 3 times, 9000 of 20000 cents: known" in lines[1]
-    assert holdfast("standing", "list", "--tool", "other").lines == ["Nothing is allowed beforehand."]
+    assert holdfast("standing", "list", "--tool", "other").lines == ["There are no standing permissions."]
     assert holdfast("standing", "revoke", given["id"], "--by", "cid").lines == [
         f"{given['id']} is revoked; it was used 1 times."
     ]

@@ -79,7 +79,7 @@ def test_it_is_given_back_by_an_answer(handed: Lab):
 
 def test_it_is_taken_over_once(handed: Lab):
     taken = handed("take-over", "trip-ann/hand_off#1", "--why", "I call them", "--by", "bea")
-    assert taken.lines[0] == "trip-ann is yours, bea: nothing more is sent for it."
+    assert taken.lines[0] == "trip-ann is taken over by bea: nothing more is sent for it."
     assert handed("inbox").lines == ["Nothing needs you."]
     assert handed("take-over", "trip-ann/hand_off#1", "--by", "cid").status == 2
     ended = handed("resume", "trip-ann")
@@ -102,9 +102,9 @@ def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
     assert '  knows seat: "7A" (book#1)' in whole
     refused = handed("answer", "trip-ann", "yes", "--by", "bea")
     assert refused.status == 2
-    assert "the words that fit: resume, take-over, cancel" in refused.err
+    assert "it takes: resume, take-over, cancel" in refused.err
     shown = handed("take-over", "trip-ann", "--why", "I call them", "--by", "bea").lines
-    assert shown[0] == "trip-ann is yours, bea: nothing more is sent for it."
+    assert shown[0] == "trip-ann is taken over by bea: nothing more is sent for it."
     assert handed("inbox").lines == ["Nothing needs you."]
     file.write_text(DESK)
     assert "is not ours any more" in handed("resume", "trip-ann").err

@@ -38,7 +38,7 @@ def asked(holdfast: Lab) -> Lab:
 def test_a_fact_changes_what_is_asked_and_sent(asked: Lab):
     said = asked("tell", "trip-ann", "I wanted LaGuardia", "--fact", "airport=LGA", "--by", "ann")
     assert said.lines == [
-        "trip-ann is told. Its code hears it before its next write.",
+        "trip-ann has the message on record. Its code receives it before its next write.",
         "Next: holdfast resume trip-ann",
     ]
     assert "its code has not heard it" in asked("show", "trip-ann").words
@@ -58,7 +58,7 @@ def test_to_stop_is_told_as_json(asked: Lab):
     assert (told["text"], told["stop"], told["facts"], told["applied"]) == ("", True, {"seats": 2}, True)
     assert asked("resume", "trip-ann").out == '"ann said stop"\n'
     late = asked("tell", "trip-ann", "after all, go", "--by", "ann")
-    assert (late.status, "nobody hears" in late.err) == (2, True)
+    assert (late.status, "no longer accepts messages" in late.err) == (2, True)
 
 
 def test_what_says_nothing_is_refused(asked: Lab):
@@ -122,8 +122,8 @@ def test_when_the_command_returns_a_run_in_another_process_begins_nothing_more(h
     said = holdfast("tell", "heart-ann", "enough", "--stop", "--by", "bea")
     begun = _beats(holdfast)
     assert said.lines == [
-        "heart-ann is told.",
-        "Its process has taken it: nothing new begins before its code has heard it.",
+        "heart-ann has the message on record.",
+        "Its process has taken it: no new write begins before its code has received it.",
     ]
     out, err = running.communicate(timeout=30)
     assert (out, running.returncode) == ('"bea said enough"\n', 0), err

@@ -9,15 +9,13 @@ def test_tools_are_shown_with_what_is_dangerous_about_them(holdfast: Lab):
     found = {one["tool"]: one for one in holdfast("tools", "desk.py:desk", "--json").json["tools"]}
     assert list(found) == ["restock", "refund", "stock"]
     assert [one["danger"] for one in found.values()] == ["high", "some", "none"]
-    assert found["restock"]["dangers"][0] == (
-        "after a crash in the middle nobody can tell whether it happened: a person is asked"
-    )
+    assert found["restock"]["dangers"][0] == ("after a crash during the call its outcome is unknown: a person is asked")
     assert found["restock"]["after_doubt"] == "it is never sent again by itself: a person is asked"
     assert "the system dedupes on our key for 1 day" in found["refund"]["promises"][0]
     assert found["stock"]["dangers"] == []
     said = holdfast("tools", "desk.py:desk")
     assert said.lines[0] == "restock  write  high danger"
-    assert "nobody can tell whether it happened" in said.words
+    assert "its outcome is unknown" in said.words
 
 
 def test_verifiers_and_compensations_make_a_tool_less_dangerous(holdfast: Lab):

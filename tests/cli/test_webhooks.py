@@ -57,7 +57,7 @@ def test_orders_about_endpoints_that_cannot_be_are_refused(holdfast: Lab, monkey
     assert (unsigned.status, "holds no webhook secret" in unsigned.err) == (2, True)
     assert holdfast("webhooks", "enable", "ops").status == 2
     assert holdfast("webhooks", "enable").status == 2
-    assert holdfast("webhooks").lines == ["Nobody is told."]
+    assert holdfast("webhooks").lines == ["No endpoint is registered."]
 
 
 def test_an_endpoint_is_disabled_enabled_and_removed_by_name(holdfast: Lab):
@@ -66,7 +66,7 @@ def test_an_endpoint_is_disabled_enabled_and_removed_by_name(holdfast: Lab):
     assert disabled[0] == "ops  https://example.com/  disabled: on holiday"
     assert holdfast("webhooks", "enable", "ops").lines[0].endswith("enabled")
     assert holdfast("webhooks", "--json").json["webhooks"][0]["kinds"] == ["run.stopped"]
-    assert holdfast("webhooks", "remove", "ops").lines == ["Nobody is told."]
+    assert holdfast("webhooks", "remove", "ops").lines == ["No endpoint is registered."]
 
 
 def test_a_worker_that_is_killed_while_it_sends_is_followed_by_one_that_sends_the_same(holdfast: Lab):

@@ -174,7 +174,7 @@ async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="before the journal was restored"):
             await app.run(desk, "ann")
-        with pytest.raises(UsageError, match="nobody knows when it was sent first"):
+        with pytest.raises(UsageError, match="the time of its first send is not known"):
             await a.answer(app.service, "r-ann/pay#1", a.RetrySameKey("the bank is down"), by="bea")
         await a.answer(app.service, "r-ann/pay#1", a.HappenedAnswer("the bank shows it", result="paid"), by="bea")
         assert await app.run(desk, "ann") == "paid"

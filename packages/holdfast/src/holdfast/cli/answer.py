@@ -87,7 +87,7 @@ class AnswerOptions(msgspec.Struct, frozen=True):
     ),
 )
 @click.argument("words", nargs=-1, required=True, metavar="ITEM... [WORD]")
-@click.option("--why", default="", metavar="TEXT", help="The reason; of a no, the agent is told.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; the agent receives the reason of a no.")
 @click.option(
     "--hours", type=click.FloatRange(min=0, min_open=True), default=24.0, metavar="N",
     help="How long a yes holds if nothing is sent meanwhile. Default: 24.",
@@ -95,15 +95,19 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 @click.option(
     "--edit", metavar="JSON", help="Propose these arguments instead, as an object; another person approves them."
 )
-@click.option("--stand-in", metavar="JSON", help="Answer as the tool would; nothing is sent.")
+@click.option("--stand-in", metavar="JSON", help="Give the tool's result yourself; nothing is sent.")
 @click.option("--ask", metavar="TEXT", help="Ask the agent something instead; it may propose anew.")
-@click.option("--evidence", default="", metavar="TEXT", help="Of a review: how you know; it is recorded.")
+@click.option("--evidence", default="", metavar="TEXT", help="For a review: how you know; it is recorded.")
 @click.option("--result", metavar="JSON", help="With happened: what the call would have returned.")
-@click.option("--shown", default="", metavar="DIGEST", help="What you saw, by its digest. A yes needs it.")
-@click.option("--all", "everything", is_flag=True, help="Every approval that does not rest: WORD alone, all or none.")
-@click.option("--mine", default="", metavar="NAME", help="With --all: what was given to this person.")
-@click.option("--queue", default="", metavar="Q", help="With --all: what is in this queue.")
-@click.option("--sure", is_flag=True, help="With several: do not ask once more; a yes has to name what was --shown.")
+@click.option("--shown", default="", metavar="DIGEST", help="The digest of what you saw. An approval needs it.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Answer every approval that is not snoozed with WORD, all or none."
+)
+@click.option("--mine", default="", metavar="NAME", help="With --all: only items delegated to this person.")
+@click.option("--queue", default="", metavar="Q", help="With --all: only items in this queue.")
+@click.option(
+    "--sure", is_flag=True, help="With several items: do not ask for confirmation; an approval also needs --shown."
+)
 @by_option
 async def answer(
     call: CommandCall, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
@@ -180,7 +184,7 @@ def _read(call: CommandCall, about: Dossier, by: str) -> str:
     item = about.item
     if about.open and not _at_terminal(call):
         raise UsageError(
-            f"a yes to {item} has to say what was shown",
+            f"approving {item} needs the digest of what was shown",
             known=f"it asks: {about.asks}",
             next_step=f"holdfast answer {item} yes --shown {brief(about.digest)} --by {by}"
             if is_whole(bytes(about.arguments))
@@ -231,7 +235,7 @@ def _tell(call: CommandCall, done: AnswerOutput, applied: Applied, note: str) ->
         call.screen.line(f"Recorded. It is checked and applied where the code of {applied.lacks} is.")
     else:
         shown = ("yes" if done.answer else "no") if isinstance(done.answer, bool) else done.answer
-        call.screen.line(note or f"{done.question} is answered: {shown}, on the word of {done.by}.")
+        call.screen.line(note or f"{done.question} is answered: {shown}, decided by {done.by}.")
     if applied.at_once and applied.note:
         call.screen.line(applied.note)
     elif not done.question.startswith(SHADOW):
@@ -262,7 +266,7 @@ async def _several(
         found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
         chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
         if not chosen:
-            call.screen.line("Nothing there waits for an approval.")
+            call.screen.line("No approval is waiting.")
             return
         words: list[OneOf] = []
         for item in chosen:
@@ -271,7 +275,7 @@ async def _several(
                 show_dossier(call.screen, about)
             words.append(OneOf(item, _answer_of(now, *meant), about.digest, now))
         if not _agreed(call, words, sure=sure, shown=shown):
-            call.screen.line("None was given.")
+            call.screen.line("No answer was given.")
             return
         words = [await _refreshed(service, one) for one in words]
         notes = {one.run: one.note for one in await answer_all_again(service, words, by=by) if one.alert}
@@ -279,7 +283,7 @@ async def _several(
         call.screen.document([_taken(one, notes) for one in words])
         return
     said = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
-    call.screen.line(f"{said} answered, on the word of {by}.")
+    call.screen.line(f"{said} answered, decided by {by}.")
     for run, note in notes.items():
         call.screen.line((f"{run}: {note}", "yellow"))
     call.screen.next("holdfast worker")
@@ -303,7 +307,7 @@ def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str
         return True
     if any(isinstance(one.answer, a.Approve) for one in words) and (sure or not _at_terminal(call)):
         raise UsageError(
-            "a yes to several items has to say what was shown, and none of the answers was taken",
+            "approving several items needs --shown, and none of the answers was recorded",
             next_step="read them with `holdfast inbox`" if call.screen.as_json
             else f"read them above, and give the same command with --shown {brief(together)}, without --sure",
         )  # fmt: skip
@@ -327,17 +331,19 @@ def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:
     ),
 )
 @click.argument("item")
-@click.option("--to", default="", metavar="NAME", help="Give it to this person.")
-@click.option("--queue", default="", metavar="Q", help="Give it to whoever looks at this queue.")
-@click.option("--until", default="", metavar="TIME", help="Let it rest: 2h, 1d, or a time in UTC.")
-@click.option("--urgent", is_flag=True, help="Put it first.")
+@click.option("--to", default="", metavar="NAME", help="Delegate it to this person.")
+@click.option("--queue", default="", metavar="Q", help="Move it to this queue.")
+@click.option("--until", default="", metavar="TIME", help="Snooze it: 2h, 1d, or a time in UTC.")
+@click.option("--urgent", is_flag=True, help="Escalate it: it is listed first.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
-    """Give ITEM to somebody else, let it rest, or make it urgent. Its run is not touched."""
+    """Delegate, snooze or escalate ITEM. Its run is not changed."""
     why, by = str(said["why"]), str(said["by"])
     if until and (to or queue or said["urgent"]):
-        raise UsageError("what rests is neither urgent nor given away", next_step="leave out --until")
+        raise UsageError(
+            "a snoozed item cannot be delegated or escalated in the same command", next_step="leave out --until"
+        )
     given: a.Answer = a.Escalate(to, queue, why) if said["urgent"] else a.Delegate(to, queue, why)
     if until:
         given = a.Snooze(read_moment(until, SystemClock().wall_ms()), why)

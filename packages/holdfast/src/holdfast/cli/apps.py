@@ -57,7 +57,7 @@ def load_agent(target: str, directory: str = "") -> AnyAgent:
         raise UsageError(f"{place} has no {name!r}", known=f"agents in it: {known}", next_step=_HINT)
     if not _is_agent(found):
         raise UsageError(
-            f"{target} is no agent but a {type(found).__name__}",
+            f"{target} is not an agent but a {type(found).__name__}",
             next_step=f"declare it with @agent(...): async def {name}(run: Run, given: ...) -> ...",
         )
     return found
@@ -75,7 +75,7 @@ def load_function(target: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not name or not callable(found):
-        raise UsageError(f"{target} is no function", next_step="name one as in checks.py:end_state")
+        raise UsageError(f"{target} is not a function", next_step="name one as in checks.py:end_state")
     return found
 
 
@@ -332,7 +332,7 @@ def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--reach",
         metavar="PATH",
-        help="Who is told when a person is asked: a reach.yaml. Default: as pyproject.toml says.",
+        help="Notification settings: a reach.yaml. Default: the one in pyproject.toml.",
     )(function)
 
 

@@ -145,7 +145,7 @@ def login_name() -> str:
 
 def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--by NAME`: who gives the order."""
-    return click.option("--by", metavar="NAME", default=login_name, help="Who says so; your login name if not given.")(
+    return click.option("--by", metavar="NAME", default=login_name, help="Your name; your login name if not given.")(
         function
     )
 

@@ -117,7 +117,7 @@ def project_targets() -> list[str]:
     named: object = settings.get("agents", [])
     if not isinstance(named, list):
         raise UsageError(
-            f"{directory / 'pyproject.toml'}: [tool.holdfast] agents is no list",
+            f"{directory / 'pyproject.toml'}: [tool.holdfast] agents is not a list",
             next_step='write agents = ["desk.py:refund_desk"]',
         )
     return [_beside(directory, _text(one, "agents", directory)) for one in cast("list[object]", named)]
@@ -188,7 +188,7 @@ def _user(number: int) -> str:
 
 def _text(value: object, name: str, directory: Path) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{directory / 'pyproject.toml'}: [tool.holdfast] {name} holds {value!r}, which is no text")
+        raise UsageError(f"{directory / 'pyproject.toml'}: [tool.holdfast] {name} is {value!r}, which is not a string")
     return value
 
 

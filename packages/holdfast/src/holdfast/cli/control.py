@@ -39,13 +39,15 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
     ),
 )
 @click.argument("operation")
-@click.option("--happened", is_flag=True, help="It did: the operation succeeded.")
-@click.option("--did-not-happen", "did_not", is_flag=True, help="It did not: give it up, unless --retry.")
+@click.option("--happened", is_flag=True, help="It happened: the operation succeeded.")
+@click.option(
+    "--did-not-happen", "did_not", is_flag=True, help="It did not happen: the operation failed, unless --retry."
+)
 @click.option("--retry", is_flag=True, help="With --did-not-happen: send it once more.")
 @click.option("--give-up", is_flag=True, help="With --did-not-happen: the operation failed (the default).")
-@click.option("--same-key", is_flag=True, help="Send it once more, under the key that the system dedupes on.")
+@click.option("--same-key", is_flag=True, help="Send it once more with the same key; the service deduplicates on it.")
 @click.option("--compensate", is_flag=True, help="Undo its open transaction, or the whole run once that has ended.")
-@click.option("--abandon", is_flag=True, help="Stop asking: the run is called off, and it stays unknown.")
+@click.option("--abandon", is_flag=True, help="Stop asking: the run is cancelled, and the outcome stays unknown.")
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
 @by_option
@@ -57,12 +59,13 @@ async def resolve(
     result: str | None,
     **flags: bool,
 ) -> None:
-    """Say what happened to OPERATION (RUN/STEP), which no rule could decide.
+    """State what happened to OPERATION (RUN/STEP), whose outcome is unknown.
 
-    Your word is recorded with your name and is final. The agent is told: its call
-    returned (--happened), failed (--did-not-happen), or is made once more.
-    A --result has to be what the tool returns: where its code is found it is checked
-    at once, else when the run goes on, and one that does not fit changes nothing.
+    Your statement is recorded with your name and is final. For the agent the call
+    returns (--happened), fails (--did-not-happen), or is sent once more (--retry).
+    A --result must be a value that the tool returns. It is checked at once if the
+    tool's code is at hand, otherwise when the run continues; a result that does not fit
+    changes nothing.
     """
     given = _review(flags, evidence, None if result is None else Raw(msgspec.json.encode(any_json(result))))
     run, _ = split_operation_id(operation)
@@ -70,7 +73,7 @@ async def resolve(
     async with call.serving(tools) as service:
         applied = await wait_until_applied(service.engine, await answer_again(service, operation, given, by=by))
         _, state = await service.operation(operation)
-    note = f"{operation} is now {state.phase}, on the word of {by}." if applied.at_once else _recorded(applied)
+    note = f"{operation} is now {state.phase}, decided by {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"
     if is_contradicted(state):
         word = next(word for word in ("happened", "did_not", "compensate") if flags[word])
@@ -100,13 +103,13 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
     if len(words) != 1:
         raise UsageError("say whether it happened", next_step="--happened, or --did-not-happen [--retry | --give-up]")
     if words != ["did_not"] and (flags["retry"] or flags["give_up"]):
-        raise UsageError(
-            "what happened is neither sent again nor given up", next_step="leave out --retry and --give-up"
-        )
+        raise UsageError("--happened excludes --retry and --give-up", next_step="leave out --retry and --give-up")
     if flags["retry"] and flags["give_up"]:
-        raise UsageError("--retry and --give-up exclude each other")
+        raise UsageError("--retry and --give-up exclude each other", next_step="give one of them")
     if result is not None and words[0] not in {"happened", "compensate"}:
-        raise UsageError("--result is what a call returned: it goes with --happened")
+        raise UsageError(
+            "--result needs --happened: it is what the call returned", next_step="add --happened, or leave out --result"
+        )
     word = "retry" if flags["retry"] else words[0].replace("did_not", "did-not-happen").replace("_", "-")
     return review_answer(Typed(word, evidence, evidence=evidence, result=NOTHING if result is None else result))
 
@@ -121,10 +124,12 @@ def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer
 @click.argument("run")
 @click.argument("event")
 @click.option("--key", default="", metavar="TEXT", help="Which of several such events, as in run.wait_for(event, key).")
-@click.option("--payload", default="null", metavar="JSON", help="What the waiting code is given. [default: null]")
-@click.option("--once", default="", metavar="ID", help="A name for this event: giving it again changes nothing.")
+@click.option(
+    "--payload", default="null", metavar="JSON", help="The value that the waiting code receives. [default: null]"
+)
+@click.option("--once", default="", metavar="ID", help="An id for this event: sending it again changes nothing.")
 async def signal(call: CommandCall, run: str, event: str, key: str, payload: str, once: str) -> None:
-    """Give RUN the EVENT that it waits for. An event that comes early is kept."""
+    """Send RUN the EVENT that it waits for. An event that arrives early is kept."""
     value = any_json(payload)
     async with call.serving() as service:
         row = await service.row(run) if once else await _still_under_way(service, run, "give an event to")
@@ -145,14 +150,14 @@ async def signal(call: CommandCall, run: str, event: str, key: str, payload: str
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
 async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
-    """Call RUN off: nothing more is sent; what may have landed is still found out."""
+    """Cancel RUN: nothing more is sent. What may have been sent is still verified."""
     async with call.serving() as service:
         before = await _still_under_way(service, run, "call off")
         applied = await wait_until_applied(service.engine, await service.cancel(run, by=by, why=why))
         after = await service.row(run)
     note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
     if before.status == "stopped" and not after.reason.startswith("cancelled"):
-        note = f"{run} had stopped: nothing is sent unless somebody resumes it."
+        note = f"{run} had stopped: nothing is sent until it is resumed."
     _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
 
 
@@ -165,10 +170,9 @@ async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
 async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, by: str) -> None:
-    """Let RUN rest before its next step; or let no run send through a tool.
+    """Pause RUN before its next step, or stop all runs from using a tool.
 
-    Processes at work hear of a paused tool when they look next: every 250 ms,
-    unless set otherwise.
+    Running processes read the paused tools every 250 ms, unless set otherwise.
     """
     name = _one_of(run, tool)
     async with call.serving() as service:
@@ -189,7 +193,7 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, 
 @click.option("--tool", metavar="NAME", help="Unpause a tool.")
 @by_option
 async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str) -> None:
-    """Let a paused RUN, or a paused tool, go on."""
+    """Continue a paused RUN or a paused tool."""
     name = _one_of(run, tool)
     async with call.serving() as service:
         if tool is not None:
@@ -199,7 +203,13 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
             await _still_under_way(service, name, "unpause")
             applied = await wait_until_applied(service.engine, await service.unpause(name, by=by))
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
-    _tell(call.screen, applied, f"{name} may go on." if applied.at_once else _recorded(applied), next_step, tool=tool)
+    _tell(
+        call.screen,
+        applied,
+        f"{name} is no longer paused." if applied.at_once else _recorded(applied),
+        next_step,
+        tool=tool,
+    )
 
 
 async def _still_under_way(service: Service, run: str, what: str) -> RunRow:
@@ -253,17 +263,17 @@ class MessageOutput(msgspec.Struct, frozen=True):
 @click.argument("run")
 @click.argument("text", default="")
 @click.option(
-    "--fact", "facts", multiple=True, metavar="NAME=VALUE", help="What is so; a VALUE that is no JSON is text."
+    "--fact", "facts", multiple=True, metavar="NAME=VALUE", help="A fact, corrected; a VALUE that is not JSON is text."
 )
-@click.option("--stop", is_flag=True, help="Let no new write begin any more, whatever the code does.")
-@click.option("--once", default="", metavar="ID", help="A name for this message: telling it again changes nothing.")
+@click.option("--stop", is_flag=True, help="Stop all new writes, whatever the code does.")
+@click.option("--once", default="", metavar="ID", help="An id for this message: sending it again changes nothing.")
 @by_option
 async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], stop: bool, **said: str) -> None:
-    """Tell RUN something. Its code hears TEXT before it writes anything new.
+    """Send RUN a message. Its code receives TEXT before its next write.
 
-    A fact corrects what the run knows: what rests on the old value is not sent any more.
-    What was sent already is finished first. To end a run whatever its code wants, use
-    `holdfast cancel`.
+    A fact corrects what the run knows: steps that rely on the old value are no longer
+    sent. Calls that were sent already are finished first. To end a run regardless of its
+    code, use `holdfast cancel`.
     """
     known = dict(map(_fact, facts))
     async with call.serving() as service:
@@ -275,11 +285,13 @@ async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], s
         call.screen.document(done)
         return
     if applied.elsewhere:
-        what = f"{applied.note}: nothing new begins before its code has heard it" if applied.at_once else applied.note
-        call.screen.line(f"{safe(run)} is told.")
+        what = (
+            f"{applied.note}: no new write begins before its code has received it" if applied.at_once else applied.note
+        )
+        call.screen.line(f"{safe(run)} has the message on record.")
         call.screen.line(sentence(what))
         return
-    call.screen.line(f"{safe(run)} is told. Its code hears it before its next write.")
+    call.screen.line(f"{safe(run)} has the message on record. Its code receives it before its next write.")
     if applied.at_once:
         call.screen.next(done.next_step)
 
@@ -287,7 +299,7 @@ async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], s
 def _fact(given: str) -> tuple[str, object]:
     name, sign, value = given.partition("=")
     if not (name and sign):
-        raise UsageError(f"{given!r} names no fact", next_step="write --fact NAME=VALUE")
+        raise UsageError(f"{given!r} is not NAME=VALUE", next_step="write --fact NAME=VALUE")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:

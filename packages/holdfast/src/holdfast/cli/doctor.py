@@ -29,7 +29,7 @@ from holdfast.model.heads import line_of
 )
 @click.option(
     "--heads", "heads_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Compare with the heads in FILE, as `holdfast heads` printed them.",
+    help="Compare the journal with the heads in FILE, which `holdfast heads` printed.",
 )  # fmt: skip
 async def verify(call: CommandCall, heads_file: Path | None) -> int:
     """Check that no record and no ledger entry was changed, removed or put in.
@@ -53,10 +53,10 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
     if found.heads:
         read += f", {count(found.heads, 'head')}"
     if not found.broken:
-        call.screen.line(("All chains hold", "bold green"), f": {read}.")
+        call.screen.line(("All chains are intact", "bold green"), f": {read}.")
         if found.heads > found.signatures:
             call.screen.note(f"The signatures of the heads were not checked: there is no key. Give it in {VARIABLE}.")
-        if doubt:  # a copy, say: nothing is missing, and yet nobody knows whether it is the newest
+        if doubt:  # a copy, say: nothing is missing, but it cannot be shown to be the newest
             call.screen.note(f"But {doubt}. Next: holdfast doctor")
         return status
     call.screen.line((f"{count(len(found.broken), 'place')} broken", "bold red"), f", of {read}:")
@@ -93,9 +93,11 @@ async def heads(call: CommandCall) -> None:
 )
 @click.option("--rebuild", "rebuilding", is_flag=True, help="Recompute the listing of runs from their records.")
 @click.option(
-    "--trust", "by", metavar="NAME", help="Your word, under this name, on a journal that looks copied or restored."
+    "--trust", "by", metavar="NAME", help="Trust a journal that looks copied or restored; your name is recorded."
 )
-@click.option("--newest", is_flag=True, help="With --trust: this file is the newest there is; nothing was lost.")
+@click.option(
+    "--newest", is_flag=True, help="With --trust: state that this file is the newest one and nothing was lost."
+)
 async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bool) -> None:
     """Examine the journal: where it is, how it is stored, whether it can be trusted.
 
@@ -104,7 +106,7 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
     with --newest it is trusted as it is.
     """
     if newest and by is None:
-        raise UsageError("--newest goes with --trust NAME")
+        raise UsageError("--newest needs --trust", next_step="holdfast doctor --trust NAME --newest")
     done: dict[str, object] = {}
     if rebuilding or by is not None:
         async with call.serving() as service:

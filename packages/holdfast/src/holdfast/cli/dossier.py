@@ -108,11 +108,11 @@ def _similar(found: Dossier) -> str:
     ),
 )
 @click.argument("item")
-@click.option("--look", is_flag=True, help="Only show the state of the run.")
-@click.option("--why", default="", metavar="TEXT", help="What you are going to do; it is recorded.")
+@click.option("--look", is_flag=True, help="Show the state of the run only.")
+@click.option("--why", default="", metavar="TEXT", help="What you will do; it is recorded.")
 @by_option
 async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str) -> None:
-    """Take a run over that was handed to people (RUN/STEP), or that cannot go on (RUN), and end it.
+    """Take over a handed-off run (RUN/STEP) or a run that cannot continue (RUN), and end it.
 
     Nothing more is sent for it; what it has done, has open and knows is shown, so that
     you can go on. To give the run an answer instead, use `holdfast answer`. With --look
@@ -127,7 +127,7 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
         call.screen.document(state)
         return
     if not look:
-        call.screen.line(f"{safe(run)} is yours, {safe(by)}: nothing more is sent for it.")
+        call.screen.line(f"{safe(run)} is taken over by {safe(by)}: nothing more is sent for it.")
     show_run_state(call.screen, state)
 
 

@@ -17,7 +17,7 @@ from holdfast.inspect.text import count, safe_json
 
 @command("replay", examples=("holdfast replay ticket-17", "holdfast replay ticket-17 --agent desk.py:refund_desk"))
 @click.argument("run")
-@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="The location of its code, if it has moved.")
 async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
     """Recompute RUN from its record with the code of today. Nothing is sent or recorded.
 

@@ -28,15 +28,15 @@ from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, wor
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="Show the first N; JSON has all. Default: 50."
 )
-@click.option("--mine", default="", metavar="NAME", help="Only what was given to this person.")
-@click.option("--queue", default="", metavar="Q", help="Only what is in this queue; with --mine, that as well.")
-@click.option("--item", default="", metavar="ITEM", help="Everything about this one, with the digest to answer by.")
-@click.option("--health", is_flag=True, help="Whether people keep up: figures, alarms, and whose turn it is.")
+@click.option("--mine", default="", metavar="NAME", help="Only items delegated to this person.")
+@click.option("--queue", default="", metavar="Q", help="Only items in this queue; with --mine, items of either.")
+@click.option("--item", default="", metavar="ITEM", help="Show one item in full, with the digest to answer by.")
+@click.option("--health", is_flag=True, help="Show whether reviewers keep up: figures, alarms, and assignments.")
 def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bool) -> int:
     """List what waits for a person: what is urgent, then the nearest deadline first.
 
-    Approvals of operations, questions of agents, and reviews: effects that nobody knows
-    about, and transactions that cannot end by themselves. What somebody lets rest comes last.
+    Approvals of operations, questions of agents, and reviews: effects whose outcome is
+    unknown, and transactions that cannot end by themselves. Snoozed items come last.
 
     With --health how people keep up with it, over the last week; the exit status is then
     1 where something rings, for a monitor.

@@ -79,7 +79,7 @@ def any_object(given: str) -> dict[str, Any]:
     """The same, where it has to be an object. Raises `UsageError`."""
     value = any_json(given)
     if not isinstance(value, dict):
-        raise UsageError(f"{given!r} is no object", next_step="""name what is different: '{"cents": 4000}'""")
+        raise UsageError(f"{given!r} is not a JSON object", next_step="""name what is different: '{"cents": 4000}'""")
     return cast("dict[str, Any]", value)
 
 

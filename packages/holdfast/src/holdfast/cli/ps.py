@@ -85,7 +85,7 @@ async def ps(
         return
     call.screen.columns([_line(run, now) for run in runs])
     for one in failing:
-        call.screen.note(("A process does not keep house: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
+        call.screen.note(("Housekeeping fails in a process: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
     _sum_up(call, only, runs, counts)
     if more:
         call.screen.next(_next_page(only, since, limit, runs[-1].run))

@@ -74,11 +74,11 @@ async def run(
 
 @command("resume", examples=("holdfast resume ticket-17", "holdfast resume ticket-17 --agent desk.py:refund_desk"))
 @click.argument("run_id", metavar="RUN")
-@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="The location of its code, if it has moved.")
 @policy_option
 @by_option
 async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: str) -> int:
-    """Let RUN go on from its record, reopening it if it stopped.
+    """Continue RUN from its record; reopen it if it stopped.
 
     Its code is the one named by --agent, or by [tool.holdfast] agents in
     pyproject.toml, or where it was when an app last opened the journal.
@@ -109,7 +109,7 @@ def _tell_one(call: CommandCall, ended: RunResult) -> int:
 @policy_option
 @reach_option
 async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
-    """Drive whatever is due, until interrupted: abandoned runs, retries, timers, events.
+    """Drive the runs that are due, until interrupted: abandoned runs, retries, timers, events.
 
     TARGETs are the agents whose runs it drives; without any, those listed under
     [tool.holdfast] agents in pyproject.toml, else those that were last opened over

@@ -108,7 +108,7 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
         ("proven", found.proven),
         ("landed", found.landed),
         ("safe to retry", found.retry),
-        ("amends", found.amends),
+        ("compensation", found.amends),
     ]
     lines: list[tuple[RenderableType, ...]] = [
         (phrase(f"  {name}"), phrase((answer.answer, "bold")), phrase(answer.because)) for name, answer in rows
@@ -117,7 +117,7 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.show(grid(lines))
     screen.line("")
     if found.policy is not None:
-        screen.line("  its policy: ", (found.policy.says, "bold"))
+        screen.line("  policy: ", (found.policy.says, "bold"))
         if (rule := found.policy.read) is not None:
             screen.line((f"  it read: if {safe(rule.when)}", "dim"))
             screen.line((f"           then {safe(then_text(rule))}", "dim"))
@@ -129,8 +129,8 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     for word in found.words:
         screen.line("  people: ", (safe(word), "bold"))
     if found.decided_by:
-        screen.line("  decided by the rule: ", (found.decided_by, "bold"))
-    screen.line("  what comes next: ", (found.move, "bold"), f", by the rule: {found.rule}")
+        screen.line("  decided by: ", (found.decided_by, "bold"))
+    screen.line("  next move: ", (found.move, "bold"), f" ({found.rule})")
     screen.line("")
     screen.line("Next:")
     screen.commands(*found.next_step)

@@ -15,7 +15,7 @@ from holdfast.people.standing_permissions import ListedPermission, add_standing,
 
 @click.group("standing")
 def standing() -> None:
-    """Permissions given beforehand: calls that need no word of a person."""
+    """Standing permissions: calls that are approved beforehand."""
 
 
 @command(
@@ -25,19 +25,21 @@ def standing() -> None:
         "holdfast standing add --tool refund --until 7d --amount cents --total 50000",
     ),
 )
-@click.option("--tool", required=True, metavar="NAME", help="The tool whose calls it covers.")
+@click.option("--tool", required=True, metavar="NAME", help="The tool whose calls are approved.")
 @click.option("--where", default="true", metavar="CEL", help="A condition over the parameters. Default: every call.")
 @click.option("--until", required=True, metavar="TIME", help="When it ends: a date, a time in UTC, or 12h, 7d.")
-@click.option("--times", default=0, type=click.IntRange(min=0), metavar="N", help="How often it may be used.")
+@click.option("--times", default=0, type=click.IntRange(min=0), metavar="N", help="Maximum number of uses.")
 @click.option("--amount", default="", metavar="NAME", help="The parameter that --total adds up.")
-@click.option("--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="What all uses may come to.")
+@click.option(
+    "--total", default=0.0, type=click.FloatRange(min=0), metavar="X", help="Maximum sum of --amount over all uses."
+)
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def add(call: CommandCall, tool: str, until: str, times: int, total: float, **said: str) -> None:
-    """Allow calls of a tool beforehand: where its gate would ask a person, they leave.
+    """Approve calls of a tool beforehand: they are sent where its gate would ask a person.
 
     Each use is counted in the commit that lets the call leave, so that no two processes
-    overspend it. It never stands for a second person, where two have to say yes.
+    overspend it. It never replaces the second of two approvers.
     """
     now_ms = SystemClock().wall_ms()
     wanted = Standing(
@@ -58,7 +60,7 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
 @command("list", examples=("holdfast standing list", "holdfast standing list --tool refund --json"))
 @click.option("--tool", default="", metavar="NAME", help="Only those for this tool.")
 async def listed(call: CommandCall, tool: str) -> None:
-    """List every permission that was given, with what is spent of it."""
+    """List the standing permissions, with their use."""
     async with call.looking() as looking:
         found = await list_standing(looking, SystemClock().wall_ms(), tool)
     if call.screen.as_json:
@@ -67,7 +69,7 @@ async def listed(call: CommandCall, tool: str) -> None:
     for one in found:
         _show(call, one)
     if not found:
-        call.screen.line("Nothing is allowed beforehand.")
+        call.screen.line("There are no standing permissions.")
 
 
 def _show(call: CommandCall, one: ListedPermission) -> None:
@@ -84,7 +86,7 @@ def _show(call: CommandCall, one: ListedPermission) -> None:
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def revoke(call: CommandCall, permission: str, why: str, by: str) -> None:
-    """End PERMISSION: no call begins on it from now on."""
+    """Revoke PERMISSION: no further call is sent under it."""
     async with call.serving() as service:
         spent = await revoke_standing(service.engine, permission, by=by, why=why)
     if call.screen.as_json:

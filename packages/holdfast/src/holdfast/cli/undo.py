@@ -22,7 +22,7 @@ _CAN: Final = {
     "restore": ("ok", "restored by {by}"),
     "amend": ("asks", "amended by {by}, which does not restore it"),
     "stands": ("off", "stands: nothing undoes it"),
-    "unknown": ("unknown", "nobody knows whether it happened: holdfast resolve {operation}"),
+    "unknown": ("unknown", "its outcome is unknown: holdfast resolve {operation}"),
 }
 
 
@@ -35,9 +35,9 @@ _CAN: Final = {
     ),
 )
 @click.argument("transaction")
-@click.option("--retry", is_flag=True, help="Try again what is stuck.")
-@click.option("--accept", is_flag=True, help="Let what is stuck stand, and finish without it.")
-@click.option("--abort", is_flag=True, help="Call off a transaction that has not committed.")
+@click.option("--retry", is_flag=True, help="Try the stuck operations again.")
+@click.option("--accept", is_flag=True, help="Accept the stuck operations as they are, and finish without them.")
+@click.option("--abort", is_flag=True, help="Abort a transaction that has not committed.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def transaction(call: CommandCall, transaction: str, why: str, by: str, **flags: bool) -> None:
@@ -49,7 +49,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
     run, name = split_operation_id(transaction)
     wanted = [word for word, given in flags.items() if given]
     if len(wanted) != 1:
-        raise UsageError("say one of --retry, --accept, --abort")
+        raise UsageError("no decision is given", next_step="add --retry, --accept or --abort")
     async with call.serving() as service:
         word: Literal["retry", "accept", "abort"] = (
             "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
@@ -59,7 +59,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
         return
-    call.screen.line(f"Recorded on the word of {by}: {wanted[0]} {transaction}, which is {found.phase}.")
+    call.screen.line(f"Recorded: {wanted[0]} {transaction}, decided by {by}, which is {found.phase}.")
     call.screen.next(f"holdfast resume {run}")
 
 
@@ -68,8 +68,8 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
     examples=("holdfast undo trip-17 --dry-run", "holdfast undo trip-17 --why 'customer withdrew' --by anna"),
 )
 @click.argument("run_id", metavar="RUN")
-@click.option("--dry-run", is_flag=True, help="Show what would be done about each effect, and do nothing.")
-@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="Where its code is, if it has moved.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done about each effect; send nothing.")
+@click.option("--agent", "targets", multiple=True, metavar="TARGET", help="The location of its code, if it has moved.")
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
 async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:

@@ -115,7 +115,7 @@ def _show(call: CommandCall, found: list[EndpointStatus]) -> None:
         call.screen.document({"webhooks": found})
         return
     if not found:
-        call.screen.line("Nobody is told.")
+        call.screen.line("No endpoint is registered.")
     for one in found:
         _show_one(call.screen, one)
 

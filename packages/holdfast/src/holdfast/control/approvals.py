@@ -100,7 +100,7 @@ def checked_lasts(lasts: timedelta, clock_error_ms: int) -> timedelta:
     """Refuse an approval that ends, early by the error of the clocks, before it can be used. Raises `UsageError`."""
     if milliseconds(lasts) <= clock_error_ms:
         raise UsageError(
-            f"an approval that lasts {lasts} is none",
+            f"the approval lifetime {lasts} is shorter than the allowed clock error",
             known=f"clocks may differ by {clock_error_ms / 1000:g} s, and it ends that much earlier",
             next_step="give it some time, such as an hour",
         )

@@ -61,5 +61,5 @@ def checked_accepts_message(row: RunRow) -> None:
     """Refuse a message that no code will ever hear. Raises `UsageError`."""
     if row.status in {"completed", "undone"}:
         raise UsageError(
-            f"run {row.run} is {row.status}: nobody hears a message any more", next_step=f"holdfast show {row.run}"
+            f"run {row.run} is {row.status}: it no longer accepts messages", next_step=f"holdfast show {row.run}"
         )

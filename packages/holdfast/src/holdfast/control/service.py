@@ -212,7 +212,7 @@ class Service:
         The agent is told `Declined` with the code `asked_back` and the question. Raises `UsageError`.
         """
         if not question.strip():
-            raise UsageError("there is no question", next_step="say what you want to know")
+            raise UsageError("the question is empty", next_step="say what you want to know")
         history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, why=question, code=ASKED_BACK), state)
 

@@ -135,7 +135,7 @@ def _dangers(contract: Contract) -> list[str]:
     found: list[str] = []
     key = contract.key
     if contract.idempotency is None and not contract.verifies:
-        found.append("after a crash in the middle nobody can tell whether it happened: a person is asked")
+        found.append("after a crash during the call its outcome is unknown: a person is asked")
     if contract.verifies and contract.settle_ms is None:
         found.append("its settle window is unknown: that it did not happen is never believed")
     if key is not None and key.ttl is not None:
@@ -146,7 +146,7 @@ def _dangers(contract: Contract) -> list[str]:
     if key is not None and key.mismatch == "silent":
         found.append("the system does not notice one key with other arguments")
     if contract.natural is not None and not contract.observes:
-        found.append("what somebody else changed in between would be overwritten by a repeat")
+        found.append("a repeat overwrites changes that others made in between")
     if not contract.restores:
         found.append("it cannot be undone" if not contract.compensates else "amends explain, they do not undo")
     if contract.on_unknown == "raise":

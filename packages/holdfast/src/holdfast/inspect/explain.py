@@ -292,7 +292,11 @@ def _retry(state: OperationState, situation: Situation, weight: AttemptEvidence,
         return Answer("no", "first it must be known that nothing happened before the journal was restored")
     if not weight.ambiguous:
         settled = state.phase != "unknown"
-        return Answer("yes", "nothing landed") if settled else Answer("no", "a person has to say first what happened")
+        return (
+            Answer("yes", "nothing took effect")
+            if settled
+            else Answer("no", "a person has to state first what happened")
+        )
     match weight.column:
         case "keyed":
             left = key_left_ms(state, situation, now)
@@ -315,17 +319,15 @@ def _amends(state: OperationState, contract: Contract) -> Answer:
     if state.links.compensated_by:
         return Answer("made", f"by {state.links.compensated_by}")
     if state.intent.completes:
-        return Answer("none", f"amends are made for the whole: {state.intent.completes}")
+        return Answer("none", f"the whole is compensated: {state.intent.completes}")
     if not contract.compensates:
-        return Answer("none", f"{contract.tool} declares no compensation: only a person can make amends")
+        return Answer("none", f"{contract.tool} declares no compensation: only a person can correct the effect")
     kind = (
         "its compensation restores the world"
         if contract.restores
         else "its compensation explains, and restores nothing"
     )
-    needs = (
-        "" if state.phase == "succeeded" else "; first it must be known whether there is anything to make amends for"
-    )
+    needs = "" if state.phase == "succeeded" else "; first it must be known whether there is an effect to compensate"
     return Answer("possible", kind + needs)
 
 

@@ -84,7 +84,7 @@ def read_export(text: bytes, name: str) -> Exported:
             )
         found = msgspec.json.decode(msgspec.json.format(text, indent=-1), type=Exported)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(f"{name} is no fixture: {error}", next_step=_AGAIN) from error
+        raise UsageError(f"{name} is not a fixture: {error}", next_step=_AGAIN) from error
     if _checksum([bytes(record) for record in found.records]) != found.checksum:
         raise UsageError(
             f"{name} was changed or damaged after it was exported",

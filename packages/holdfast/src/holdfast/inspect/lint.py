@@ -78,7 +78,7 @@ DEFAULT_TIMEOUT_MS: Final = Contract("?").timeout_ms
 RULES: Final[tuple[LintRule, ...]] = (
     LintRule(
         "plain-write", "danger", lambda tool: tool.plain,
-        "a crash or a lost answer after it was sent: nobody can tell whether it happened, and a person is asked",
+        "a crash or a lost answer after it was sent: its outcome is unknown, and a person is asked",
         "idempotency=Key(ttl=...) if the service takes a key, Natural() if repeating changes nothing, "
         "else @{tool}.verify(settle_window=...)",
     ),
@@ -111,7 +111,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     LintRule(
         "repeat-overwrites", "warning",
         lambda tool: tool.contract.natural is not None and not tool.contract.observes,
-        "somebody else changing the same thing in between: a repeat within {within} overwrites it",
+        "a change by others in between: a repeat within {within} overwrites it",
         "@{tool}.observe: read the preconditions, so that a changed world is noticed",
     ),
     LintRule(
@@ -122,7 +122,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
     LintRule(
         "unknown-raised", "warning", lambda tool: tool.contract.on_unknown == "raise",
-        "an outcome that nobody knows: code that catches the error may go on as if nothing had happened",
+        "an unknown outcome: code that catches the error may continue as if nothing had happened",
         'on_unknown="suspend" (the default) lets the run wait for evidence or a person',
     ),
     LintRule(
@@ -140,7 +140,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
     LintRule(
         "default-timeout", "note", lambda tool: tool.contract.timeout_ms == DEFAULT_TIMEOUT_MS,
-        "nothing is lost, but a call that hangs is waited for {timeout}, which nobody chose",
+        "nothing is lost, but a call that hangs is waited for {timeout}, the default",
         "timeout=...: how long this service may take at most",
     ),
 )  # fmt: skip

@@ -66,7 +66,7 @@ def read_plan(text: bytes) -> Plan:
         return msgspec.json.decode(text, type=Plan)
     except (msgspec.MsgspecError, ValueError) as error:
         raise UsageError(
-            f"this is no plan: {error}", next_step="holdfast plan schema TARGET prints its form"
+            f"this is not a plan: {error}", next_step="holdfast plan schema TARGET prints its form"
         ) from error
 
 

@@ -112,7 +112,8 @@ def _parsed(path: Path, number: int, line: bytes) -> SignedHead:
         return msgspec.json.decode(line, type=_Posted).data
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path}, line {number} is no head: {error}", next_step="name a file of lines as `holdfast heads` prints"
+            f"{path}, line {number} is not a signed head: {error}",
+            next_step="name a file of lines as `holdfast heads` prints",
         ) from error
 
 

@@ -221,7 +221,7 @@ async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by:
     if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
         waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
         known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
-        raise UsageError(f"{now.item} {waits}, and is answered otherwise", known=known)
+        raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
     if isinstance(now.subject, RunStopped):
         return await _go_on(service, now, given, by)
     if isinstance(given, ReplyAnswer):
@@ -342,7 +342,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
     if operation.key_unread:
         return "its tool never read its key"
     if operation.verification.forgotten and contract.key.ttl is not None:
-        return "nobody knows when it was sent first"
+        return "the time of its first send is not known"
     here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
     left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.environment.clock.wall_ms()))
     return "" if left_ms > 0 else "the system may have forgotten it"
@@ -374,13 +374,13 @@ async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer
 
 async def _hand_over(service: Service, now: LoadedItem, given: Handover, by: str) -> Applied:
     if not now.open:
-        raise UsageError(f"{now.item} is answered: nobody is asked any more", next_step=f"holdfast show {now.run}")
+        raise UsageError(f"{now.item} has its answer already", next_step=f"holdfast show {now.run}")
     match given:
         case Delegate():
             one = Handing("delegate", by, given.to, given.queue, note=given.why)
         case Snooze():
             if given.until_ms <= service.engine.environment.clock.wall_ms():
-                raise UsageError("that time is over", next_step="let it rest until a moment that is still to come")
+                raise UsageError("the snooze time is in the past", next_step="choose a time in the future")
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case Escalate():
             one = Handing("escalate", by, given.to, given.queue, note=given.why)
@@ -426,7 +426,7 @@ async def answer_all(
     except LedgerTaken as taken:
         raise UsageError(
             f"{_first(taken)} answered one of them meanwhile",
-            known="none of the answers was taken", next_step="look again: holdfast inbox",
+            known="none of the answers was taken", next_step="read it again: holdfast inbox",
         ) from taken  # fmt: skip
     return [await service.sink.apply(run, answered) for run, answered in words.runs.items()]
 

@@ -72,7 +72,7 @@ def item_stream(run: str, step: str) -> str:
 def handing_post(run: str, step: str, one: Handing) -> Post:
     """The ledger entry. Raises `UsageError` where it says nothing."""
     if one.word == "delegate" and not (one.to or one.queue):
-        raise UsageError("nobody is named", next_step="name a person or a queue")
+        raise UsageError("no recipient is named", next_step="name a person or a queue")
     return Post(item_stream(run, step), "", written(one))
 
 

@@ -337,7 +337,7 @@ def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | No
         return recommended_for(about.subject)
     if isinstance(about.subject, r.QuestionAsked):
         default = about.subject.default
-        return "" if default is None else f"{default}: what the agent goes on with if nobody answers"
+        return "" if default is None else f"{default}: what the agent continues with if no answer comes"
     if about.kind == "approval" and similar.answered >= AGREED:
         for word, count in (("approve", similar.approved), ("decline", similar.declined)):
             if count == similar.answered:

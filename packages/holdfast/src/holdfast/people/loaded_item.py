@@ -66,7 +66,9 @@ def split_item(item: str) -> tuple[str, str]:
     """The run, and the step or transaction; the latter is empty where it is about the whole run."""
     run, _, step = item.removeprefix(SHADOW).partition("/")
     if not run:
-        raise UsageError(f"{item!r} is no item", next_step="name it as RUN/STEP, as `holdfast inbox` does")
+        raise UsageError(
+            f"{item!r} does not name an inbox item", next_step="name it as RUN/STEP, as `holdfast inbox` does"
+        )
     return run, step.rstrip("/")
 
 
@@ -94,7 +96,7 @@ async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: s
     entries = await looking.journal.entries(shadow_stream(history.run, step))
     name, operation = shadow_item(history.run, step), history.operations.get(step)
     if not entries or operation is None:
-        raise UsageError(f"nobody is asked about {name}", next_step="holdfast inbox lists what waits for people")
+        raise UsageError(f"there is no inbox item {name}", next_step="holdfast inbox lists what waits for people")
     digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
     return LoadedItem(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
 
@@ -132,7 +134,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
         return _about_halted(history, history.halted)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
-        raise UsageError(f"nobody is asked about {where}", next_step="holdfast inbox lists what waits for people")
+        raise UsageError(f"there is no inbox item {where}", next_step="holdfast inbox lists what waits for people")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
     digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
     return LoadedItem(
@@ -175,8 +177,8 @@ def checked_shown(now: LoadedItem, shown: str) -> None:
     if shown and not now.digest.startswith(shown):
         raise UsageError(
             f"{now.item} has changed since it was shown, and your answer was not taken",
-            known="somebody answered it, or something that it rests on is different now",
-            next_step=f"look again: holdfast inbox --item {now.item}",
+            known="it was answered, or something that it relies on has changed",
+            next_step=f"read it again: holdfast inbox --item {now.item}",
         )
 
 

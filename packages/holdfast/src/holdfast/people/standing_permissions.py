@@ -59,9 +59,9 @@ def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
     if wanted.until_ms <= now_ms + engine.settings.clock_error_ms:
         raise UsageError("that time is over", next_step="let it end at a moment that is still to come")
     if wanted.times < 0 or wanted.total < 0:
-        raise UsageError("a bound is not negative", next_step="leave it out where there is none")
+        raise UsageError("a limit cannot be negative", next_step="leave it out for no limit")
     if not isfinite(wanted.total):
-        raise UsageError(f"{wanted.total} is no bound", next_step="leave it out where there is none")
+        raise UsageError(f"{wanted.total} is not a limit", next_step="give a positive number, or leave it out")
     if wanted.total and not wanted.amount:
         raise UsageError(f"a total of {wanted.total:g}, of what?", next_step="name the parameter: --amount cents")
     tool = engine.tools.get(wanted.tool)

@@ -151,6 +151,6 @@ def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
     near = get_close_matches(typed.lower(), words, 1)
     meant = f": did you mean {near[0]}?" if near else ""
     return UsageError(
-        f"{typed!r} does not answer {now.item}{meant}", known=f"the words that fit: {', '.join(words)}",
+        f"{typed!r} does not answer {now.item}{meant}", known=f"it takes: {', '.join(words)}",
         next_step=f"holdfast inbox --item {now.item}",
     )  # fmt: skip

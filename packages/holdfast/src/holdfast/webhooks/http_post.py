@@ -68,7 +68,7 @@ def _addresses(host: str, port: int, *, private: bool) -> Sequence[tuple[socket.
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise NotSent(f"{host} is no known name: {error}") from error
+        raise NotSent(f"{host} cannot be resolved: {error}") from error
     open_ = [(family, (str(where[0]), port)) for family, _, _, _, where in found if private or is_public(str(where[0]))]
     if not open_:
         raise NotSent(f"{host} leads inside, where webhooks do not go", next_step="Settings(private_webhooks=True)")

@@ -98,7 +98,7 @@ class Hooks:
         try:
             self._checks: Final = [(sender, Webhook(sender.secret)) for sender in senders]
         except (ValueError, RuntimeError) as error:
-            raise UsageError("this is no webhook secret", next_step="it is base64, as in whsec_...") from error
+            raise UsageError("this is not a webhook secret", next_step="a secret is base64, as in whsec_...") from error
         self._service = service
         self._access: Final = AccessLog(service.engine.journal)
 
@@ -129,9 +129,9 @@ class Hooks:
         try:
             hook: Hook = decode_json(body, Hook)
         except (msgspec.MsgspecError, ValueError) as error:
-            return 400, f"this is no answer: {error}"
+            return 400, f"this is not an answer: {error}"
         if not hook.key:
-            return 400, "this is no answer: it has no key"
+            return 400, "this is not an answer: it has no key"
         tools = tuple(sorted(set(sender.tools)))
         arrival = ArrivedAnswer(
             headers["webhook-id"], hook.status, hook.result, hook.why, source=f"webhook {sender.name}",

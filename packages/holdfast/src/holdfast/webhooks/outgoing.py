@@ -139,9 +139,7 @@ def checked(note: Note, *, private: bool) -> Note:
         raise UsageError("an endpoint has a secret", next_step="name the variable that holds it: whsec_...")
     host = host_of(note.url)
     if not host:
-        raise UsageError(
-            f"{note.url!r} is no address for webhooks", next_step="give one like https://example.com/hooks"
-        )
+        raise UsageError(f"{note.url!r} is not a webhook address", next_step="give one like https://example.com/hooks")
     if not private and (not note.url.lower().startswith("https:") or not may_be_public(host)):
         raise UsageError(
             f"{note.url} leads inside, or is not encrypted: it is refused",

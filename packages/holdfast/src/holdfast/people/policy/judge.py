@@ -90,7 +90,7 @@ def _holds(text: str, values: Mapping[str, Any]) -> bool:
     except ConditionError as error:
         missing = [name for name in VARIABLES if values.get(name) is None and re.search(rf"\b{name}\b", text)]
         if missing:
-            raise ValueError(f"nobody knows its {' and '.join(missing)}") from error
+            raise ValueError(f"the case does not give its {' and '.join(missing)}") from error
         reason = str(error.__cause__ or error)
         told = (
             "it mixes kinds of values"
@@ -169,7 +169,7 @@ def thresholds_in(text: str) -> list[str]:
 def _overload(rule: Rule) -> str:
     """That people cannot keep up is never a yes."""
     if rule.then in {"auto", "sample"} and _QUEUE.search(rule.when):
-        return f"a rule that looks at the queue cannot say {rule.then}: overload is no approval (see busy_rate)"
+        return f"a rule that reads the queue cannot say {rule.then}: overload never approves anything (see busy_rate)"
     return ""
 
 

@@ -130,7 +130,7 @@ def _span(given: object, where: str, faults: list[str]) -> timedelta:
     """A duration such as 30m, 4h or 2d."""
     found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
     if found is None:
-        faults.append(f"{where}: {given!r} is no duration; write 30m, 4h or 2d")
+        faults.append(f"{where}: {given!r} is not a duration; write 30m, 4h or 2d")
         return timedelta(seconds=1)  # it is refused; what is judged after it should not stumble over this
     return timedelta(**{_UNITS[found[2]]: float(found[1])})
 
