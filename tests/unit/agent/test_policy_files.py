@@ -55,7 +55,7 @@ default: two
         ("colour: red", "colour: there is no such field; there are: name, rules, default"),
         ("default: sample", "default: what no rule knows is not sampled; give it a rule"),
         ("default: maybe", "default: Invalid enum value 'maybe'; there are: auto, sample, ask, two, refuse"),
-        ("remembers: long", "remembers: 'long' is no duration; write 30m, 4h or 2d"),
+        ("remembers: long", "remembers: 'long' is not a duration; write 30m, 4h or 2d"),
         ("amounts: [1]", "amounts: Expected `object`, got `array`"),
         (
             "rules: [{name: a, when: 'true', then: maybe}]",
@@ -65,14 +65,14 @@ default: two
         ("rules: [{when: 'true', then: ask}]", "rule 1: name: it is missing"),
         ("rules: [{name: a, when: 'true', then: ask, rat: 1}]", "rule 'a': rat: there is no such field; did you mean"),
         ("rules: [{name: a, when: 'true', then: sample, rate: 7}]", "rule 'a': rate: 7 is no share"),
-        ("rules: [{name: a, when: 'true', then: ask, within: 4}]", "rule 'a': within: 4 is no duration"),
+        ("rules: [{name: a, when: 'true', then: ask, within: 4}]", "rule 'a': within: 4 is not a duration"),
         ("rules: [{name: a, when: 'amount >', then: ask}]", "rule 'a': when: "),
         ("rules: [{name: a, when: 'colour > 1', then: ask}]", "rule 'a': when: it uses colour; there are: tool, agent"),
         (
             "rules: [{name: a, when: 'queue.width > 1', then: ask}]",
             "rule 'a': when: there is no queue.width; there are",
         ),
-        ("rules: [{name: a, when: 'queue.depth > 1', then: sample}]", "rule 'a': when: a rule that looks at the queue"),
+        ("rules: [{name: a, when: 'queue.depth > 1', then: sample}]", "rule 'a': when: a rule that reads the queue"),
         ("rules: [{name: a, when: 'history.sent > 1', then: ask}]", "rule 'a': when: it uses history, and the policy"),
         (
             "rules: [{name: a, when: 'true', then: sample, busy_rate: 0.1}]",
@@ -145,7 +145,7 @@ def test_a_subject_is_a_text_or_a_number(customer: object, subject: str):
 @pytest.mark.parametrize(
     ("when", "why"),
     [
-        ("confidence > 0.5 || amount > 1.0", "nobody knows its amount and confidence"),
+        ("confidence > 0.5 || amount > 1.0", "the case does not give its amount and confidence"),
         ("arguments.name + 1 > 2", "it mixes kinds of values (its condition has no answer here)"),
         ("arguments.colour == 'red'", "'colour' (its condition has no answer here)"),
     ],

@@ -34,7 +34,7 @@ def test_it_is_read_with_its_duration(tmp_path: Path):
     ("require", "then", "says"),
     [
         ("{fresh: 10m}", "ask", "require.fresh: there is no such field"),
-        ("{fresh_sign_in: soon}", "ask", "require.fresh_sign_in: 'soon' is no duration"),
+        ("{fresh_sign_in: soon}", "ask", "require.fresh_sign_in: 'soon' is not a duration"),
         ("{fresh_sign_in: 0m}", "ask", "it takes some time to answer"),
         ("{person: true}", "auto", "require: `auto` asks no person"),
         ("always", "ask", "require"),

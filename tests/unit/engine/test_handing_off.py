@@ -182,7 +182,7 @@ async def test_what_is_no_hand_off_is_not_taken_over(lab: Lab):
             await app.run(desk, "ann")
         with pytest.raises(UsageError, match="is a question"):
             await app.service.take_over("trip-ann/ask#1", by="bea")
-        with pytest.raises(UsageError, match="answered otherwise"):
+        with pytest.raises(UsageError, match="does not take this answer"):
             await answer(app.service, "trip-ann/ask#1", TakeOver(), by="bea")
         with pytest.raises(UsageError, match="was not handed over"):
             await state_of(app.service.looking, "trip-ann", "ask#1")

@@ -285,5 +285,5 @@ async def test_a_run_that_has_ended_is_told_nothing(lab: Lab):
     desk = traveller(lab)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
-        with pytest.raises(UsageError, match="nobody hears"):
+        with pytest.raises(UsageError, match="no longer accepts messages"):
             await app.service.tell("trip-ann", "too late", by="ann")

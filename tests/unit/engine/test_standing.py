@@ -125,7 +125,7 @@ async def test_what_is_no_number_is_neither_spent_nor_a_bound(lab: Lab):
         assert lab.sent == []
         assert await app.run(payer, "60") == "paid"
         for total in ("nan", "inf"):
-            with pytest.raises(UsageError, match="is no bound"):
+            with pytest.raises(UsageError, match="is not a limit"):
                 await add_standing(app.engine, msgspec.structs.replace(given, total=float(total)))
 
 
@@ -281,7 +281,7 @@ async def test_what_is_not_stored_cannot_be_judged_beforehand(lab: Lab):
     ("change", "says"),
     [
         ({"by": ""}, "a permission has a name"),
-        ({"times": -1}, "a bound is not negative"),
+        ({"times": -1}, "a limit cannot be negative"),
         ({"total": 5}, "of what"),
         ({"where": "cents <="}, "cents <=|Syntax|syntax|parse"),
     ],

@@ -57,7 +57,7 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
     desk = refunds(lab, instead=6000)
     async with lab.app(desk) as app:
         await begun(app, desk)
-        with pytest.raises(UsageError, match="there is no question"):
+        with pytest.raises(UsageError, match="the question is empty"):
             await a.answer(app.service, REFUND, a.AskBack(" "), by="bea")
         await a.answer(app.service, REFUND, a.AskBack("Why so much?"), by="bea")
         with pytest.raises(RunSuspended):
@@ -101,9 +101,9 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         assert (await dossier(looking, REFUND)).handed.said == (
             "bea gives it to cid: yours", "cid lets it rest", "cid makes it urgent and gives it to the queue leads: now",
         )  # fmt: skip
-        with pytest.raises(UsageError, match="nobody is named"):
+        with pytest.raises(UsageError, match="no recipient is named"):
             await a.answer(app.service, REFUND, a.Delegate(), by="bea")
-        with pytest.raises(UsageError, match="that time is over"):
+        with pytest.raises(UsageError, match="the snooze time is in the past"):
             await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS), by="bea")
         assert len(lab.records("r-ann")) == before
         await a.answer(app.service, REFUND, a.Decline("no"), by="bea")
@@ -322,7 +322,7 @@ async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
         ):
             with pytest.raises(UsageError, match=says):
                 await answer_all(app.service, [*words, misfit], by="bea")
-        with pytest.raises(UsageError, match=r"r-cid/refund#1: .*is answered otherwise"):
+        with pytest.raises(UsageError, match=r"r-cid/refund#1: .*does not take this answer"):
             await answer_all(app.service, [*words[:2], OneOf(names[2], a.ReplyAnswer("x"))], by="bea")
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await answer_all(app.service, [*words[:2], OneOf(names[2], a.Approve(), "0" * 32)], by="bea")

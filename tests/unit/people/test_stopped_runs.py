@@ -142,7 +142,7 @@ async def test_answers_that_fit_something_else_are_refused_and_names_what_fits(l
     desk = desk_of(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
-        with pytest.raises(UsageError, match="answered otherwise") as refused:
+        with pytest.raises(UsageError, match="does not take this answer") as refused:
             await a.answer(app.service, "trip-ann", a.ReplyAnswer("yes"), by="bea")
         assert "resume, take_over, abandon" in refused.value.known
         with pytest.raises(UsageError, match="has changed since it was shown"):

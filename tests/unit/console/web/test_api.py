@@ -102,7 +102,7 @@ async def test_an_answer_names_what_was_shown(lab: Lab):
         without = await client.post("/api/v1/answers", json={"item": REFUND, "answer": {"type": "approve"}})
         assert without.status_code == 422
         misfit = await give(client, REFUND, a.ReplyAnswer("Rome"))
-        assert (misfit.status_code, "answered otherwise" in misfit.json()["detail"]) == (409, True)
+        assert (misfit.status_code, "does not take this answer" in misfit.json()["detail"]) == (409, True)
 
 
 @virtual
