@@ -224,7 +224,7 @@ APPROVALS: Final = (
     Mutant(
         "too late is in time",
         "a yes after the time counts",
-        "holdfast.model.operation:OperationState.asked_too_long",
+        "holdfast.model.operation:Approval.expired",
         always(False),
     ),
     # What they would rather send, and what they answer themselves.
